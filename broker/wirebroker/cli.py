@@ -286,7 +286,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--max-rate", type=_rate, metavar="B", help="with --bootstrap: fetch at most so many bytes a second (like 20m)")
     add("--trace", type=_named, metavar="FILE", help="the broker's trace, to report what other rules would have decided")
     add("--intended", type=_named, metavar="FILE",
-        help="the application's journal (JSON lines or Parquet) of the records it meant to send")  # fmt: skip
+        help="the application's journal (JSON lines or Parquet) of what it meant to send, or TOML about its table")  # fmt: skip
     add("--since", type=_named, metavar="REPORT",
         help="read on from where the audit in this report ended, and check both parts together")  # fmt: skip
     add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")

@@ -7,6 +7,7 @@ sources/     Spark Data Sources over both, and the trace
 checks       sequences, epochs and transactions (DataFrame → DataFrame)
 contents     records that are stored again
 intended     the application's journal; `reconcile` matches it with the stored records
+against_table  the application's own table as the journal: rows without a record, and how late the records are
 other_rules  the arrivals of the trace judged under other rules
 wording      the sentences of `wirebroker.audit.wording` as SQL columns
 report/      summary.json, Parquet, one HTML page

@@ -108,6 +108,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
             shown.stage("starting Spark")
             threading.Thread(target=import_module, args=("wirebroker_audit.report",), daemon=True).start()  # while Java starts
             settings = {"spark.driver.memory": options.memory} if options.memory else {}
+            settings |= request.table.settings if request.table is not None else {}
             if options.follow is None and request.looks_small():
                 settings |= BRIEF
             spark = get_session(options.master, settings)
@@ -213,6 +214,10 @@ def show(result: Result, console: Console, out: Path) -> None:
     for variant in summary["what_if"]:
         words = "{variant}: {recognised} retries recognised, {rejected} rejected, {doubled} stored again, {lost} lost"
         console.print(words.format(**variant), markup=False)
+    for topic, sums in (summary.get("table") or {"topics": {}})["topics"].items():
+        from wirebroker_audit.against_table import sentence
+
+        console.print(f"{topic}: {sentence(sums)}", markup=False, soft_wrap=True)
     for notice in summary["notices"]:
         console.print(f"note: {notice}", markup=False, soft_wrap=True)
     for problem in summary["problems"]:

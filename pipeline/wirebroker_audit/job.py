@@ -20,7 +20,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from wirebroker import __version__
 from wirebroker.access.settings import Access, BadConfig
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
-from wirebroker_audit import checks, consumers, contents, groups, other_rules, schema, tables
+from wirebroker_audit import against_table, checks, consumers, contents, groups, other_rules, schema, tables
+from wirebroker_audit.against_table import BadTable, Description, is_description, read_description, read_table
 from wirebroker_audit.coordinators import Open
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.earlier import Earlier, state_of, with_last_batches
@@ -48,7 +49,10 @@ LIVE = "live"
 """The folder of the live form's state."""
 CURRENT = "findings.json"
 """The live form's current findings: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
-WRITTEN = {SUMMARY: {SUMMARY, HISTORY, COVERED, "report.html", BATCHES, RUNS, "findings", "what_if"}, LIVE: {LIVE, CURRENT}}
+WRITTEN = {
+    SUMMARY: {SUMMARY, HISTORY, COVERED, "report.html", BATCHES, RUNS, "findings", "what_if", "table"},
+    LIVE: {LIVE, CURRENT},
+}
 """The files of a report and of the live form. A folder with any other file is not replaced."""
 WORK = ".work"
 """The folder for intermediate tables; it is not part of the report."""
@@ -59,7 +63,7 @@ _TOLD = StructType(
         *(StructField(name, StringType()) for name in ("kind", "words", "told")),
     ]
 )  # fmt: skip
-REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, BadPolicy, BadTrace)
+REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, BadPolicy, BadTable, BadTrace)
 """Errors in the input; their texts are for the user."""
 
 
@@ -77,6 +81,7 @@ class Request:
     topics: tuple[str, ...] = ()
     trace: str | None = None
     intended: str | None = None
+    """a journal, or a TOML file that describes the application's table"""
     expiration_ms: int = EXPIRATION_MS
     records_limit: int = RECORDS_LIMIT
     policy: str | None = None
@@ -95,6 +100,11 @@ class Request:
     def policies(self) -> Policies:
         """The policies for topics. Raises BadPolicy."""
         return read_policies(self.policy, self.fail_on)
+
+    @property
+    def table(self) -> Description | None:
+        """The application's table, if that is the journal. Raises BadTable."""
+        return read_description(self.intended) if self.intended is not None and is_description(self.intended) else None
 
     def with_expiration(self, expiration_ms: int) -> Request:
         """The same with another producer.id.expiration.ms."""
@@ -123,7 +133,7 @@ class Request:
                     raise CannotAudit(f"{name} {path}: there is no such file")
             read_policies(self.policy, self.fail_on)
             self.earlier_state()
-            if self.intended is not None and not is_elsewhere(self.intended):
+            if self.table is None and self.intended is not None and not is_elsewhere(self.intended):
                 check_journal(self.intended)
             if self.path is not None:
                 find_partitions(self.path, self.topics)
@@ -245,18 +255,22 @@ class _Audit:
         self.began = datetime.now(UTC)
         self.policies = request.policies
         self.problems, self.notices = [*origin.problems], [*origin.notices]
+        self.table: DataFrame | None = None
+        self.lateness: dict[str, Any] | None = None
 
     def run(self) -> Result:
         work = self.folder / WORK
         work.mkdir()
         self.origin.pin(work)
+        table_is_small = self._read_table()
         with ExitStack() as together:
-            if self.request.together and self.origin.is_small and self.request.inputs_are_small():
+            if self.request.together and self.origin.is_small and self.request.inputs_are_small() and table_is_small:
                 together.enter_context(tables.together(self.spark))
             return self._run(together)
 
     def _run(self, together: ExitStack) -> Result:
-        intended = read_journal(self.spark, self.request.intended) if self.request.intended else None
+        journal = self.request.intended if self.table is None else None
+        intended = read_journal(self.spark, journal) if journal else None
         arrivals = self._arrivals()
         self.stage("scanning batches")
         kept = self.folder.resolve() / BATCHES
@@ -297,6 +311,16 @@ class _Audit:
         shutil.rmtree(self.folder / WORK, ignore_errors=True)
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
         return Result(summary, shown)
+
+    def _read_table(self) -> bool:
+        """Read the application's table, if the journal is one; whether the driver can hold it."""
+        if (described := self.request.table) is None:
+            return True
+        self.stage("reading the application's table")
+        rows = read_table(self.spark, described)
+        topics = self.request.topics
+        self.table = self._aside(rows.where(sf.col("topic").isin(*topics)) if topics else rows, "table")
+        return self.table.count() <= SMALL_RECORDS
 
     def _carried(self, work: Path) -> Earlier | None:
         """The rows of the earlier report that count; the origin then has only what comes after them."""
@@ -407,7 +431,7 @@ class _Audit:
         """Findings by the content of records, or of batches if there are too many records."""
         limit = self.request.records_limit
         large = [name for name, each in totals.items() if each["records"] > limit and name not in INTERNAL_TOPICS]
-        if intended is not None:
+        if intended is not None or self.table is not None:
             large = []
         if large:
             yield from self._by_batch(batches, found, totals, large)
@@ -423,6 +447,8 @@ class _Audit:
         units = contents.visible(rows)
         if not problems.isEmpty():
             yield contents.bad_records(problems)
+        if self.table is not None:
+            yield self._against_table(self.table, units)
         if intended is None:
             yield from self._stored_again(units, found)
             return
@@ -432,6 +458,22 @@ class _Audit:
         came = reconcile(units, hidden, intended, contents.deleted(batches, bounds))
         yield came.findings
         yield from self._stored_again(came.unnamed, found, came.beyond)
+
+    def _against_table(self, table: DataFrame, units: DataFrame) -> DataFrame:
+        """Findings about rows of the application's table without a record; writes the counts over time."""
+        self.stage("comparing with the application's table")
+        described, now = self.request.table, against_table.milliseconds(self.began)
+        assert described is not None
+        units = units if described.value is not None else units.withColumn("value_hash", sf.lit(None).cast("string"))
+        pairs = against_table.paired(table, units)
+        facts = against_table.facts_of(units, self.origin.bounds)
+        judged = self._aside(against_table.judged(pairs, facts, now, described.grace_ms), "judged")
+        ends = table.agg(sf.min("time").alias("first"), sf.max("time").alias("last")).first()
+        first, last = (ends["first"], ends["last"]) if ends is not None and ends["first"] is not None else (0, 0)
+        width = against_table.width_for(first, last)
+        counted = tables.added(against_table.by_time(judged, first, last, width), self.folder / "table")
+        self.lateness = against_table.summary_of(described.file, [row.asDict() for row in counted.collect()], width)
+        return against_table.lost(judged)
 
     def _by_batch(
         self, batches: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]], large: list[str]
@@ -515,6 +557,7 @@ class _Audit:
             "notices": self.notices,
             "topics": totals,
             "what_if": outcomes,
+            "table": self.lateness,
         }
 
 

@@ -273,6 +273,13 @@ class Wording:
             deleted=self.choose(deleted == 0, "", self.choose(missing <= deleted, among, beyond)),
         )  # fmt: skip
 
+    def row_without_record(self, key: Any, time: Any, rows: Any, records: Any) -> Any:
+        """A row of the application's table has no record; its key has so many `rows` and `records`."""
+        return self.text(
+            "the row with key {key} from {time} UTC has no record; the table has {rows} with this key, the log {records}",
+            key=key, time=time, rows=self.choose(rows == 1, "1 row", self.text("{n} rows", n=rows)), records=records,
+        )  # fmt: skip
+
     def in_transaction(self, partition: Any, offset: Any, is_aborted: Any) -> Any:
         """Why a record is lost: its transaction was not committed."""
         return self.text(

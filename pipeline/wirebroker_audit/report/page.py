@@ -11,10 +11,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from wirebroker.audit.findings import KINDS, plural
+from wirebroker_audit.against_table import sentence
 from wirebroker_audit.report import plots
 from wirebroker_audit.report.colours import variables
 from wirebroker_audit.report.figures import printable
 from wirebroker_audit.report.gather import Row, first_findings, heat_map, timelines
+from wirebroker_audit.report.lateness import rows_over_time
 
 PAGE = "report.html"
 PHONE = "@media(max-width:40rem)"
@@ -44,6 +46,8 @@ OPEN = 5
 """Findings of each kind in sight; the reader unfolds the others."""
 CHOICES = 50
 """Partitions at most of which the page shows the replica that was read."""
+DRAWN = 5
+"""Topics of the application's table that are drawn: those with the most missing rows."""
 EARLIER = 10
 """Audits in the table of earlier ones."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -59,6 +63,7 @@ def write_report(
     parts = [_head(summary), *_verdict(summary), *_findings(shown, summary["kinds"])]
     if summary["kinds"]:
         parts += ["<h2>Findings by kind</h2>", plots.findings_by_kind(summary["kinds"])]
+    parts += _against_table(summary.get("table"))
     for line in timelines(batches, shown):
         parts += [f"<h2>Producer {line.producer_id} on {_text(line.topic)}-{line.partition}</h2>", plots.timeline(line)]
     if len(cells := heat_map(folded, findings if shown else None)) > 1:  # one cell shows nothing new
@@ -107,6 +112,20 @@ def verdict(counts: Mapping[str, int]) -> tuple[str, str]:
 def _are(count: int, what: str = "") -> str:
     """`1 finding is`, `2 findings are`."""
     return f"{plural(count, what) if what else f'{count:,}'} {'is' if count == 1 else 'are'}"
+
+
+def _against_table(table: Mapping[str, Any] | None) -> Iterable[str]:
+    """Rows and records over time, if the journal is a table."""
+    if table is None:
+        return
+    yield f"<h2>The application's table</h2><p class='about'>as <code>{_text(table['description'])}</code> describes it</p>"
+    topics = sorted(table["topics"].items(), key=lambda each: (-each[1]["missing"], each[0]))
+    for topic, sums in topics[:DRAWN]:
+        yield f"<p>{_text(topic)}: {_text(sentence(sums))}</p>"
+        if sums["buckets"]:
+            yield rows_over_time(topic, table)
+    if len(topics) > DRAWN:
+        yield f"<p class='about'>{len(topics) - DRAWN:,} more topics are in <code>summary.json</code></p>"
 
 
 def _topics(topics: Mapping[str, Mapping[str, int]]) -> str:
