@@ -17,6 +17,7 @@ import trustme
 
 from dialogue import ANY_ANSWER, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, fetch, overall, plain, refused, seq
 from kafkawire.frames import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
@@ -33,7 +34,7 @@ from wirekit import ask_in_vain, batch, client
 
 @pytest.fixture
 def upstream() -> Iterator[MockKafka]:
-    with MockKafka(topics={"orders": 1}) as kafka:
+    with MockKafka(topics={"orders": 1}, trace="exchanges") as kafka:
         yield kafka
 
 
@@ -124,6 +125,24 @@ def test_nothing_is_predicted_of_a_producer_whose_batches_did_not_pass(upstream:
         ("unknown", "accepted", None), ("unknown", "duplicate", None), ("accepted", "accepted", True),
         ("unknown", "rejected", None),
     ]  # fmt: skip
+
+
+ASKS_FOR_VERSIONS = ApiVersionsRequest(client_software_name="tests", client_software_version="1"), 3
+
+
+def test_a_broker_is_asked_about_producers_that_wrote_before_the_proxy(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    early, later = Dialogue(upstream), Dialogue(upstream)
+    early >> seq(0) << accepted(at=0) >> seq(1) << accepted(at=1)
+    later >> seq(0, 3) << accepted(at=2)
+    late = Dialogue(proxy, producer_id=early.producer_id) >> ASKS_FOR_VERSIONS << ANY_ANSWER
+    late >> seq(2) >> seq(3) << accepted(at=6) << accepted(at=7) >> seq(5) << refused(45)
+    also = Dialogue(proxy, producer_id=later.producer_id) >> ASKS_FOR_VERSIONS << ANY_ANSWER
+    also >> seq(3) << refused(45) >> seq(4) << accepted(at=8)
+    assert verdicts(proxy) == [
+        ("accepted", "accepted", True), ("accepted", "accepted", True), ("unknown", "rejected", None),
+        ("unknown", "rejected", None), ("accepted", "accepted", True),
+    ]  # fmt: skip
+    assert [row.api for row in upstream.trace.events("reply")].count("DescribeProducers") == 1
 
 
 def test_the_broker_is_right_where_another_client_wrote_past_the_proxy(upstream: MockKafka, proxy: ProxyKafka) -> None:

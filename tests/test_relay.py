@@ -16,6 +16,14 @@ from kafkawire.declare import Message
 from kafkawire.frames import SIZE, decode_response, encode_request, encode_response
 from kafkawire.messages import APIS
 from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicRequest,
+    TopicResponse,
+)
 from kafkawire.messages.produce import (
     NodeEndpoint,
     PartitionProduceResponse,
@@ -354,6 +362,61 @@ def test_a_cut_acts_when_its_bytes_have_arrived() -> None:
     assert line.closed is None
     line.client_sends(request[1000:2100])
     assert line.closed is not None
+
+
+# The proxy's own question
+
+
+def asking(line: Line) -> Line:
+    """A line whose broker has offered DescribeProducers, and whose client has sent a batch of an unknown producer."""
+    line.proxy.asks = True
+    offered = ApiVersionsResponse(api_keys=[ApiVersion(api_key=KEYS["DescribeProducers"], min_version=0, max_version=0)])
+    line.client_sends(encode_request(1, "c", ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3))
+    line.broker_sends(b"".join(encode_response(1, offered, 3)))
+    line.to_broker.clear()
+    line.to_client.clear()
+    return line.client_sends(PRODUCED)
+
+
+PRODUCED = encode_request(2, "c", produce_request("orders", batch(5, pid=7, epoch=0)), 9)
+ASKED = encode_request(-1, "wirebroker-proxy", DescribeProducersRequest(
+    topics=[TopicRequest(name="orders", partition_indexes=[0])]), 0)  # fmt: skip
+STORED = b"".join(encode_response(2, ProduceResponse(responses=[TopicProduceResponse(
+    name="orders", partition_responses=[PartitionProduceResponse(index=0, error_code=0, base_offset=50)])]), 9))  # fmt: skip
+
+
+def description(last_sequence: int) -> bytes:
+    state = ProducerState(producer_id=7, producer_epoch=0, last_sequence=last_sequence, coordinator_epoch=0)
+    part = PartitionResponse(partition_index=0, error_code=0, active_producers=[state])
+    return b"".join(encode_response(-1, DescribeProducersResponse(topics=[TopicResponse(name="orders", partitions=[part])]), 0))
+
+
+@pytest.mark.parametrize("level", ["verdicts", "all"])
+@pytest.mark.parametrize(("last_sequence", "predicted"), [(4, "accepted"), (5, "unknown"), (9, "unknown"), (-1, "unknown")])
+def test_the_broker_is_asked_before_the_batch_and_the_client_sees_nothing_of_it(
+    level: str, last_sequence: int, predicted: str
+) -> None:
+    line = asking(Line(level))
+    assert line.to_broker == ASKED + PRODUCED
+    line.broker_sends(description(last_sequence) + STORED)
+    assert line.to_client == STORED
+    assert [row.predicted for row in line.proxy.trace.events("shadow")] == [predicted]
+    line.to_broker.clear()
+    line.client_sends(PRODUCED)
+    assert line.to_broker == PRODUCED
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0", b"\0" * 5 + b"\xff" * 9])
+def test_an_answer_to_the_proxy_that_cannot_be_read_does_not_reach_the_client(answer: bytes) -> None:
+    line = asking(Line("verdicts"))
+    line.broker_sends(SIZE.pack(4 + len(answer)) + SIZE.pack(-1) + answer + STORED)
+    assert line.to_client == STORED
+    assert line.closed is None
+
+
+def test_nothing_is_asked_without_verdicts() -> None:
+    line = Line("off")
+    assert asking(line).to_broker == PRODUCED
 
 
 # Shadow verdicts

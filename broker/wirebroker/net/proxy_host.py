@@ -58,6 +58,7 @@ class ProxyHost:
         elsewhere = not (allow_faults or is_loopback(upstream[0]))
         refusal = ELSEWHERE.format(upstream[0]) if elsewhere else ""
         self.proxy = Proxy(clock.now(), self._locate, seed=seed, refuses_faults=refusal, oversized=oversized)
+        self.proxy.asks = True
         self.proxy.moment = lambda: time.perf_counter_ns() // 1000
         self._upstream = upstream
         self._listen = listen

@@ -10,10 +10,12 @@ It is the host of a fault plan, like the engine of a broker, but has no inside o
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
 
 from kafkawire.declare import Message
+from kafkawire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from kafkawire.messages.fetch import FetchResponse
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
 from kafkawire.messages.produce import ProduceRequest, ProduceResponse
@@ -26,7 +28,7 @@ from wirebroker.faults.plan import FaultPlan
 from wirebroker.proxy.addresses import Locate
 from wirebroker.proxy.directory import LearnedDirectory
 from wirebroker.proxy.exchange import ForwardedExchange
-from wirebroker.proxy.recorder import ProxyRecorder, batches_with_answers
+from wirebroker.proxy.recorder import ProxyRecorder, batches_of, batches_with_answers
 from wirebroker.proxy.relay import Forward, Relay
 from wirebroker.proxy.shadow import Shadow
 from wirebroker.requests.facts import facts_of
@@ -34,6 +36,8 @@ from wirebroker.security.session import Session
 
 FRAME_LIMIT = 256 * 1024 * 1024
 """The largest request in bytes that passes; a broker's socket.request.max.bytes is usually 100 MiB."""
+MOST_DESCRIBED = 100_000
+"""Partitions that are remembered because their brokers were asked about producers."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"]))
 """The APIs of which shadow verdicts are made."""
 
@@ -60,6 +64,10 @@ class Proxy:
         self.plan = FaultPlan(self, seed)
         self.directory = LearnedDirectory()
         self.shadow = Shadow()
+        self.asks = False
+        """Whether to ask brokers about producers that wrote before the proxy was there."""
+        self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
+        """The partitions whose brokers were asked."""
         self.relays: dict[Connection, Relay] = {}
         self._numbers = count(1)
 
@@ -158,6 +166,29 @@ class Proxy:
         for topic, batch, answer in batches_with_answers(exchange, response):
             judged = self.shadow.judged(topic, answer.index, batch, answer.error_code, answer.base_offset)
             self.trace.compared(exchange, request.acks, topic, batch, answer, judged)
+
+    def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
+        """What to ask the broker before this Produce: who wrote to partitions on which it may know a producer that the shadow
+        does not know. It is asked once about each partition.
+        """
+        topics: dict[str, list[int]] = {}
+        for where, batch in batches_of(exchange).items():
+            topic, partition = where
+            if topic and where not in self._described and self.shadow.lacks(topic, partition, batch.producer_id):
+                self._described[where] = None
+                topics.setdefault(topic, []).append(partition)
+        while len(self._described) > MOST_DESCRIBED:
+            self._described.popitem(last=False)
+        asked = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+        return DescribeProducersRequest(topics=asked) if asked else None
+
+    def described(self, response: DescribeProducersResponse) -> None:
+        """The broker has answered the question."""
+        for topic in response.topics:
+            for part in topic.partitions:
+                for each in part.active_producers:
+                    where = topic.name, part.partition_index
+                    self.shadow.described(*where, each.producer_id, each.producer_epoch, each.last_sequence)
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
         """The answer to a request that the broker may have handled is lost."""

@@ -8,7 +8,13 @@ from typing import Any
 from kafkawire.batches import HEADER_SIZE, BatchHeader, read_header
 from kafkawire.errors import error_name
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
-from kafkawire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from kafkawire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from wirebroker.connection import Connection
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.shadow import Judged
@@ -80,19 +86,29 @@ def _row(
     )  # fmt: skip
 
 
+def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader]:
+    """The header of each batch in a Produce, by topic and partition; a batch without a whole header is left out."""
+    request = exchange.request
+    assert isinstance(request, ProduceRequest)
+    return {
+        (_name(topic, exchange), part.index): read_header(part.records)
+        for topic in request.topic_data for part in topic.partition_data
+        if part.records is not None and len(part.records) >= HEADER_SIZE
+    }  # fmt: skip
+
+
 def batches_with_answers(
     exchange: ForwardedExchange, response: ProduceResponse
 ) -> Iterator[tuple[str, BatchHeader, PartitionProduceResponse]]:
     """The topic and header of each batch in a Produce, with its answer; a batch without a whole header is left out."""
-    request = exchange.request
-    assert isinstance(request, ProduceRequest)
-    headers = {
-        (topic.name or topic_name(topic, exchange.directory), part.index): read_header(part.records)
-        for topic in request.topic_data for part in topic.partition_data
-        if part.records is not None and len(part.records) >= HEADER_SIZE
-    }  # fmt: skip
+    headers = batches_of(exchange)
     for topic in response.responses:
-        name = topic.name or topic_name(topic, exchange.directory)
+        name = _name(topic, exchange)
         for answer in topic.partition_responses:
             if (header := headers.get((name, answer.index))) is not None:
-                yield name or "", header, answer
+                yield name, header, answer
+
+
+def _name(topic: TopicProduceData | TopicProduceResponse, exchange: ForwardedExchange) -> str:
+    """The topic's name, "" if it has only an id that is not known."""
+    return topic.name or topic_name(topic, exchange.directory) or ""

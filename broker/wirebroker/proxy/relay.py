@@ -19,11 +19,13 @@ from kafkawire.frames import (
     KEY_VERSION_CORRELATION,
     SIZE,
     decode_response,
+    encode_request,
     encode_response,
     read_request_header,
     written_version,
 )
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.describe_producers import DescribeProducersResponse
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import Buffer, read_uvarint
 from kafkawire.registry import (
@@ -54,6 +56,9 @@ BEGINNING = struct.Struct(">ihhi")
 SIZE_CORRELATION = struct.Struct(">ii")
 LONGEST_START = 1 << 17
 """Bytes of a Produce up to its acks: two names of up to 32 KiB and the tags of the header."""
+DESCRIBE_PRODUCERS = KEYS["DescribeProducers"]
+OWN_CLIENT_ID, OWN_CORRELATION_ID = "wirebroker-proxy", -1
+"""The header of the proxy's own requests."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 """How an alert and a handshake of TLS begin. An alert of seven bytes is shorter than any answer."""
@@ -74,11 +79,13 @@ class Awaited(NamedTuple):
     key: int
     version: int
     exchange: ForwardedExchange | None = None
+    own: bool = False
+    """Whether the proxy has asked, so that the client gets no answer."""
 
     @property
     def looked_at(self) -> bool:
         """Whether the answer has to be decoded."""
-        return self.exchange is not None or self.key in TEACHING or carries_addresses(self.key, self.version)
+        return self.exchange is not None or self.own or self.key in TEACHING or carries_addresses(self.key, self.version)
 
     def passes(self, answer: memoryview) -> bool:
         """Whether this answer, with its size, passes as it is although others to the same API may name brokers."""
@@ -134,6 +141,8 @@ class Relay:
         """Whether a part of a request that a fault may strike has arrived."""
         self._broker_has_sent = False
         """Whether the broker has sent anything."""
+        self._may_ask = False
+        """Whether the broker answers DescribeProducers, and the proxy wants to know."""
         self._acknowledged: tuple[int, bytes] = -1, b""
         """Of the last Produce with acks ≠ 0: its version, and its bytes from the client id to the acks."""
 
@@ -372,8 +381,18 @@ class Relay:
         request = exchange.request
         exchange.note_moment(1)
         if not (isinstance(request, ProduceRequest) and request.acks == 0):
+            if self._may_ask and isinstance(request, ProduceRequest) and self.proxy.trace.verdicts:
+                self._ask(exchange)
             self._awaited.append(Awaited(exchange.correlation_id, exchange.api_key, exchange.version, exchange))
         self.proxy.forward(self.connection, whole)
+
+    def _ask(self, exchange: ForwardedExchange) -> None:
+        """Ask the broker what it knows of a Produce's producers, before it gets the Produce."""
+        question = self.proxy.question(exchange)
+        if question is not None:
+            self._awaited.append(Awaited(OWN_CORRELATION_ID, DESCRIBE_PRODUCERS, 0, own=True))
+            asked = encode_request(OWN_CORRELATION_ID, OWN_CLIENT_ID, question, 0)
+            self.proxy.forward(self.connection, asked)
 
     # From the broker
 
@@ -440,8 +459,12 @@ class Relay:
             self._unreadable(awaited, frame, damage)
             return
         proxy = self.proxy
+        if isinstance(response, DescribeProducersResponse) and awaited.own:
+            proxy.described(response)
+            return
         changed = carries_addresses(key, version) and redirect(response, proxy.locate)
         if isinstance(response, ApiVersionsResponse):
+            self._may_ask = proxy.asks and any(each.api_key == DESCRIBE_PRODUCERS for each in response.api_keys)
             changed = limit_versions(response)
         if key in TEACHING:
             proxy.directory.learn(response)
@@ -455,6 +478,8 @@ class Relay:
 
     def _unreadable(self, awaited: Awaited, frame: memoryview, damage: Exception) -> None:
         """An answer cannot be decoded: it passes as it is, unless it may carry an address that leads past the proxy."""
+        if awaited.own:
+            return
         if awaited.key in CARRIERS:
             self.proxy.close(self.connection, f"the broker's answer cannot be read: {damage}")
         else:

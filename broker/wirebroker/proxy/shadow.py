@@ -31,6 +31,11 @@ VALIDATOR_CODES = frozenset((
 STORED_NEVERTHELESS = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT))
 """Errors of batches that the leader has stored."""
 
+UNSEEN = -2
+"""The offset of a batch of which only the last sequence is known."""
+LAST = BatchHeader(0, 0, -1, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
+"""Stands for a producer's last batch where only its last sequence is known."""
+
 Outcome = Literal["accepted", "duplicate", "rejected"]
 Predicted = Literal["accepted", "duplicate", "rejected", "unknown"]
 Key = tuple[str, int, int]
@@ -115,6 +120,16 @@ class Shadow:
             if len(self._new) > self._most:
                 self._new.popitem(last=False)
 
+    def lacks(self, topic: str, partition: int, producer_id: int) -> bool:
+        """Whether the broker may know this producer on this partition while the shadow does not."""
+        return producer_id >= 0 and producer_id not in self._new and (topic, partition, producer_id) not in self._states
+
+    def described(self, topic: str, partition: int, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
+        """A broker answered DescribeProducers: of a producer that is not known, the last sequence is known now."""
+        if last_sequence >= 0 and self.lacks(topic, partition, producer_id):
+            last = LAST._replace(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=last_sequence)
+            self._know((topic, partition, producer_id), _Known(advance(None, last, UNSEEN, 0, KAFKA), whole=False))
+
     def unanswered(self, topic: str, partition: int, producer_id: int) -> None:
         """A batch was sent and its answer is lost: nothing is known any more."""
         self._states.pop((topic, partition, producer_id), None)
@@ -147,6 +162,8 @@ class Shadow:
         verdict = judge(known.state, batch, KAFKA, base_offset)
         if not known.whole and isinstance(verdict, Reject):
             return None  # batches that did not pass may explain it
+        if isinstance(verdict, Duplicate) and verdict.base_offset == UNSEEN:
+            return None  # the batch with this last sequence may have begun with another one
         return verdict
 
     def _advance(
@@ -155,16 +172,19 @@ class Shadow:
     ) -> None:  # fmt: skip
         known = self._states.get(key)
         if outcome == "accepted" or (code in STORED_NEVERTHELESS and not isinstance(verdict, Duplicate)):
-            self._states[key] = _after(known, batch, verdict, base_offset)
-            if len(self._states) > self._most:
-                (_, _, forgotten), _ = self._states.popitem(last=False)
-                self._new.pop(forgotten, None)
+            self._know(key, _after(known, batch, verdict, base_offset))
         elif agrees is False:
             self._states.pop(key, None)  # the broker knows better
         if agrees is False:
             self._new.pop(batch.producer_id, None)
         if key in self._states:
             self._states.move_to_end(key)
+
+    def _know(self, key: Key, known: _Known) -> None:
+        self._states[key] = known
+        if len(self._states) > self._most:
+            (_, _, forgotten), _ = self._states.popitem(last=False)
+            self._new.pop(forgotten, None)
 
 
 def _after(known: _Known | None, batch: BatchHeader, verdict: Verdict | None, base_offset: int) -> _Known:
