@@ -8,26 +8,49 @@
 Each listener takes PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 for the same users. SSL asks for a client's certificate and does not
 insist (`ssl.client.auth=requested`). Brokers talk in plaintext. Other settings, such as an authorizer
 (`authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer` with `super.users=User:ANONYMOUS`) or
-`delegation.token.secret.key`, go into the settings of KafkaServer. Needs trustme.
+`delegation.token.secret.key`, go into the settings of KafkaServer. With `oauth` they take OAUTHBEARER as well. Needs trustme.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 SERVER, CLIENT, CA = "server.pem", "client.pem", "ca.pem"
+
+
+@dataclass(frozen=True)
+class OAuth:
+    """How a broker checks the tokens of OAUTHBEARER: as unsecured ones, with these options, or by the keys in a file."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    keys: Path | None = None
+
+    def settings(self, prefix: str) -> dict[str, str]:
+        """The settings of a listener."""
+        named = ' unsecuredLoginStringClaim_sub="broker"' if self.options else ""  # the broker logs in, too
+        options = named + "".join(f' unsecuredValidator{name}="{value}"' for name, value in self.options.items())
+        lines = {"sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required{options};"}
+        if self.keys is not None:
+            lines["sasl.server.callback.handler.class"] = f"{OAUTH}.OAuthBearerValidatorCallbackHandler"
+        return {f"{prefix}.oauthbearer.{name}": value for name, value in lines.items()} | (
+            {} if self.keys is None else {"sasl.oauthbearer.jwks.endpoint.url": self.keys.as_uri()}
+        )
 
 
 class Security:
     """The users of a broker, by name their passwords, and the listeners that it gets besides PLAINTEXT."""
 
-    def __init__(self, users: Mapping[str, str] | None = None, listeners: tuple[str, ...] = SECURED) -> None:
-        self.users, self.listeners = dict(users or {}), listeners
+    def __init__(
+        self, users: Mapping[str, str] | None = None, listeners: tuple[str, ...] = SECURED, oauth: OAuth | None = None
+    ) -> None:
+        self.users, self.listeners, self.oauth = dict(users or {}), listeners, oauth
         self.folder = Path()
         """where the certificates are, once the broker was started"""
 
@@ -51,7 +74,7 @@ class Security:
         lines |= {
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "ssl.client.auth": "requested",
-            "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+            "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, *(["OAUTHBEARER"] if self.oauth else []))),
         }
         users = "".join(f' user_{name}="{password}"' for name, password in self.users.items())
         for listener in self.listeners:
@@ -59,7 +82,13 @@ class Security:
                 prefix = f"listener.name.{listener.lower()}"
                 lines[f"{prefix}.plain.sasl.jaas.config"] = f"{PLAIN}{users};"
                 lines |= {f"{prefix}.{each.lower()}.sasl.jaas.config": SCRAM_LOGIN for each in SCRAM}
+                lines |= self.oauth.settings(prefix) if self.oauth is not None else {}
         return lines
+
+    def java_options(self) -> list[str]:
+        """What the JVM is given: without it a broker reads no key sets."""
+        keys = None if self.oauth is None else self.oauth.keys
+        return [] if keys is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"]
 
     def format_arguments(self) -> list[str]:
         """What `kafka-storage format` is given, so that the users exist from the start."""

@@ -195,7 +195,8 @@ class KafkaServer:
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         jars = fetch_jars(self.version)
-        return ["java", f"-Xmx{self._heap}", *JAVA_OPTIONS, "-cp", f"{jars}/*", main, *arguments]
+        options = (*JAVA_OPTIONS, *self.security.java_options())
+        return ["java", f"-Xmx{self._heap}", *options, "-cp", f"{jars}/*", main, *arguments]
 
     def _properties(self) -> str:
         controller, node = free_port(), self.settings.get("node.id", "1")

@@ -8,18 +8,29 @@ know them. A session that ends (KIP-368) keeps its gate, any other connection ha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import KEY_VERSION_CORRELATION
 from kafkawire.registry import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, api_name
 from wirebroker.connection import Connection, Decision, Disconnect, Gate, Refuse, Send, Unauthenticated
 from wirebroker.core.groups.java_order import set_of_names
-from wirebroker.security.mechanisms import GSSAPI, PLAIN, SERVED, Challenge, Failure, Mechanism, Success
+from wirebroker.security.mechanisms import (
+    BY_PASSWORD,
+    GSSAPI,
+    OAUTHBEARER,
+    PLAIN,
+    Challenge,
+    Failure,
+    Mechanism,
+    Success,
+)
+from wirebroker.security.oauthbearer import OAuthBearer
 from wirebroker.security.plain import Plain
 from wirebroker.security.principals import USER, Principal, PrincipalRules
 from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, Scram, credential_of
 from wirebroker.security.session import Stage
+from wirebroker.security.web_tokens import LATEST, Check, KeySet, SignedTokens, UnsecuredTokens
 
 if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
@@ -33,6 +44,16 @@ Note = Callable[[Connection, Literal["succeeded", "failed", "expired"], str], No
 """Told of each authentication: the connection, the outcome, and the cause of a failure."""
 
 
+class KeySource(Protocol):
+    """Where keys of signed tokens come from."""
+
+    def of(self, url: str) -> KeySet:
+        """The keys at an address."""
+
+    def missing(self, url: str, key_id: str) -> None:
+        """Told of a key that is not there."""
+
+
 class Authenticator:
     """Authenticates the clients of a cluster."""
 
@@ -41,6 +62,8 @@ class Authenticator:
         self._note = note
         self.passwords: dict[str, str] = {}
         """The passwords of users, for PLAIN."""
+        self.key_sets: KeySource
+        """The keys at the addresses that `sasl.oauthbearer.jwks.endpoint.url` names; set before such a listener is opened."""
 
     # Users
 
@@ -58,15 +81,37 @@ class Authenticator:
     def mechanisms(self) -> list[str]:
         """The enabled mechanisms, in the order in which Kafka names them."""
         enabled = self._cluster.configs.value("sasl.enabled.mechanisms")
-        names = enabled if isinstance(enabled, list) and enabled != [GSSAPI] else SERVED
+        names = enabled if isinstance(enabled, list) and enabled != [GSSAPI] else BY_PASSWORD
         return set_of_names(names)
 
-    def _new(self, name: str) -> Mechanism:
+    def _new(self, name: str, listener: str) -> Mechanism:
         if name == PLAIN:
             return Plain(self.passwords)
+        if name == OAUTHBEARER:
+            return OAuthBearer(self._check_of_tokens(listener))
         mechanism, scram = BY_NAME[name], self._cluster.scram
         nonce = self._cluster.random_bytes(NONCE_BYTES).hex()
         return Scram(mechanism, nonce, lambda user: scram.get((user, mechanism.number)), lambda _: None)
+
+    def _check_of_tokens(self, listener: str) -> Check:
+        def value(name: str) -> Any:
+            return self._cluster.configs.at(listener, name, OAUTHBEARER)
+
+        def setting(name: str) -> Any:
+            return value(f"sasl.oauthbearer.{name}")
+
+        url = setting("jwks.endpoint.url")
+        if not url:
+            return UnsecuredTokens.configured(value("sasl.jaas.config") or "").check
+        return SignedTokens(
+            lambda: self.key_sets.of(url),
+            lambda key_id: self.key_sets.missing(url, key_id),
+            setting("expected.audience"),
+            setting("expected.issuer") or "",
+            setting("clock.skew.seconds"),
+            setting("sub.claim.name"),
+            setting("scope.claim.name"),
+        ).check
 
     # Connections
 
@@ -139,7 +184,8 @@ class Authenticator:
         if session.mechanism not in ("", name):
             session.stage = Stage.OTHER_MECHANISM
             return None
-        session.sasl, session.asked, session.bare, session.stage = self._new(name), name, bare, Stage.TOKEN
+        session.sasl, session.asked = self._new(name, session.listener), name
+        session.bare, session.stage = bare, Stage.TOKEN
         return None
 
     def evaluate(self, connection: Connection, token: bytes, now: int) -> Challenge | Success | Failure:
@@ -152,12 +198,15 @@ class Authenticator:
         if isinstance(outcome, Failure):
             doing = "re-authentication" if session.mechanism else "authentication"
             hidden = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {session.asked}"
-            return self._failed(connection, outcome.cause, outcome.message or hidden)
+            message = outcome.message or hidden
+            return self._failed(connection, outcome.cause, message)._replace(answered=outcome.answered)
         principal = Principal(USER, outcome.user)
         if session.mechanism and principal != session.principal:
             before, after = (f"{who.kind}.{who.name}" for who in (session.principal, principal))
             message = f"Cannot change principals during re-authentication from {before}: {after}"
             return self._failed(connection, message, message)
+        if outcome.expires_at is not None and outcome.expires_at - now >= LATEST:
+            return self._failed(connection, "its token does not expire before Kafka's clock ends")._replace(answered=False)
         self._succeeded(connection, principal, outcome, now)
         return outcome
 

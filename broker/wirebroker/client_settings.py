@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.suggestions import did_you_mean
 
@@ -13,12 +15,16 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 LIBRDKAFKA = ("confluent", "librdkafka", "node-rdkafka", "rdkafka", "dotnet")
 LOGINS = {"PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule"}
+OAUTH_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How clients reach a broker. `user` and `password` are for SASL, the files for TLS (`client` has key and certificate)."""
+    """How clients reach a broker. `user` and `password` are for SASL, the files for TLS (`client` has key and certificate).
+
+    `token` makes a token for OAUTHBEARER, good for an hour.
+    """
 
     bootstrap_servers: str
     protocol: SecurityProtocol
@@ -27,6 +33,7 @@ class Access:
     password: str = ""
     ca: Path | None = None
     client: Path | None = None
+    token: Callable[[], str] = str
 
 
 def client_settings(library: str, access: Access) -> dict[str, Any]:
@@ -42,8 +49,23 @@ def client_settings(library: str, access: Access) -> dict[str, Any]:
 
 
 def _kafka_python(access: Access) -> dict[str, Any]:
+    settings = _python(access)
+    if access.mechanism == OAUTHBEARER and access.protocol.sasl:
+        from kafka.net.sasl.oauth import AbstractTokenProvider
+
+        class Provider(AbstractTokenProvider):  # type: ignore[misc]
+            def token(self) -> str:
+                return access.token()
+
+        settings["sasl_oauth_token_provider"] = Provider()
+    return settings
+
+
+def _python(access: Access) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap_servers": access.bootstrap_servers, "security_protocol": access.protocol.name}
-    if access.protocol.sasl:
+    if access.protocol.sasl and access.mechanism == OAUTHBEARER:
+        settings["sasl_mechanism"] = OAUTHBEARER
+    elif access.protocol.sasl:
         settings |= {
             "sasl_mechanism": access.mechanism, "sasl_plain_username": access.user, "sasl_plain_password": access.password,
         }  # fmt: skip
@@ -55,13 +77,21 @@ def _kafka_python(access: Access) -> dict[str, Any]:
 
 
 def _aiokafka(access: Access) -> dict[str, Any]:
-    settings = {name: value for name, value in _kafka_python(access).items() if not name.startswith("ssl_")}
+    settings = {name: value for name, value in _python(access).items() if not name.startswith("ssl_")}
     if access.ca is not None:
         import ssl
 
         settings["ssl_context"] = context = ssl.create_default_context(cafile=str(access.ca))
         if access.client is not None:
             context.load_cert_chain(access.client)
+    if access.protocol.sasl and access.mechanism == OAUTHBEARER:
+        from aiokafka.abc import AbstractTokenProvider
+
+        class Provider(AbstractTokenProvider):  # type: ignore[misc]
+            async def token(self) -> str:
+                return access.token()
+
+        settings["sasl_oauth_token_provider"] = Provider()
     return settings
 
 
@@ -70,7 +100,10 @@ def _librdkafka(access: Access) -> dict[str, Any]:
         "bootstrap.servers": access.bootstrap_servers,
         "security.protocol": access.protocol.name.lower(),
     }
-    if access.protocol.sasl:
+    if access.protocol.sasl and access.mechanism == OAUTHBEARER:
+        unsecured = {"enable.sasl.oauthbearer.unsecure.jwt": True, "sasl.oauthbearer.config": f"principal={access.user}"}
+        settings |= {"sasl.mechanism": OAUTHBEARER} | unsecured
+    elif access.protocol.sasl:
         settings |= {"sasl.mechanism": access.mechanism, "sasl.username": access.user, "sasl.password": access.password}
     if access.ca is not None:
         settings["ssl.ca.location"] = str(access.ca)
@@ -82,12 +115,11 @@ def _librdkafka(access: Access) -> dict[str, Any]:
 def _java(access: Access) -> dict[str, Any]:
     settings = {"bootstrap.servers": access.bootstrap_servers, "security.protocol": access.protocol.name}
     if access.protocol.sasl:
-        login = LOGINS.get(access.mechanism, SCRAM_LOGIN)
         user, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (access.user, access.password))
-        settings |= {
-            "sasl.mechanism": access.mechanism,
-            "sasl.jaas.config": f'{login} required username="{user}" password="{password}";',
-        }
+        login = f'{LOGINS.get(access.mechanism, SCRAM_LOGIN)} required username="{user}" password="{password}";'
+        if access.mechanism == OAUTHBEARER:
+            login = f'{OAUTH_LOGIN} required unsecuredLoginStringClaim_sub="{user}";'
+        settings |= {"sasl.mechanism": access.mechanism, "sasl.jaas.config": login}
     for store, file in (("truststore", access.ca), ("keystore", access.client)):
         if file is not None:
             settings |= {f"ssl.{store}.type": "PEM", f"ssl.{store}.location": str(file)}
@@ -97,7 +129,7 @@ def _java(access: Access) -> dict[str, Any]:
 def _kafkajs(access: Access) -> dict[str, Any]:
     settings: dict[str, Any] = {"brokers": access.bootstrap_servers.split(",")}
     if access.protocol.sasl:
-        settings["sasl"] = {"mechanism": access.mechanism.lower(), "username": access.user, "password": access.password}
+        settings["sasl"] = {"mechanism": access.mechanism.lower()} | _credentials(access, "username")
     if access.ca is not None:
         client = access.client.read_text() if access.client is not None else ""
         settings["ssl"] = {"ca": [access.ca.read_text()]} | ({"key": client, "cert": client} if client else {})
@@ -108,5 +140,12 @@ def _franz_go(access: Access) -> dict[str, Any]:
     """Not options, which are Go code, but what they take: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
     settings: dict[str, Any] = {"seed_brokers": access.bootstrap_servers.split(","), "protocol": access.protocol.name}
     if access.protocol.sasl:
-        settings |= {"mechanism": access.mechanism, "user": access.user, "password": access.password}
+        settings |= {"mechanism": access.mechanism} | _credentials(access, "user")
     return settings | {name: str(file) for name, file in (("ca", access.ca), ("client", access.client)) if file is not None}
+
+
+def _credentials(access: Access, user: str) -> dict[str, str]:
+    """A name and a password, or a token."""
+    if access.mechanism == OAUTHBEARER:
+        return {"token": access.token()}
+    return {user: access.user, "password": access.password}

@@ -34,7 +34,9 @@ from wirebroker.net.thread import LoopThread, call_on, running_loop
 from wirebroker.net.tls import CA, CLIENT, Tls, make_certificates, tls_of
 from wirebroker.operations import StoredRecord
 from wirebroker.options import BrokerOptions
+from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.security.protocols import protocol_named
+from wirebroker.security.web_tokens import unsecured_token
 from wirebroker.states import PartitionState
 from wirebroker.suggestions import did_you_mean
 from wirebroker.topic_specs import Topics
@@ -315,23 +317,38 @@ class MockKafka:
         """What a client library needs to connect, by its own names: `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
         `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the first one
-        unless it is given. A client certificate is in it if ssl.client.auth asks for one. ValueError for an unknown library or
-        user, or if there is no user.
+        unless it is given; with OAUTHBEARER any name will do. A client certificate is in it if ssl.client.auth asks for one.
+        ValueError for an unknown library or user, if there is no user, and with OAUTHBEARER if tokens must be signed.
         """
         from wirebroker.client_settings import Access, client_settings
 
         users, name = self._options.users, user
         if self._protocol.sasl:
             name = next(iter(users), None) if user is None else user
-            if name not in users:
+            if mechanism == OAUTHBEARER:
+                self._check_unsecured()
+            elif name not in users:
                 raise ValueError(f"there is no user {name!r}; name it in users=" if name else "there is no user; give users=")
         folder = None if self._tls_folder is None else self.tls_folder
         shows = folder is not None and self._options.settings.get("ssl.client.auth", "none") != "none"
         access = Access(
             self.bootstrap_servers, self._protocol, mechanism, name or "", users.get(name or "", ""),
             ca=folder and folder / CA, client=folder / CLIENT if shows and folder is not None else None,
+            token=lambda: self._token(name or ""),
         )  # fmt: skip
         return client_settings(library, access)
+
+    def _check_unsecured(self) -> None:
+        settings = self._options.settings
+        if OAUTHBEARER not in settings.get("sasl.enabled.mechanisms", ""):
+            raise ValueError(f"name {OAUTHBEARER} in sasl.enabled.mechanisms")
+        if signed := [name for name in settings if name.endswith("sasl.oauthbearer.jwks.endpoint.url")]:
+            raise ValueError(f"give the client a token of your own: tokens must be signed by a key in {signed[0]}")
+
+    def _token(self, user: str) -> str:
+        """A token that says so, good for an hour of the broker's clock."""
+        now = self.clock.now() / 1000
+        return unsecured_token({"sub": user, "iat": now, "exp": now + 3600})
 
     @property
     def control_url(self) -> str:

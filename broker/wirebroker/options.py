@@ -18,6 +18,7 @@ from wirebroker.core.profile import PROFILES, Rules, profile
 from wirebroker.core.setting_definitions import ignored
 from wirebroker.engine import Engine, first_node
 from wirebroker.security.mechanisms import GSSAPI, PLAIN, SERVED
+from wirebroker.security.web_tokens import UnsecuredTokens
 from wirebroker.suggestions import did_you_mean
 from wirebroker.topic_specs import Topics, TopicSpec, topic_specs
 from wirebroker.trace.levels import LEVELS
@@ -111,6 +112,12 @@ class BrokerOptions:
                 raise OptionError(
                     "configs", f"sasl.enabled.mechanisms={mechanism.strip()}: {why}; there are {', '.join(SERVED)}"
                 )
+        for name, value in self.settings.items():
+            if name.endswith("sasl.jaas.config"):
+                try:
+                    UnsecuredTokens.configured(value)
+                except ValueError as wrong:
+                    raise OptionError("configs", str(wrong)) from None
 
     @property
     def settings(self) -> dict[str, str]:

@@ -40,6 +40,7 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
     },
     "expire_off_retention": {"log.retention.check.interval.ms": "500"},
     "secured": {"sasl.enabled.mechanisms": MECHANISMS},
+    "secured_tokens": {"sasl.enabled.mechanisms": f"{MECHANISMS},OAUTHBEARER"},
     "secured_sessions": {"sasl.enabled.mechanisms": MECHANISMS, "connections.max.reauth.ms": "1500"},
 }
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}

@@ -20,7 +20,9 @@ from wirebroker.conformance.readiness import COORDINATOR_CODES, markers_written,
 from wirebroker.conformance.recording import NO_ERROR, Json
 from wirebroker.conformance.run import Run
 from wirebroker.security.clients import tokens
+from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.security.scram import BY_NUMBER
+from wirebroker.security.web_tokens import unsecured_token
 
 NO_ANSWER_AFTER = 1.5
 """Seconds after which a step that Kafka left unanswered counts as unanswered."""
@@ -465,7 +467,10 @@ def op_sasl_token(run: Run, step: Json) -> Json:
 
 def _token_taken(run: Run, step: Json, token: bytes) -> tuple[Json, bytes]:
     answer = run.ask("SaslAuthenticate", step, 2, auth_bytes=token)
-    observed: Json = {"error": shown(answer.error_code), "lifetime": answer.session_lifetime_ms}
+    lifetime = (
+        {"some_lifetime": answer.session_lifetime_ms > 0} if "lasts" in step else {"lifetime": answer.session_lifetime_ms}
+    )
+    observed: Json = {"error": shown(answer.error_code)} | lifetime
     message = {} if answer.error_message is None else {"message": answer.error_message}
     return observed | message, bytes(answer.auth_bytes)
 
@@ -476,7 +481,8 @@ def op_sasl_log_in(run: Run, step: Json) -> Json:
     if hello["error"] != NO_ERROR:
         return hello
     user = run.name(step["user"]) if step.get("own") else step["user"]
-    dialogue = tokens(step["mechanism"], user, step["password"], step.get("extensions", ""))
+    secret = _web_token(run, step) if step["mechanism"] == OAUTHBEARER else step["password"]
+    dialogue = tokens(step["mechanism"], user, secret, step.get("extensions", ""))
     token, answers = next(dialogue), []
     with suppress(StopIteration):
         while True:
@@ -486,6 +492,11 @@ def op_sasl_log_in(run: Run, step: Json) -> Json:
             answers.append(observed)
             token = dialogue.send(reply)
     return {"error": answers[-1].get("error", NO_ERROR), "answers": answers}
+
+
+def _web_token(run: Run, step: Json) -> str:
+    """A token of the user that lasts for so many seconds."""
+    return unsecured_token({"sub": step["user"], "exp": run.broker.now() / 1000 + step["lasts"]})
 
 
 def _bare_token_taken(run: Run, step: Json, token: bytes) -> tuple[Json, bytes]:

@@ -31,6 +31,8 @@ _SAME: tuple[tuple[str, ...], ...] = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 """Broker settings with the same meaning in different units; the first one that is set takes effect."""
+PER_LISTENER = "listener.name."
+"""Settings of one listener have names that begin with this and the listener's name in lower case."""
 _MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
@@ -147,6 +149,9 @@ class BrokerConfigs(Configs):
                 self.topic_static[name] = raw
                 return
             target = TOPIC_SYNONYMS[name][0]
+        elif (setting := setting_of_listener(name)) is not None:
+            target = name
+            setting.parse(raw)
         else:
             known = [*BROKER_SETTINGS, *TOPIC_SETTINGS]
             raise ConfigError(f"Unknown config name: {name}", suggestion=did_you_mean(name, known, 0.6))
@@ -181,6 +186,14 @@ class BrokerConfigs(Configs):
             found = self._topic_value(name) if setting is None else self._own(setting)
             self._cache[name] = found
             return found
+
+    def at(self, listener: str, name: str, mechanism: str = "") -> Value:
+        """The value at a listener: its own for a SASL mechanism, else its own, else the broker's."""
+        for prefix in (f"{listener.lower()}.{mechanism.lower()}.", f"{listener.lower()}."):
+            raw = self._props.get(f"{PER_LISTENER}{prefix}{name}")
+            if raw is not None:
+                return BROKER_SETTINGS[name].parse(raw)
+        return self.value(name)
 
     def _own(self, setting: Setting) -> Value:
         raw = self._props.get(setting.name)
@@ -288,7 +301,8 @@ class BrokerConfigs(Configs):
 
     def _describe(self, node: int, facts: Mapping[str, str] | None) -> list[Entry]:
         entries = []
-        made_up = [name for name in {**self.dynamic[None], **self.dynamic.get(node, {})} if name not in BROKER_SETTINGS]
+        layers = {**self.static, **self.dynamic[None], **self.dynamic.get(node, {})}
+        made_up = [name for name in layers if name not in BROKER_SETTINGS]
         for name in [*BROKER_SETTINGS, *made_up]:
             setting = BROKER_SETTINGS.get(name, Setting(name, ConfigType.UNKNOWN, None, "-", frozenset()))
             synonyms = self.synonyms(name, node, facts)
@@ -315,6 +329,14 @@ class BrokerConfigs(Configs):
 def _synonym(name: str, raw: str, source: Source) -> Synonym:
     setting = BROKER_SETTINGS.get(name)
     return Synonym(name, None if setting is None or setting.sensitive else raw, source)
+
+
+def setting_of_listener(name: str) -> Setting | None:
+    """The setting in `listener.name.NAME[.MECHANISM].SETTING`; None for other names."""
+    if not name.startswith(PER_LISTENER):
+        return None
+    setting = name.removeprefix(PER_LISTENER).partition(".")[2]
+    return BROKER_SETTINGS.get(setting) or BROKER_SETTINGS.get(setting.partition(".")[2])
 
 
 def check_dynamic(layer: Mapping[str, str], *, per_broker: bool) -> None:

@@ -26,10 +26,12 @@ from wirebroker.exchange import Aside
 from wirebroker.fair_turns import Turns, Unfinished
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.forks import give_up_in_children
+from wirebroker.net.key_sets import SETTING, KeySets
 from wirebroker.net.limits import Limits
 from wirebroker.net.listener import Address, Listener, reachable
 from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
 from wirebroker.net.tls import TlsError
+from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.storage.arena import Arena
 
 if TYPE_CHECKING:
@@ -80,8 +82,8 @@ class Host:
         """Connections that wait for their next slice."""
         self._turn: asyncio.Handle | None = None
         self._asides: ThreadPoolExecutor | None = None
-        engine.turns.wake = self._wake_turns
-        engine.timers.in_slices = True
+        self._key_sets = KeySets()
+        self._drive(engine)
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, to wake those who wait for a condition."""
         AcceptErrorHandler.install(self.loop)
@@ -108,13 +110,15 @@ class Host:
         self.engine.trace.sinks.append(self._capture)
 
     async def listen(self, listener: Listener) -> Address:
-        """Open a listener of a broker; the address it is bound to. Raises ListenError, TlsError."""
+        """Open a listener of a broker; the address it is bound to. Raises ListenError, TlsError, KeySetError."""
         node_id, name, host = listener.node_id, listener.name, listener.host
         tls = None
         if listener.protocol.tls:
             if listener.tls is None:
                 raise TlsError(f"the listener {name} speaks TLS and needs a certificate (--tls-cert, --tls auto)")
             tls = listener.tls.context(name, listener.protocol)
+        if listener.protocol.sasl:
+            await self._open_key_set(name)
         server, port = await open_server(lambda: self._new_protocol(self, listener), host, listener.port, tls=tls)
         self._servers.append(server)
         self.engine.cluster.brokers[node_id].addresses[name] = listener.advertised or (reachable(host), port)
@@ -122,6 +126,12 @@ class Host:
             self.look_for_idle()
         self.arm()
         return host, port
+
+    async def _open_key_set(self, listener: str) -> None:
+        configs = self.engine.configs
+        url = configs.at(listener, SETTING, OAUTHBEARER)
+        if url and OAUTHBEARER in self.engine.authenticator.mechanisms:
+            await self._key_sets.open(str(url), configs.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
 
     def look_for_idle(self) -> None:
         """Close connections that sent nothing for connections.max.idle.ms of the machine's time.
@@ -405,10 +415,14 @@ class Host:
         self.engine.turns.drop()
         self.engine = engine
         self.limits.configs = engine.configs
-        engine.turns.wake = self._wake_turns
-        engine.timers.in_slices = True
+        self._drive(engine)
         self.arm()
         self.notify()
+
+    def _drive(self, engine: Engine) -> None:
+        engine.turns.wake = self._wake_turns
+        engine.timers.in_slices = True
+        engine.authenticator.key_sets = self._key_sets
 
     async def close(self) -> None:
         """Close the listeners, all connections and the data directory. Raises OSError if that cannot be closed cleanly."""
@@ -417,6 +431,7 @@ class Host:
         for alarm in (self._alarm, self._idle_alarm, self._turn):
             if alarm is not None:
                 alarm.cancel()
+        self._key_sets.close()
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
         self.limits.close()

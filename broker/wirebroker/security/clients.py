@@ -7,7 +7,7 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Generator
 
-from wirebroker.security.mechanisms import PLAIN
+from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
 from wirebroker.security.scram import BY_NAME
 
 Tokens = Generator[bytes, bytes, None]
@@ -15,9 +15,12 @@ Tokens = Generator[bytes, bytes, None]
 
 
 def tokens(mechanism: str, user: str, password: str, extensions: str = "", nonce: str = "wirebroker") -> Tokens:
-    """The tokens of a client that logs in."""
+    """The tokens of a client that logs in. For OAUTHBEARER the password is a JSON Web Token."""
     if mechanism == PLAIN:
         yield f"\0{user}\0{password}".encode()
+    elif mechanism == OAUTHBEARER:
+        if (yield f"n,,\1auth=Bearer {password}\1\1".encode()):
+            yield b"\1"
     else:
         yield from _scram(mechanism, user, password, extensions, nonce)
 

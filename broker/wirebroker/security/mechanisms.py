@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, GSSAPI = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"
-SERVED = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+OAUTHBEARER = "OAUTHBEARER"
+BY_PASSWORD = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+"""The mechanisms that are enabled unless `sasl.enabled.mechanisms` names others."""
+SERVED = (*BY_PASSWORD, OAUTHBEARER)
 """The mechanisms that this broker has. GSSAPI, which is Kerberos, needs a realm and is refused."""
 
 
@@ -32,6 +35,8 @@ class Failure(NamedTuple):
     cause: str
     message: str | None = None
     """What the answer says; None: only that the credentials are invalid."""
+    answered: bool = True
+    """Whether there is an answer: Kafka fails on some tokens, and closes the connection."""
 
 
 Outcome = Challenge | Success | Failure

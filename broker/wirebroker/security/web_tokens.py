@@ -1,0 +1,309 @@
+"""JSON Web Tokens (RFC 7519): what a token says about a client, and whether to believe it.
+
+`UnsecuredTokens` has the rules of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler, `SignedTokens` those of
+BrokerJwtValidator. PyJWT checks signatures; times are compared with the broker's clock.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+LATEST = (2**63 - 1) // 1_000_000
+"""No Kafka can wait for longer, in ms: it counts nanoseconds. It closes the connection of a client whose token lasts longer."""
+FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
+"""The kinds of keys, by the first letters of the algorithms."""
+_BASE64 = re.compile(r"[A-Za-z0-9_-]*")
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_LOGIN = re.compile(r"""([\w.]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;]+)""")
+_OPTION = "unsecuredValidator"
+
+
+class Believed(NamedTuple):
+    """Who a token says that the client is, and until when, in ms since the epoch."""
+
+    principal: str
+    expires_at: int
+
+
+class Disbelieved(NamedTuple):
+    """Why a token is not believed, and what the client is told. `cause` is for the log, and has nothing of the token."""
+
+    cause: str
+    scope: str | None = None
+    """The scopes that the token lacks; None if something else is wrong."""
+    answered: bool = True
+    """Whether the client is told at all: some tokens make Kafka fail, and it closes the connection."""
+
+    @property
+    def answer(self) -> str:
+        """The error as RFC 7628 has it."""
+        status = "invalid_token" if self.scope is None else "insufficient_scope"
+        return f'{{"status":"{status}"' + ("" if self.scope is None else f', "scope":"{self.scope}"') + "}"
+
+
+Check = Callable[[str, int], Believed | Disbelieved]
+"""Checks a token at a time, in ms since the epoch."""
+
+
+class _Wrong(ValueError):
+    """A token is not believed."""
+
+
+class _Unanswered(ValueError):
+    """A token makes Kafka fail."""
+
+
+# Reading
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_constant)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    """The fields of the JSON object with which the bytes begin, as Jackson reads them; none if it is not an object."""
+    try:
+        text = raw.decode(json.detect_encoding(raw)).lstrip(" \t\r\n")
+        value = _DECODER.raw_decode(text)[0] if text else None
+    except (ValueError, RecursionError):
+        raise _Wrong("a part of the token is not JSON") from None
+    return value if isinstance(value, dict) else {}
+
+
+def _part(text: str) -> dict[str, Any]:
+    if _BASE64.fullmatch(text) is None or len(text) % 4 == 1:
+        raise _Wrong("a part of the token is not Base64")
+    return _object(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def _number(claims: Mapping[str, Any], name: str) -> float | None:
+    value = claims.get(name)
+    if name not in claims:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Wrong(f"its claim {name} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _as_text(value: Any) -> str:
+    """What Jackson's `asText` makes of a value that is neither a number nor an array."""
+    if isinstance(value, str):
+        return value
+    return "" if isinstance(value, dict) else json.dumps(value)
+
+
+# Unsecured tokens
+
+
+class UnsecuredTokens(NamedTuple):
+    """Believes tokens without a signature; the fields are the options unsecuredValidator… of `sasl.jaas.config`."""
+
+    principal_claim: str = "sub"
+    scope_claim: str = "scope"
+    required_scope: tuple[str, ...] = ()
+    skew_ms: int = 0
+
+    @classmethod
+    def configured(cls, login: str) -> UnsecuredTokens:
+        """As the login module in this `sasl.jaas.config` says. Raises ValueError."""
+        if "OAuthBearerLoginModule" not in login:
+            return cls()
+        options = {name: re.sub(r"\\(.)", r"\1", value.strip("\"'")) for name, value in _LOGIN.findall(login)}
+        principal, scope, required, skew = (
+            options.get(_OPTION + name, "").strip() or default
+            for name, default in (
+                ("PrincipalClaimName", "sub"), ("ScopeClaimName", "scope"), ("RequiredScope", ""),
+                ("AllowableClockSkewMs", "0"),
+            )
+        )  # fmt: skip
+        if not skew.isascii() or not skew.isdigit():
+            raise ValueError(f"sasl.jaas.config: {_OPTION}AllowableClockSkewMs={skew}: it must be a whole number, at least 0")
+        scopes = tuple(required.split())
+        for each in scopes:
+            if _SCOPE.fullmatch(each) is None:
+                raise ValueError(f"sasl.jaas.config: {_OPTION}RequiredScope has {each!r}, which is not a scope")
+        return cls(principal, scope, scopes, int(skew))
+
+    def check(self, token: str, now: int) -> Believed | Disbelieved:
+        """Who the client is."""
+        try:
+            principal, expires_at, scopes = self._read(token, now)
+        except _Wrong as wrong:
+            return Disbelieved(str(wrong))
+        except _Unanswered as failure:
+            return Disbelieved(str(failure), answered=False)
+        missing = [each for each in self.required_scope if each not in scopes]
+        if missing:
+            return Disbelieved(f"the token lacks the scope {missing[0]}", f"[{', '.join(self.required_scope)}]")
+        return Believed(principal, expires_at)
+
+    def _read(self, token: str, now: int) -> tuple[str, int, Collection[str]]:
+        parts = token.split(".")
+        if len(parts) != 3 or ".." in token:
+            raise _Wrong("the token does not have three parts")
+        header, claims = _part(parts[0]), _part(parts[1])
+        if "alg" not in header:
+            raise _Unanswered("the header of the token has no alg")
+        if header["alg"] != "none" or parts[2]:
+            raise _Wrong("the token is signed, and the broker has no keys (sasl.oauthbearer.jwks.endpoint.url)")
+        return self._principal(claims), self._expiry(claims, now), self._scopes(claims)
+
+    def _principal(self, claims: Mapping[str, Any]) -> str:
+        value = claims.get(self.principal_claim, "")
+        if isinstance(value, list) or (isinstance(value, int | float) and not isinstance(value, bool)):
+            raise _Wrong(f"its claim {self.principal_claim} is not a text")
+        name = _as_text(value)
+        if not name.strip():
+            raise _Wrong(f"its claim {self.principal_claim} names nobody")
+        return name
+
+    def _expiry(self, claims: Mapping[str, Any], now: int) -> int:
+        issued, expires = _number(claims, "iat"), _number(claims, "exp")
+        if expires is None:
+            raise _Wrong("it has no exp")
+        if issued is not None and 1000 * issued > now + self.skew_ms:
+            raise _Wrong("it was issued later than now, by the broker's clock")
+        if now - self.skew_ms >= 1000 * expires:
+            raise _Wrong("it has expired, by the broker's clock")
+        if issued is not None and expires <= issued:
+            raise _Wrong("it expired before it was issued")
+        return min(round(min(expires * 1000, 2.0**62)), LATEST + now)
+
+    def _scopes(self, claims: Mapping[str, Any]) -> Collection[str]:
+        value = claims.get(self.scope_claim, "")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise _Wrong(f"its claim {self.scope_claim} is a number")
+        return {_as_text(each).strip() for each in (value if isinstance(value, list) else [value])} - {""}
+
+
+def unsecured_token(claims: Mapping[str, Any]) -> str:
+    """A token without a signature that makes these claims."""
+    parts = (urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in ({"alg": "none"}, claims))
+    return ".".join((*parts, ""))
+
+
+# Signed tokens
+
+
+class KeySet:
+    """The public keys of whoever issues tokens (RFC 7517). Raises ValueError for a text that is not a key set."""
+
+    def __init__(self, text: str) -> None:
+        read = json.loads(text)
+        keys = read.get("keys") if isinstance(read, dict) else None
+        if not isinstance(keys, list):
+            raise ValueError("it has no list of keys")
+        self._keys: list[dict[str, Any]] = [each for each in keys if isinstance(each, dict)]
+
+    def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
+        """The key that a token names, or the first that fits its algorithm (jose4j's VerificationJwkSelector)."""
+        from jwt import PyJWK, PyJWKError
+
+        fitting = [
+            key
+            for key in self._keys
+            if key.get("kty") == FAMILIES.get(algorithm[:2])
+            and key.get("use", "sig") == "sig"
+            and (key_id is None or key.get("kid") == key_id)
+        ]
+        if len(fitting) > 1:
+            fitting = [key for key in fitting if key.get("alg", algorithm) == algorithm]
+        try:
+            return PyJWK(fitting[0], algorithm) if fitting else None
+        except PyJWKError:
+            return None
+
+
+class SignedTokens(NamedTuple):
+    """Believes tokens that one of the keys has signed; the fields are the settings sasl.oauthbearer.…"""
+
+    keys: Callable[[], KeySet]
+    missing: Callable[[str], None]
+    """Told of the id of a key that is not there."""
+    audiences: Collection[str] = ()
+    issuer: str = ""
+    skew_s: int = 30
+    subject_claim: str = "sub"
+    scope_claim: str = "scope"
+
+    def check(self, token: str, now: int) -> Believed | Disbelieved:
+        """Who the client is."""
+        try:
+            claims = self._verified(token)
+            self._check_times(claims, now // 1000)
+            self._check_names(claims)
+            expires_at = _whole(claims, "exp") * 1000
+            return Believed(self._subject(claims), expires_at)
+        except _Wrong as wrong:
+            return Disbelieved(str(wrong))
+        except _Unanswered as failure:
+            return Disbelieved(str(failure), answered=False)
+
+    def _verified(self, token: str) -> dict[str, Any]:
+        import jwt
+
+        try:
+            header = jwt.get_unverified_header(token)
+            key_id, algorithm = header.get("kid"), header["alg"]
+            key = self.keys().find(key_id, algorithm)
+            if key is None:
+                if key_id is not None:
+                    self.missing(key_id)
+                raise _Wrong("no key of the key set fits the token")
+            return _object(jwt.PyJWS().decode_complete(token, key, [algorithm])["payload"])
+        except jwt.InvalidTokenError as wrong:
+            raise _Wrong(str(wrong)) from None
+
+    def _check_times(self, claims: Mapping[str, Any], now: int) -> None:
+        if now - self.skew_s >= _whole(claims, "exp"):
+            raise _Wrong("it has expired, by the broker's clock")
+        if _whole(claims, "iat") < 0:
+            raise _Wrong("its iat is negative")
+        if "nbf" in claims and now + self.skew_s < _whole(claims, "nbf"):
+            raise _Wrong("it is not valid yet, by the broker's clock")
+
+    def _check_names(self, claims: Mapping[str, Any]) -> None:
+        for name in ("iss", "sub", "jti"):
+            if not isinstance(claims.get(name, ""), str | None):
+                raise _Wrong(f"its claim {name} is not a text")
+        if self.issuer and claims.get("iss") != self.issuer:
+            raise _Wrong("its iss is not sasl.oauthbearer.expected.issuer")
+        audience = claims.get("aud")
+        if audience is None and not self.audiences:
+            return
+        named = audience if isinstance(audience, list) else [audience]
+        if not any(isinstance(each, str) and each in self.audiences for each in named):
+            raise _Wrong("its aud is not in sasl.oauthbearer.expected.audience")
+
+    def _subject(self, claims: Mapping[str, Any]) -> str:
+        value = claims.get(self.scope_claim)
+        scopes = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+        if any(not isinstance(each, str | None) for each in scopes):
+            raise _Unanswered(f"its claim {self.scope_claim} has something that is not a text")
+        trimmed = [(each or "").strip() for each in scopes]
+        if "" in trimmed or len(set(trimmed)) < len(trimmed):
+            raise _Wrong(f"its claim {self.scope_claim} has an empty scope, or one twice")
+        subject = claims.get(self.subject_claim)
+        if not isinstance(subject, str) or not subject.strip():
+            raise _Wrong(f"its claim {self.subject_claim} names nobody")
+        return subject.strip()
+
+
+def _whole(claims: Mapping[str, Any], name: str) -> int:
+    found = _number(claims, name)
+    if found is None:
+        raise _Wrong(f"it has no {name}")
+    return int(max(-(2.0**62), min(found, 2.0**62)))
