@@ -16,6 +16,7 @@ from acl_requests import ANY, RIGHTS, SETTINGS, USERS, Step, log_in, plain_reque
 from answers import only, parts, sole
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.primitives import format_uuid
 from wirebroker import MockKafka
 from wirebroker.core import acls as core_acls
 from wirebroker.core.acls import EVERYBODY, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
@@ -265,6 +266,29 @@ def test_a_group_shows_no_commits_of_topics_that_the_client_may_not_see(kafka: M
         )
         for group in answer.groups
     ] == [hidden, ("seen", 0, {name: found[name] for name in named or ["mine"]}), hidden]
+
+
+def test_a_share_session_forgets_no_right(kafka: MockKafka) -> None:
+    allow(kafka, entry(Operation.READ), entry(Operation.WRITE), entry(Operation.READ, "g", ResourceType.GROUP))
+    alice = connect(kafka, "alice")
+    code_of(alice)
+    topic = {"topic_id": kafka._call(lambda engine: format_uuid(engine.cluster.topics["orders"].topic_id))}
+    epochs = iter(range(5))
+
+    def ask(api: str, *partitions: dict[str, Any], **fields: Any) -> list[int]:
+        named = [topic | {"partitions": list(partitions)}] if partitions else []
+        session = {"group_id": "g", "member_id": "m", "share_session_epoch": next(epochs), "topics": named}
+        return [part.error_code for part in parts(alice.request(plain_request(api, session | fields), 2))]
+
+    fetch: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1000, "max_records": 9, "forgotten_topics_data": []}
+    accepted = {
+        "partition_index": 0,
+        "acknowledgement_batches": [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}],
+    }
+    assert ask("ShareFetch", {"partition_index": 0, "acknowledgement_batches": []}, **fetch) == []
+    allow(kafka, entry(Operation.READ, permission_type=2))
+    assert ask("ShareFetch", **fetch) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert ask("ShareAcknowledge", accepted) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 def test_a_produce_that_wants_no_answer_and_is_not_allowed_ends_the_connection(kafka: MockKafka) -> None:

@@ -591,8 +591,8 @@ RULES: dict[str, Rule] = {
     "ListConfigResources": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
     "ShareGroupHeartbeat": _consumer_group_heartbeat,
     "ShareGroupDescribe": _described_groups("group_ids"),
-    "ShareFetch": both(GROUP_READ, topics(_O.READ)),
-    "ShareAcknowledge": both(GROUP_READ, topics(_O.READ)),
+    "ShareFetch": GROUP_READ,
+    "ShareAcknowledge": GROUP_READ,
     "InitializeShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
     "ReadShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
     "WriteShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
@@ -604,7 +604,7 @@ RULES: dict[str, Rule] = {
     "DescribeUserScramCredentials": whole(_O.DESCRIBE, _R.CLUSTER),
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
 }
-"""The rules by API. APIs that are absent need nothing, or decide by themselves."""
+"""The rules by API. APIs that are absent need nothing, or decide by themselves, as those with sessions do about topics."""
 
 
 def admit(request: Message, access: Access) -> Message | None:

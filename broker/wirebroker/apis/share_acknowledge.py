@@ -6,7 +6,8 @@ records that are still acquired are released. From version 2 a member may also r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -18,6 +19,7 @@ from kafkawire.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from wirebroker.core.acls import Operation, ResourceType
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.partition import RENEW, Acknowledged, Broken
 from wirebroker.core.share.partitions import Settling
@@ -43,7 +45,7 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> ShareAcknowl
     if isinstance(code, ErrorCode):
         return ShareAcknowledgeResponse(error_code=code, responses=[], node_endpoints=[])
     try:
-        outcomes, settling = begin(request, exchange)
+        outcomes, settling = begin(request, exchange, may_read(exchange))
     except Broken:
         return ShareAcknowledgeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
     finish(settling, outcomes, exchange)
@@ -85,7 +87,13 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
     return partition.leader, partition.leader_epoch
 
 
-def begin(request: Any, exchange: Exchange) -> tuple[Outcomes, list[tuple[Place, Settling]]]:
+def may_read(exchange: Exchange) -> Callable[[str], bool]:
+    """Tells of a topic whether the client may read it; a refusal is noted once."""
+    authorizer, connection = exchange.engine.authorizer, exchange.connection
+    return cache(lambda topic: authorizer.may(connection, Operation.READ, ResourceType.TOPIC, topic))
+
+
+def begin(request: Any, exchange: Exchange, readable: Callable[[str], bool]) -> tuple[Outcomes, list[tuple[Place, Settling]]]:
     """Check the acknowledgements of a ShareAcknowledge or ShareFetch: the outcomes so far, and what has to be finished.
 
     Raises Broken.
@@ -103,9 +111,14 @@ def begin(request: Any, exchange: Exchange) -> tuple[Outcomes, list[tuple[Place,
                 outcomes[place] = Refusal(ErrorCode.INVALID_REQUEST)
             else:
                 asked[place] = batches
-    for place in [place for place in asked if not _exists(place, exchange)]:
-        outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        del asked[place]
+    for place in list(asked):
+        topic = exchange.cluster.topics_by_id[place[0]]
+        if not readable(topic.name):
+            outcomes[place] = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            del asked[place]
+        elif topic.partition(place[1]) is None:
+            outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            del asked[place]
     if not any(asked.values()):  # Kafka then forgets about partitions without acknowledgements
         return outcomes, []
     return outcomes, _begin(request, asked, outcomes, exchange)
@@ -130,11 +143,6 @@ def _begin(
 
 def _parts(batch: Any) -> tuple[int, int, list[int]]:
     return batch.first_offset, batch.last_offset, batch.acknowledge_types
-
-
-def _exists(place: Place, exchange: Exchange) -> bool:
-    topic = exchange.cluster.topics_by_id.get(place[0])
-    return topic is not None and topic.partition(place[1]) is not None
 
 
 def _are_valid(batches: Iterable[Acknowledged], supports_renewal: bool, is_renewal: bool) -> bool:

@@ -8,6 +8,7 @@ for no more than max_records records ("record_limit"), and may renew its locks i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkawire.batches import BatchHeader, iter_batches, iter_records, read_header, read_marker
@@ -23,7 +24,7 @@ from kafkawire.messages.share_fetch import (
     ShareFetchResponse,
 )
 from wirebroker.apis import share_acknowledge
-from wirebroker.apis.share_acknowledge import RENEWS_SINCE, Outcomes, is_member_id, leader_of
+from wirebroker.apis.share_acknowledge import RENEWS_SINCE, Outcomes, is_member_id, leader_of, may_read
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
@@ -55,12 +56,13 @@ def handle(request: ShareFetchRequest, exchange: Exchange) -> ShareFetchResponse
         return Outcome.PARKED
     if code:
         return _refused(code)
+    readable = may_read(exchange)
     try:
         has_acknowledgements = _has_acknowledgements(request)
-        outcomes, settling = share_acknowledge.begin(request, exchange) if has_acknowledgements else ({}, [])
+        outcomes, settling = share_acknowledge.begin(request, exchange, readable) if has_acknowledgements else ({}, [])
     except Broken:
         return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-    fetch = ShareFetch(request, exchange, session, outcomes)
+    fetch = ShareFetch(request, exchange, session, outcomes, readable)
     if not (exchange.version >= RENEWS_SINCE and request.is_renew_ack):
         if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT) and any(map(fetch.exists, wanted)):
             share_acknowledge.finish(settling, outcomes, exchange)
@@ -138,13 +140,15 @@ class ShareFetch:
     _timer: Timer | None = None
 
     def __init__(
-        self, request: ShareFetchRequest, exchange: Exchange, session: ShareSession | None, outcomes: Outcomes
-    ) -> None:
+        self, request: ShareFetchRequest, exchange: Exchange, session: ShareSession | None, outcomes: Outcomes,
+        readable: Callable[[str], bool],
+    ) -> None:  # fmt: skip
         self.request = request
         self.exchange = exchange
         self.is_done = False
         self._session = session
         self._outcomes = outcomes
+        self._readable = readable
         self._results: Results = {}
         self._held: dict[Place, Held] = {}
         self._waits = False
@@ -169,6 +173,8 @@ class ShareFetch:
         for each in wanted:
             if each.topic is None:
                 self._fail(each.place, ErrorCode.UNKNOWN_TOPIC_ID)
+            elif not self._readable(each.topic):
+                self._fail(each.place, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif not self.exists(each):
                 self._fail(each.place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
