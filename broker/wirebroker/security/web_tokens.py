@@ -33,13 +33,13 @@ class Believed(NamedTuple):
 
 
 class Disbelieved(NamedTuple):
-    """Why a token is not believed, and what the client is told. `cause` is for the log, and has nothing of the token."""
+    """Why a token is not believed, and what the answer says. `cause` is for the log, and has nothing of the token."""
 
     cause: str
     scope: str | None = None
     """The scopes that the token lacks; None if something else is wrong."""
     answered: bool = True
-    """Whether the client is told at all: some tokens make Kafka fail, and it closes the connection."""
+    """Whether there is an answer: some tokens make Kafka fail, and it closes the connection."""
 
     @property
     def answer(self) -> str:
@@ -232,7 +232,7 @@ class SignedTokens(NamedTuple):
 
     keys: Callable[[], KeySet]
     missing: Callable[[str], None]
-    """Told of the id of a key that is not there."""
+    """Takes the id of a key that is not there."""
     audiences: Collection[str] = ()
     issuer: str = ""
     skew_s: int = 30
