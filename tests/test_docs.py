@@ -542,7 +542,7 @@ def test_the_control_answers_curl_as_shown(name: str, count: int, controlled: Mo
     assert len(shown) == count
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_javascript_runs_with_kafkajs(controlled: MockKafka, tmp_path: Path) -> None:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:

@@ -75,7 +75,7 @@ def test_the_control() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_requests_to_a_server(seed: int) -> None:
     outcome = ServedCase(seed, patience=1.0).run()  # a busy machine is slower than any request

@@ -31,7 +31,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
     pytest.mark.xdist_group("browser"),
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300),
 ]
 
 

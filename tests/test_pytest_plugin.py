@@ -214,7 +214,7 @@ def test_an_error_is_shown_at_the_line_of_the_caller(pytester: pytest.Pytester) 
         result.stdout.no_fnmatch_line(inside)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_the_fixture_works_with_pytest_asyncio_and_xdist(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

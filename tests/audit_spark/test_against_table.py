@@ -25,7 +25,7 @@ from wirebroker_audit.tables import local_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 T = 1_700_000_000_000
 ROWS = [(f"o{number}", T + 1000 * number, "new") for number in range(10)] + [
     ("thrice", T + 20_000, "new"), ("thrice", T + 40_000, "new"), ("thrice", T + 60_000, "new"), ("late", T + 61_000, "new"),

@@ -43,7 +43,7 @@ from wirekit import RawProducer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 SAID = (
     "kind",

@@ -32,7 +32,7 @@ from wirebroker_audit.scan import BATCHES, Chunk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 SHOWN = [

@@ -22,7 +22,7 @@ from wirebroker_audit.splits import find_splits
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 NOW = 2**60
 
 

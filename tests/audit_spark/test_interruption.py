@@ -99,7 +99,7 @@ def test_before_there_is_a_context_and_at_a_second_signal_it_ends_at_once() -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_audit_that_is_interrupted_says_so_and_leaves_nothing(number: signal.Signals, code: int, tmp_path: Path) -> None:
     make_directory(tmp_path / "logs", seed=1, partitions=30)

@@ -23,7 +23,7 @@ from wirekit import RawProducer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def findings(out: Path) -> list[tuple[str, int]]:

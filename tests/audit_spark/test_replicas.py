@@ -25,7 +25,7 @@ from wirebroker_audit.job import Request, audit
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:

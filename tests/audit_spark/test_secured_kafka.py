@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 from _kafka_security import Security
 from _kafka_server import HOST, KafkaServer, jar_folder
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TRUST = "ssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
 LOGIN = "sasl.mechanism={mechanism}\nsasl.jaas.config=org.apache.kafka.common.security.{module} required username=alice "
 MODULES = {

@@ -25,7 +25,7 @@ from wirebroker_audit.wire import LivePartition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 KEY = ("orders", 0)
 ID, OTHER_ID = "4KVWbYsSQ6CGrd1Rcczhqg", "xtzWWN4bTjitpL3kfd9s5g"
 

@@ -42,7 +42,7 @@ def foreign_python(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.xdist_group("spark")
 def test_executors_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path) -> None:
     make_directory(tmp_path / "logs", seed=4, partitions=3, faults=(duplicate,))
