@@ -25,8 +25,9 @@ GROUPS = list(load(DATA / "dialogues-groups.jsonl.gz"))
 TRANSACTIONS = list(load(DATA / "dialogues-transactions.jsonl.gz"))
 LOGS = list(load(DATA / "dialogues-logs.jsonl.gz"))
 ADMIN = list(load(DATA / "dialogues-admin.jsonl.gz"))
+QUOTAS = list(load(DATA / "dialogues-quotas.jsonl.gz"))
 SHARES = list(load(DATA / "dialogues-shares.jsonl.gz"))
-REPLAYED = ADMIN + LOGS + GROUPS + SHARES + (TRANSACTIONS if "EndTxn" in SERVED else [])
+REPLAYED = ADMIN + LOGS + GROUPS + SHARES + QUOTAS + (TRANSACTIONS if "EndTxn" in SERVED else [])
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +45,13 @@ def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker) -> None:
 
 
 def test_the_recordings_are_whole() -> None:
-    assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS), len(SHARES)) == (27, 80, 60, 150, 40)
+    assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS), len(SHARES), len(QUOTAS)) == (27, 80, 60, 150, 40, 30)
     assert sum(len(dialogue.steps) for dialogue in ADMIN) > 1100
     assert sum(len(dialogue.steps) for dialogue in LOGS) == 4800
     assert sum(len(dialogue.steps) for dialogue in GROUPS) > 2500
     assert sum(len(dialogue.steps) for dialogue in TRANSACTIONS) > 5900
     assert sum(len(dialogue.steps) for dialogue in SHARES) == 2200
+    assert sum(len(dialogue.steps) for dialogue in QUOTAS) == 1200
 
 
 def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBroker) -> None:

@@ -44,6 +44,7 @@ from wirebroker.trace.rows import (
     Row,
     RunRow,
     ShareRow,
+    ThrottleRow,
     row_from_json,
 )
 from wirebroker.trace.schema import schema
@@ -105,7 +106,10 @@ def everything() -> list[Row]:
             )
             shared = ShareRow(kafka.clock.now(), "lock_expired", "g", "orders", 0, 0, 2, "m", "available", 1)
             refused = AuthorizationRow(kafka.clock.now(), 1, 7, "User:alice", "READ", "TOPIC", "orders", "no ACL is about it")
-            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused]
+            waits = ThrottleRow(
+                kafka.clock.now(), 1, 7, "app", "User:alice", "Produce", "request_percentage", "user alice", 5.0, 9
+            )
+            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused, waits]
             return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + made
 
 
@@ -142,6 +146,7 @@ def test_rows_are_aligned(everything: list[Row]) -> None:
         "outdated",
         "expired",
         "denied",
+        "throttled",
     }
     for row in everything:
         text = line(row)
@@ -166,6 +171,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
             "authentication",
             "authorization",
             "shadow",
+            "throttle",
             "group",
             "transaction",
             "leader",

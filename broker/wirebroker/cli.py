@@ -94,6 +94,8 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="the certificates that SSL listeners want from clients (%(default)s)")  # fmt: skip
     repeated("--user", metavar="NAME:PASSWORD", help="a user who may log in at listeners with SASL, by any mechanism "
         "(repeatable)")  # fmt: skip
+    repeated("--quota", metavar="WHOSE,LIMIT=N", help="what clients may use, as "
+        "user=alice,client-id=app,producer_byte_rate=1000; the name <default> stands for all others (repeatable)")  # fmt: skip
     repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "
         "Kafka's topic settings (repeatable)")  # fmt: skip
     add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")

@@ -1,6 +1,6 @@
 """A client's connection to a broker, and its gate, which decides about each request before the engine decodes it.
 
-Authentication, authorisation of whole requests and quotas belong into a gate. A connection has none unless its listener wants
+Authentication belongs into a gate. A connection has none unless its listener wants
 SASL, or `Engine.new_gate` makes one for it, and a gate may be replaced or removed at any time (`Connection.gate`), as after a
 successful authentication. The gate comes before the ordinary way and before the fast path of Produce.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
+    from wirebroker.core.purgatory import Timer
     from wirebroker.security.session import Session
 
 NO_LIMIT = 2**31 - 1
@@ -22,6 +23,16 @@ class Parked(Protocol):
 
     def left(self) -> None:
         """The client has gone."""
+
+
+class Muted(NamedTuple):
+    """A client that used more than its quota: nothing of its connection is handled until the timer runs."""
+
+    timer: Timer
+
+    def left(self) -> None:
+        """The client has gone."""
+        self.timer.cancel()
 
 
 class Connection:

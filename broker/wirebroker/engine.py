@@ -28,7 +28,7 @@ from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.authentication import Authenticator
 from wirebroker.authorizer import Authorizer
-from wirebroker.connection import Connection, Disconnect, Gate, Refuse, Send, Unauthenticated
+from wirebroker.connection import Connection, Disconnect, Gate, Muted, Refuse, Send, Unauthenticated
 from wirebroker.core.changes import RestartChange
 from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
@@ -49,6 +49,7 @@ from wirebroker.permissions import Access, admit
 from wirebroker.requests.facts import facts_of, implied_by
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session
+from wirebroker.throttling import Throttle
 from wirebroker.trace.broker import BrokerRecorder
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Engine:
         self.trace = BrokerRecorder(lambda: self.now)
         self.authenticator = Authenticator(self.cluster, self.trace.authenticated)
         self.authorizer = Authorizer(self.cluster, self.trace.refused)
+        self.throttle = Throttle(self.cluster, self.trace.throttled)
         self.store = store
         if store is not None:
             store.load(self.cluster, self.groups, self.transactions, now)
@@ -179,7 +181,17 @@ class Engine:
         if self.trace.changes:
             self.set_time(now)
             self.trace.opened(connection)
+        if self.cluster.quotas.on:
+            self._hold_back(connection, now)
         return connection
+
+    def _hold_back(self, connection: Connection, now: int) -> None:
+        """Serve nothing on a connection that is one too many from its address, and close it after a while (KIP-612)."""
+        exceeded = self.throttle.connecting(connection, now)
+        if exceeded is not None:
+            self.throttle.note(connection, None, "", *exceeded)
+            why = f"too many connections from {connection.client_host}: {exceeded.quota} is {exceeded.limit:g}"
+            connection.parked = Muted(self.timers.at(now + exceeded.ms, lambda _: self.close(connection, why)))
 
     def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
         """Remove a connection whose client has gone. The answer that it waits for is dropped."""
@@ -241,6 +253,8 @@ class Engine:
             return
         self._time = now
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame, request)
+        if self.cluster.quotas.on:
+            self.throttle.begin(exchange, len(frame))
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
         if faults is not None:
@@ -270,6 +284,8 @@ class Engine:
         request, _ = decode(request_class(key), frame, version, header.end)
         self._time = now
         exchange = Exchange(self, connection, key, version, header.correlation_id, header.client_id, now, frame, request)
+        if self.cluster.quotas.on:
+            self.throttle.begin(exchange, len(frame))
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
         if isinstance(decision, Refuse):
@@ -357,6 +373,8 @@ class Engine:
         key, version, correlation_id, client_id, start = header
         exchange = Exchange(self, connection, key, version, correlation_id, client_id, now)
         whole = frame if owned else memoryview(bytes(frame))
+        if self.cluster.quotas.on:
+            self.throttle.begin(exchange, len(frame))
         self.turns.begin(exchange, self._read_aside(exchange, whole, start))
         exchange.park()
 
@@ -425,6 +443,7 @@ class Engine:
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()
+        self.throttle.restarted()
         self.turns.drop()
         if self._plan is not None:
             self._plan.restarted()
@@ -457,6 +476,7 @@ class Engine:
             self._plan.killed(node_id)
         self.controller.broker_down(node_id, now)
         self.fetch_sessions.clear_at(node_id)
+        self.throttle.restarted(node_id)
         self.cluster.producer_ids.restarted(node_id)
 
     def start_broker(self, node_id: int, now: int) -> None:

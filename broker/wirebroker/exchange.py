@@ -11,7 +11,9 @@ from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
 from kafkawire.primitives import Buffer
-from wirebroker.connection import Connection
+from kafkawire.registry import KEYS, PRODUCE, api_name
+from wirebroker.connection import Connection, Muted
+from wirebroker.core.quotas import PRODUCE as PRODUCER_BYTE_RATE
 from wirebroker.effects import Effect, Outcome, Reply
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from wirebroker.faults.strikes import Struck
     from wirebroker.security.principals import Principal
     from wirebroker.storage.folder.store import FolderStore
+    from wirebroker.throttling import Exceeded, Mutations, Throttle
     from wirebroker.trace.broker import BrokerRecorder
     from wirebroker.trace.recorder import Traced
 
@@ -41,6 +44,8 @@ class Aside(NamedTuple):
     work: Callable[[], Any]
 
 
+UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
+"""The APIs whose requests no quota counts."""
 Steps = Generator["Aside | None", Any, "Message | Outcome"]
 """A handler that works in slices. It yields None where other connections may have their turn, and an `Aside` where it
 needs the result of long work; it returns what a handler returns. Between two slices the broker's state may change, and the
@@ -66,6 +71,7 @@ class EngineParts(Protocol):
     directory: EngineDirectory
     authenticator: Authenticator
     authorizer: Authorizer
+    throttle: Throttle
     store: FolderStore | None
     trace: BrokerRecorder
     timers: Timers
@@ -101,7 +107,7 @@ class Exchange:
 
     __slots__ = (
         "access", "api_key", "client_id", "connection", "correlation_id", "delay_ms", "engine", "frame", "now", "request",
-        "struck", "traced", "version",
+        "size", "struck", "throttle_ms", "traced", "version",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +124,10 @@ class Exchange:
         self.frame = frame
         self.delay_ms = 0
         """How many ms the answer waits once it is made, because of the connection's gate."""
+        self.size = 0
+        """The bytes of the request, if there are quotas."""
+        self.throttle_ms: int | None = None
+        """How many ms the client has to wait after its answer, because of a quota; None if that was not measured yet."""
         self.request = request
         """The request, once it is decoded; its records may lie in a buffer that will receive other requests."""
         self.struck: Struck | None = None
@@ -179,11 +189,44 @@ class Exchange:
             if left is None:
                 return None
             response = left
-        if self.delay_ms:
+        if self.throttle_ms is None and self.engine.cluster.quotas.on:
+            self._measure()
+        if wait := self.delay_ms or self.throttle_ms:
             from wirebroker.requests.errors import throttle
 
-            throttle(response, self.version, self.delay_ms)
+            throttle(response, self.version, wait)
         return None if connection.closed or connection.silent else response
+
+    def _measure(self) -> None:
+        """Count the request, now that it is answered."""
+        throttle, now = self.engine.throttle, self.engine.now
+        produced = throttle.use(self, PRODUCER_BYTE_RATE, self.size, now) if self.api_key == PRODUCE else None
+        self.throttled(produced, None if self.api_key in UNMETERED else throttle.handled(self, now))
+
+    def throttled(self, *exceeded: Exceeded | None) -> int:
+        """Let the client wait after its answer for as long as these quotas want. Returns the ms."""
+        worst = max((each for each in exceeded if each is not None), default=None)
+        self.throttle_ms = 0 if worst is None else worst.ms
+        if worst is not None:
+            self.engine.throttle.note(self.connection, self.client_id, api_name(self.api_key), *worst)
+        return self.throttle_ms
+
+    def throttled_by(self, mutations: Mutations) -> None:
+        """The request is handled, and changed topics within this quota, or did not."""
+        exceeded = mutations.exceeded(self.engine.now)
+        if exceeded is not None:
+            self.throttled(exceeded, self.engine.throttle.handled(self, self.engine.now))
+
+    def mute(self, ms: int) -> None:
+        """Handle no further request of the connection for so long (KIP-219)."""
+        connection, engine = self.connection, self.engine
+
+        def end(_: int) -> None:
+            connection.parked = None
+            engine.effects.append(Reply(connection, []))
+
+        connection.parked = Muted(engine.timers.at(engine.now + ms, end))
+        connection.halted = True
 
     def send(self, response: Message, parts: list[Buffer]) -> None:
         """Send a response in its encoded form; dropped if the client has gone."""
@@ -206,6 +249,8 @@ class Exchange:
             engine.plan.send(parts, self)
         else:
             engine.effects.append(Reply(self.connection, parts))
+        if self.throttle_ms:
+            self.mute(self.throttle_ms)
 
     def _send_later(self, response: Message, parts: list[Buffer]) -> None:
         ms, self.delay_ms = self.delay_ms, 0

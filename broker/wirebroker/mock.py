@@ -26,6 +26,7 @@ from wirebroker import made, operations, states
 from wirebroker.clock import ClockName
 from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import ProfileName
+from wirebroker.core.quotas import CLIENT_ID, CONNECTION, FETCH, IP, MUTATION, PRODUCE, REQUEST, USER
 from wirebroker.engine import Engine
 from wirebroker.net.forks import at_home
 from wirebroker.net.host import RECHECK_S, Host
@@ -52,7 +53,7 @@ T = TypeVar("T")
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Data = bytes | str | None
 """A key or value; a text is stored as UTF-8."""
-__all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "Settings", "StoredRecord", "TraceView"]
+__all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "Quotas", "Settings", "StoredRecord", "TraceView"]
 __tracebackhide__ = True  # pytest shows the caller's line
 
 
@@ -148,6 +149,7 @@ class MockKafka:
         self.clock = ClockControl(self)
         self.trace = TraceView(self)
         self.faults = Faults(self)
+        self.quotas = Quotas(self)
 
     # Starting and stopping
 
@@ -599,6 +601,45 @@ class ClockControl:
         host, loop = self._kafka._running, self._kafka._loop
         assert loop is not None
         call_on(loop, lambda: host.advance(ms))
+
+
+class Quotas:
+    """What a broker's clients may use: limits of a user, of a client id, of both together, or of an address.
+
+    `"<default>"` as a name stands for all that have no limit of their own. A client that uses more has to wait, on the
+    broker's clock.
+    """
+
+    def __init__(self, kafka: MockKafka) -> None:
+        self._kafka = kafka
+
+    def set(
+        self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None,
+        producer_byte_rate: float | None = None, consumer_byte_rate: float | None = None,
+        request_percentage: float | None = None, controller_mutation_rate: float | None = None,
+        connection_creation_rate: float | None = None,
+    ) -> None:  # fmt: skip
+        """Set these limits, by Kafka's names; the others stay as they are. ValueError for one that Kafka would not take."""
+        named = {
+            PRODUCE: producer_byte_rate, FETCH: consumer_byte_rate, REQUEST: request_percentage,
+            MUTATION: controller_mutation_rate, CONNECTION: connection_creation_rate,
+        }  # fmt: skip
+        limits = {key: float(value) for key, value in named.items() if value is not None}
+        entity = {USER: user, CLIENT_ID: client_id, IP: ip}
+        self._kafka._change(lambda engine, now: operations.set_quota(engine, entity, limits, now))
+
+    def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
+        """Remove all limits of a user, a client id, both together, or an address; harmless if there are none."""
+        entity = {USER: user, CLIENT_ID: client_id, IP: ip}
+        self._kafka._change(lambda engine, now: operations.remove_quota(engine, entity, now))
+
+    def all(self) -> list[states.Quota]:
+        """The limits of all clients."""
+        return self._kafka._call(states.quotas)
+
+    def count_requests_as(self, milliseconds: float | None) -> None:
+        """Let request_percentage count each request as taking so long; None measures the machine's time again."""
+        self._kafka._call(lambda engine: setattr(engine.throttle, "request_ms", milliseconds))
 
 
 def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:

@@ -15,6 +15,7 @@ from wirebroker.core.cluster import Topic
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry, unpack
+from wirebroker.core.quotas import entity_error, entity_of, value_error
 from wirebroker.core.record_checks import RecordReject
 from wirebroker.core.setting_definitions import TOPIC_SETTINGS, ConfigError
 from wirebroker.engine import Engine
@@ -120,6 +121,30 @@ def delete_topic(engine: Engine, name: str, now: int) -> None:
     """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if the data directory cannot be written to."""
     topic = topic_named(engine, name)
     engine.cluster.delete_topic(topic, now, lambda: engine.topic_deleted(name, topic.topic_id, now))
+    _write_down(engine, now)
+
+
+DEFAULT = "<default>"
+"""Stands for the default of a type, in quotas."""
+
+
+def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[str, float | None], now: int) -> None:
+    """Set the limits of an entity, its names by their types; None removes a limit. ValueError, OSError."""
+    names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
+    error = entity_error(names, names)
+    for key, value in limits.items():
+        error = error or (None if value is None else value_error(names, key, value))
+    if error is not None:
+        raise ValueError(error)
+    engine.cluster.alter_quotas([(entity_of(names), key, value) for key, value in limits.items()])
+    _write_down(engine, now)
+
+
+def remove_quota(engine: Engine, entity: Mapping[str, str | None], now: int) -> None:
+    """Remove all limits of an entity. OSError if the data directory cannot be written to."""
+    names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
+    held = engine.cluster.quotas.limits.get(entity_of(names), {})
+    engine.cluster.alter_quotas([(entity_of(names), key, None) for key in held])
     _write_down(engine, now)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from wirebroker import operations
 from wirebroker.apis import served_versions
 from wirebroker.clock import CLOCKS, Clock
 from wirebroker.core.profile import PROFILES, Rules, profile
+from wirebroker.core.quotas import CLIENT_ID, IP, PRODUCE, USER
 from wirebroker.core.setting_definitions import ignored
 from wirebroker.engine import Engine, first_node
 from wirebroker.security.mechanisms import GSSAPI, PLAIN, SERVED
@@ -54,6 +55,7 @@ class BrokerOptions:
     ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
     first, and so do topics that are created automatically, as in Kafka. `data` is the directory that keeps the logs, and
     `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL.
+    `quotas` are texts such as `user=alice,client-id=app,producer_byte_rate=1000`.
     """
 
     brokers: int = 1
@@ -71,6 +73,7 @@ class BrokerOptions:
     data: str | os.PathLike[str] | None = None
     sync: str = "never"
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    quotas: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if type(self.brokers) is not int or self.brokers < 1:
@@ -169,6 +172,11 @@ class BrokerOptions:
         engine.trace_at(self.trace)
         for user, password in self.users.items():
             engine.authenticator.add_user(user, password)
+        for text in self.quotas:
+            try:
+                operations.set_quota(engine, *_quota(text), now)
+            except ValueError as refused:
+                raise OptionError("quotas", f"{text}: {refused}") from None
         found = store.topics_found if store is not None else ()
         for name, spec in self.topic_specs.items():
             if name not in found:
@@ -182,3 +190,19 @@ class BrokerOptions:
         from wirebroker.storage.folder.store import FolderStore
 
         return FolderStore(data, random_bytes, brokers=self.brokers, sync=self.sync, first_node=first_node(self.settings))
+
+
+def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float | None]]:
+    """The entity and the limits of a quota that is given as text. ValueError."""
+    entity: dict[str, str | None] = {}
+    limits: dict[str, float | None] = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key in (USER, CLIENT_ID, IP):
+            entity[key] = value
+        else:
+            try:
+                limits[key] = float(value)
+            except ValueError:
+                raise ValueError(f"{part!r} is not {USER}=, {CLIENT_ID}=, {IP}= or a limit such as {PRODUCE}=1000") from None
+    return entity, limits

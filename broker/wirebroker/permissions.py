@@ -603,6 +603,8 @@ RULES: dict[str, Rule] = {
     "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), topics(_O.READ, MESSAGES[_R.TOPIC])),
     "DescribeUserScramCredentials": whole(_O.DESCRIBE, _R.CLUSTER),
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
+    "DescribeClientQuotas": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
+    "AlterClientQuotas": whole(_O.ALTER_CONFIGS, _R.CLUSTER),
 }
 """The rules by API. APIs that are absent need nothing, or decide by themselves, as those with sessions do about topics."""
 

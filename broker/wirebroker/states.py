@@ -22,12 +22,23 @@ from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.share_group import SHARE, ShareGroup, ShareMember
 from wirebroker.core.groups.share_groups import ASSIGNOR
 from wirebroker.core.partition import Partition
+from wirebroker.core.quotas import CLIENT_ID, IP, USER
 from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
 from wirebroker.engine import Engine
+from wirebroker.operations import DEFAULT
 
 
 class State(msgspec.Struct, forbid_unknown_fields=True):
     """The state of something when it was read."""
+
+
+class Quota(State):
+    """The limits of clients; `<default>` stands for all that have no limit of their own."""
+
+    user: str | None
+    client_id: str | None
+    ip: str | None
+    limits: Annotated[dict[str, float], Meta(description="by Kafka's names")]
 
 
 class PartitionState(State):
@@ -222,6 +233,15 @@ def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str]
     for topic_id, indexes in part.items():
         if topic_id in names:
             into.setdefault(names[topic_id], []).extend(indexes)
+
+
+def quotas(engine: Engine) -> list[Quota]:
+    """The limits of all clients."""
+    found = []
+    for entity, held in engine.cluster.quotas.limits.items():
+        names = {kind: DEFAULT if name is None else name for kind, name in entity}
+        found.append(Quota(names.get(USER), names.get(CLIENT_ID), names.get(IP), dict(held)))
+    return found
 
 
 def _offsets(group_id: str, engine: Engine) -> list[Offset]:

@@ -8,6 +8,7 @@ from random_dialogues.admin import Admin
 from random_dialogues.groups import Groups
 from random_dialogues.logs import Logs
 from random_dialogues.playing import Subject
+from random_dialogues.quotas import Quotas
 from random_dialogues.shares import Shares
 from random_dialogues.transactions import Transactions
 
@@ -15,6 +16,7 @@ SUBJECTS: dict[str, Callable[[int], Subject]] = {
     "admin": Admin,
     "groups": Groups,
     "logs": Logs,
+    "quotas": Quotas,
     "shares": Shares,
     "transactions": Transactions,
 }

@@ -35,7 +35,7 @@ UNORDERED = frozenset(
     {
         "members", "groups", "topics", "partitions", "results", "topic_results", "results_by_partition",
         "results_by_transaction", "results_by_topic_v3_and_below", "active_producers", "transaction_states", "markers",
-        "responses", "partition_responses", "configs", "topic_partitions", "subscribed_topic_names",
+        "responses", "partition_responses", "configs", "topic_partitions", "subscribed_topic_names", "entries",
     }
 )  # fmt: skip
 """Arrays whose order is that of a hash table in Kafka."""

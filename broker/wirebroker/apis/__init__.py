@@ -34,6 +34,7 @@ SERVED = (
     "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
     "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
     "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
+    "DescribeClientQuotas", "AlterClientQuotas",
 )  # fmt: skip
 """The APIs that have a handler."""
 

@@ -26,6 +26,9 @@ from wirebroker.core.refusals import MOST_RECORDS, Refusal
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 
+STRICT_SINCE = 3
+"""Since this version a topic is refused if too many partitions were created lately (KIP-599)."""
+
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     """Add the partitions; the result of each topic."""
@@ -34,6 +37,7 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     names = Counter(topic.name for topic in request.topics)
     results: list[CreatePartitionsTopicResult] = []
     changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)
+    quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     records = 0
     for name, times in names.items():
         if times > 1:
@@ -47,14 +51,18 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
         if names[topic.name] == 1:
             refusal = _error(topic, exchange.cluster)
             if refusal is None:
-                records += topic.count - len(exchange.cluster.topics[topic.name].partitions)
-                if records > MOST_RECORDS:
+                more = topic.count - len(exchange.cluster.topics[topic.name].partitions)
+                records += more
+                if not quota.take(more, exchange.engine.now):
+                    refusal = Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
+                elif records > MOST_RECORDS:
                     refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             if refusal is None and not request.validate_only:
                 changes.write_down()
                 refusal = yield from _add(topic, exchange)
             results.append(_result(topic.name, refusal))
     changes.write_down()
+    exchange.throttled_by(quota)
     return CreatePartitionsResponse(results=results)
 
 

@@ -32,6 +32,8 @@ from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import at_once, pauses
 
 METADATA_TOPIC = "__cluster_metadata"
+STRICT_SINCE = 6
+"""Since this version a topic is refused if too many partitions were created lately (KIP-599)."""
 CREATED = 8
 """The number of topics created in a slice."""
 
@@ -62,7 +64,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     if sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_LARGE) for topic in request.topics])
     answers: list[CreatableTopicResult] = []
-    changes = MetadataChanges(answers, exchange)
+    changes, quota = MetadataChanges(answers, exchange), exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     for name, plan in plans:
         if pause_for_creation():
             changes.write_down(_as_refused)
@@ -75,9 +77,12 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
             answers.append(_refused(name, plan))
         elif name in cluster.topics:  # another request has created it meanwhile
             answers.append(_refused(name, _exists(name)))
+        elif not quota.take(plan.partitions, exchange.engine.now):
+            answers.append(_refused(name, Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)))
         else:
             answers.append((yield from _create(name, plan, exchange, request.validate_only)))
     changes.write_down(_as_refused)
+    exchange.throttled_by(quota)
     return CreateTopicsResponse(topics=[*answers, *_without_plans(names)])
 
 

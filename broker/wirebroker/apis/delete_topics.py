@@ -20,10 +20,14 @@ from kafkawire.messages.delete_topics import (
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
+from wirebroker.core.cluster import Topic
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
+from wirebroker.throttling import Mutations
 
 NOT_HERE = "This server does not host this topic-partition."
+STRICT_SINCE = 5
+"""Since this version a topic is refused if too many partitions were deleted lately (KIP-599)."""
 NO_SUCH_ID = "This server does not host this topic ID."
 
 
@@ -44,6 +48,7 @@ def _answers(requested: list[DeleteTopicState], exchange: Exchange) -> Generator
     ids = Counter(each.topic_id for each in requested if each.name is None and each.topic_id != ZERO_UUID)
     answers: list[DeletableTopicResult] = []
     changes, pause = MetadataChanges(answers, exchange), pauses(CHANGES)
+    quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     for each in requested:
         if pause():
             yield None
@@ -58,17 +63,20 @@ def _answers(requested: list[DeleteTopicState], exchange: Exchange) -> Generator
         if pause():
             changes.write_down()
             yield None
-        answers.append(_by_name(name, once, ids, exchange))
+        answers.append(_by_name(name, once, ids, exchange, quota))
     for topic_id in once:
         if pause():
             changes.write_down()
             yield None
-        answers.append(_by_id(topic_id, exchange))
+        answers.append(_by_id(topic_id, exchange, quota))
     changes.write_down()
+    exchange.throttled_by(quota)
     return answers
 
 
-def _by_name(name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: Exchange) -> DeletableTopicResult:
+def _by_name(
+    name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: Exchange, quota: Mutations
+) -> DeletableTopicResult:  # fmt: skip
     """Delete by name. A topic whose id is also in `ids` is deleted by neither."""
     topic = exchange.cluster.topics.get(name)
     if topic is None:
@@ -77,19 +85,24 @@ def _by_name(name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: 
     if topic.topic_id in ids:
         once.pop(topic.topic_id, None)
         return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
-    engine = exchange.engine
-    exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, topic.topic_id, exchange.now))
-    return DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
+    return _delete(topic, exchange, quota)
 
 
-def _by_id(topic_id: bytes, exchange: Exchange) -> DeletableTopicResult:
+def _by_id(topic_id: bytes, exchange: Exchange, quota: Mutations) -> DeletableTopicResult:
     topic = exchange.cluster.topics_by_id.get(topic_id)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
         return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=NO_SUCH_ID)
+    return _delete(topic, exchange, quota)
+
+
+def _delete(topic: Topic, exchange: Exchange, quota: Mutations) -> DeletableTopicResult:
     engine = exchange.engine
+    if not quota.take(len(topic.partitions), engine.now):
+        code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code)
     exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, topic.topic_id, exchange.now))
-    return DeletableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
 
 
 def _invalid(name: str | None, topic_id: bytes, message: str) -> DeletableTopicResult:

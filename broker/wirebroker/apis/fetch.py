@@ -11,10 +11,12 @@ With the RackAwareReplicaSelector the leader sends no records to a consumer with
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
 from kafkawire.errors import ErrorCode
+from kafkawire.frames import encode_response
 from kafkawire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -27,15 +29,18 @@ from kafkawire.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
+from kafkawire.registry import response_header_version
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.fetch_sessions import FetchContext, Named, PartitionKey, Results, TopicKey
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
+from wirebroker.core.quotas import FETCH as CONSUMER_BYTE_RATE
 from wirebroker.core.racks import RACK_AWARE, preferred_replica
 from wirebroker.effects import Outcome
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import sliced
+from wirebroker.throttling import UNLIMITED
 
 FEW = 256
 """A Fetch of up to so many partitions is handled at once, a larger one in slices."""
@@ -55,7 +60,7 @@ def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome
         return _open_in_slices(request, exchange)
     context = sessions.open(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
-        return FetchResponse(error_code=context.error, session_id=0, responses=[])
+        return within_quota(FetchResponse(error_code=context.error, session_id=0, responses=[]), request, exchange)
     fetch = Fetch(request, exchange, context)
     if len(context.partitions) > FEW:
         return _in_slices(fetch)
@@ -70,7 +75,7 @@ def _open_in_slices(request: FetchRequest, exchange: Exchange) -> Steps:
     sessions = exchange.engine.fetch_sessions
     context = yield from sessions.open_in_slices(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
-        return FetchResponse(error_code=context.error, session_id=0, responses=[])
+        return within_quota(FetchResponse(error_code=context.error, session_id=0, responses=[]), request, exchange)
     return (yield from _in_slices(Fetch(request, exchange, context)))
 
 
@@ -91,13 +96,43 @@ def _in_slices(fetch: Fetch) -> Steps:
         raise
 
 
+def from_follower(request: FetchRequest) -> bool:
+    """Whether a broker fetches, to replicate."""
+    return max(request.replica_id, request.replica_state.replica_id) >= 0
+
+
+def within_quota(response: FetchResponse, request: FetchRequest, exchange: Exchange) -> FetchResponse:
+    """The response, or an empty one if its client has to wait (ClientQuotaManager, in KafkaApis.handleFetchRequest)."""
+    engine, now = exchange.engine, exchange.engine.now
+    if not exchange.cluster.quotas.on:
+        return response
+    if from_follower(request):
+        exchange.throttle_ms = 0
+        return response
+    size = size_of(response, exchange.version)
+    timed = engine.throttle.handled(exchange, now)
+    if not exchange.throttled(engine.throttle.use(exchange, CONSUMER_BYTE_RATE, size, now), timed):
+        return response
+    engine.throttle.unuse(exchange, CONSUMER_BYTE_RATE, size, now)
+    return FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=[], node_endpoints=response.node_endpoints)
+
+
+def size_of(response: FetchResponse, version: int) -> int:
+    """The bytes of a response as Kafka counts them: without its correlation id and tags, and without leaders' addresses."""
+    counted = copy(response)
+    counted.node_endpoints = []
+    return (
+        sum(map(len, encode_response(0, counted, version))) - 4 - response_header_version(FetchResponse.__schema__.key, version)
+    )
+
+
 class Found:
     """What a Fetch has read so far."""
 
     __slots__ = ("absent", "at_least_one", "enough", "left", "readable", "results")
 
     def __init__(self, fetch: Fetch) -> None:
-        self.left = min(fetch.request.max_bytes, fetch.cluster.configs.integer("fetch.max.bytes"))
+        self.left = min(fetch.request.max_bytes, fetch.cluster.configs.integer("fetch.max.bytes"), fetch.room)
         """The bytes that the answer still has room for."""
         self.readable = 0
         self.enough = False
@@ -117,6 +152,8 @@ class Fetch:
     """The requested offsets, for the trace."""
     _timer: Timer | None = None
     _waits = False
+    room = UNLIMITED
+    """The bytes that a quota leaves for an answer at most."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
         self.request = request
@@ -126,6 +163,9 @@ class Fetch:
         self.node_id = exchange.connection.node_id
         self.committed = request.isolation_level == 1
         self._rack = self._rack_of_consumer() if request.rack_id else ""
+        if self.cluster.quotas.on and not from_follower(request):
+            self.room = exchange.engine.throttle.room(exchange)
+            request.min_bytes = min(request.min_bytes, self.room)
         self._guarded = exchange.engine.authorizer.on
         self._readable: dict[str, bool] = {}
         """Whether the client may read a topic, if there is an authorizer."""
@@ -139,7 +179,7 @@ class Fetch:
     def _rack_of_consumer(self) -> str:
         """The rack whose replicas are to be read; empty for the leader only, and for followers."""
         request = self.request
-        if max(request.replica_id, request.replica_state.replica_id) >= 0:
+        if from_follower(request):
             return ""
         return request.rack_id if self.cluster.configs.text("replica.selector.class") == RACK_AWARE else ""
 
@@ -203,7 +243,7 @@ class Fetch:
         """Whether an authorizer allows it: a consumer reads the topic, a follower acts for the cluster."""
         if topic not in self._readable:
             exchange, request = self.exchange, self.request
-            if max(request.replica_id, request.replica_state.replica_id) >= 0:
+            if from_follower(request):
                 needed = Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
             else:
                 needed = Operation.READ, ResourceType.TOPIC, topic
@@ -277,11 +317,25 @@ class Fetch:
         """The response with these results; a session omits unchanged ones."""
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
+        if self.cluster.quotas.on:
+            return self._add_within_quota(response, results)
         self._add(response, results)
         return response
 
+    def _add_within_quota(self, response: FetchResponse, results: Results) -> FetchResponse:
+        """Add the results, or give back what the session was before if the client has to wait for them."""
+        kept = self.context.kept()
+        self._add(response, results)
+        answer = within_quota(response, self.request, self.exchange)
+        if answer is not response:
+            self.exchange.engine.fetch_sessions.restore(self.context, kept, self.node_id)
+            answer.session_id = response.session_id if self.context.incremental else 0
+        return answer
+
     def answer_in_slices(self, found: Found) -> Generator[None, Any, FetchResponse]:
-        """The same in slices."""
+        """The same in slices; with quotas at once, because they decide about the whole answer."""
+        if self.cluster.quotas.on:
+            return self.answer(found.results + found.absent)
         response = self.answer([])
         yield from sliced(partial(self._add, response), found.results + found.absent)
         return response

@@ -108,16 +108,17 @@ def _find(
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if exchange.version >= 4 and not request.allow_auto_topic_creation:
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-    return _refused(auto_create(cluster, name, exchange.now), name)
+    return _refused(auto_create(cluster, name, exchange), name)
 
 
-def auto_create(cluster: Cluster, name: str, now: int) -> ErrorCode:
+def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
     """Create a topic with a valid name if auto.create.topics.enable allows it; the error code of this request."""
     if not cluster.configs.value("auto.create.topics.enable"):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if cluster.configs.integer("default.replication.factor") > len(cluster.brokers):
         return ErrorCode.INVALID_REPLICATION_FACTOR
-    cluster.auto_create_topic(name, now)
+    if exchange.engine.throttle.mutations(exchange, 0).take(cluster.configs.integer("num.partitions"), exchange.engine.now):
+        cluster.auto_create_topic(name, exchange.now)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

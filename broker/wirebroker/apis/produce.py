@@ -36,6 +36,7 @@ from wirebroker.apis.produce_twice import answer_unread, named_once, names_twice
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Appended, Partition
+from wirebroker.core.quotas import PRODUCE
 from wirebroker.core.record_checks import Checked, RecordReject, TakesLong, check, size_of_only_batch
 from wirebroker.core.transactions.verification import Verified
 from wirebroker.effects import Outcome
@@ -106,6 +107,15 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
     if failed:
         names = ", ".join(sorted({ErrorCode(code).name for code in failed}))
         return exchange.close(f"a Produce with acks=0 failed ({names}), and there is no answer that could say so")
+    return _unanswered(exchange)
+
+
+def _unanswered(exchange: Exchange) -> Outcome:
+    """A Produce with acks=0 is handled. A quota counts its bytes, and not its time, as in Kafka."""
+    if exchange.cluster.quotas.on:
+        exceeded = exchange.engine.throttle.use(exchange, PRODUCE, exchange.size, exchange.engine.now)
+        if ms := exchange.throttled(exceeded):
+            exchange.mute(ms)
     return Outcome.SILENT
 
 

@@ -45,7 +45,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     """Remember the shape of this request, if it may come again."""
     connection = exchange.connection
     connection.produce_shape = None
-    if exchange.engine.trace.exchanges:
+    if exchange.engine.trace.exchanges or exchange.cluster.quotas.on:
         return
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1 or exchange.frame is None:
         return

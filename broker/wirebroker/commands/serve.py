@@ -40,6 +40,7 @@ FLAGS = {
     "max_versions": "--max-version",
     "trace": "--trace-level",
     "users": "--user",
+    "quotas": "--quota",
 }
 """The flags that are named differently from their option."""
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
@@ -184,6 +185,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
         data=arguments.data or None,
         sync=arguments.sync,
         users=dict(_user(text) for text in arguments.user),
+        quotas=arguments.quota,
     )
 
 

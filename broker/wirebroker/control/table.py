@@ -13,6 +13,7 @@ from wirebroker.control.endpoints import (
     exchanges,
     exports,
     faults,
+    quotas,
     records,
     running,
     state,
@@ -77,6 +78,10 @@ ENDPOINTS = (
              problems={404: "a producer id is a whole number from 0 on"}),
     Endpoint("GET", "/groups", state.groups),
     Endpoint("GET", "/groups/{group_id:path}", state.group, problems={404: "there is no such group"}),
+    # Quotas
+    Endpoint("GET", "/quotas", quotas.listed),
+    Endpoint("POST", "/quotas", quotas.put, problems=UNWRITTEN),
+    Endpoint("DELETE", "/quotas", quotas.remove, 204, problems=UNWRITTEN),
     # The cluster
     Endpoint("GET", "/brokers", cluster.brokers),
     Endpoint("POST", "/brokers/{node_id:number}/kill", cluster.kill, problems=NO_BROKER),

@@ -20,6 +20,8 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
+from wirebroker.core.quotas import Change as QuotaChange
+from wirebroker.core.quotas import Quotas
 from wirebroker.core.racks import spread
 from wirebroker.slices import at_once, pauses
 from wirebroker.storage.interface import Log
@@ -122,6 +124,8 @@ class Cluster:
         """The SCRAM credentials, by user and the mechanism's number (1 SHA-256, 2 SHA-512)."""
         self.acls = Acls()
         """Who may do what, if there is an authorizer."""
+        self.quotas = Quotas()
+        """What clients may use."""
         self.cold_start = cold_start
         """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
@@ -211,6 +215,14 @@ class Cluster:
 
         change(new, gone)
         self.decisions.made(lambda: change(gone, new), lambda: None)
+
+    def alter_quotas(self, changes: Sequence[QuotaChange]) -> None:
+        """Change client quotas. Undone if `decisions` cannot write them down."""
+        held = self.quotas.limits
+        back = [(entity, key, held.get(entity, {}).get(key)) for entity, key, _ in changes]
+        self.quotas.alter(changes)
+        self.version += 1
+        self.decisions.made(lambda: self.quotas.alter(back), lambda: None)
 
     def alter_scram(self, changes: Mapping[tuple[str, int], ScramCredential | None]) -> None:
         """Change SCRAM credentials; None removes one. Undone if `decisions` cannot write them down."""

@@ -103,6 +103,11 @@ class FetchContext:
                 self.session.partitions[key] = self.session.partitions.pop(key)
         return named
 
+    def kept(self) -> dict[PartitionKey, tuple[Cached, int, int]]:
+        """The partitions of the session as they are before an answer, for `FetchSessions.restore`."""
+        held = self.session.partitions if self.session is not None else {}
+        return {key: (cached, cached.high_watermark, cached.log_start_offset) for key, cached in held.items()}
+
 
 class FetchSessions:
     """All sessions of the cluster's brokers, each of which keeps at most `slots` (FetchSessionCacheShard)."""
@@ -119,6 +124,17 @@ class FetchSessions:
     def clear_at(self, node_id: int) -> None:
         """Forget the sessions of one broker."""
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
+
+    def restore(self, context: FetchContext, kept: dict[PartitionKey, tuple[Cached, int, int]], node_id: int) -> None:
+        """The answer was not sent: the session is as it was before; one that was begun with the request does not exist."""
+        session = context.session
+        if session is None:
+            return
+        if not context.incremental:
+            self._sessions.pop((node_id, session.session_id), None)
+        session.partitions = {key: cached for key, (cached, _, _) in kept.items()}
+        for cached, high_watermark, log_start_offset in kept.values():
+            cached.high_watermark, cached.log_start_offset = high_watermark, log_start_offset
 
     def held(self, request: FetchRequest, node_id: int) -> list[PartitionKey]:
         """The partitions that an incremental request fetches besides those it names; empty if the session is unknown."""

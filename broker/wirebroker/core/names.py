@@ -1,13 +1,16 @@
-"""The rules for topic names (org.apache.kafka.common.internals.Topic), and Java's hash of a string."""
+"""The rules for topic names (org.apache.kafka.common.internals.Topic), and Java's hashes and hash tables of strings."""
 
 from __future__ import annotations
 
 import re
 import sys
 from array import array
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from operator import mul
+from typing import TypeVar
 
+K = TypeVar("K")
 LONGEST = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -54,3 +57,14 @@ def abs_hash(text: str) -> int:
     if value == 0x80000000:
         return 0
     return value if value < 0x80000000 else 0x100000000 - value
+
+
+def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
+    """The keys in the order of a HashMap with so many buckets; `keys` are in the order in which they were put."""
+    mask = buckets - 1
+
+    def bucket(key: K) -> int:
+        code = hashed(key)
+        return (code ^ code >> 16) & mask
+
+    return sorted(keys, key=bucket)

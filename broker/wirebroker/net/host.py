@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from time import perf_counter
+from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
 from kafkawire.primitives import Buffer
@@ -423,6 +423,7 @@ class Host:
         engine.turns.wake = self._wake_turns
         engine.timers.in_slices = True
         engine.authenticator.key_sets = self._key_sets
+        engine.throttle.stopwatch = perf_counter_ns
 
     async def close(self) -> None:
         """Close the listeners, all connections and the data directory. Raises OSError if that cannot be closed cleanly."""

@@ -36,6 +36,7 @@ from wirebroker.trace.rows import (
     RequestRow,
     Row,
     RunRow,
+    ThrottleRow,
     UnsupportedRow,
 )
 
@@ -160,6 +161,17 @@ class Recorder:
             row = AuthorizationRow(
                 self._now(), connection.node_id, connection.number, cut(str(connection.session.principal)) or "",
                 operation, resource_type, cut(name) or "", cut(because) or "",
+            )  # fmt: skip
+            self._add(row)
+
+    def throttled(
+        self, connection: Connection, client_id: str | None, api: str, ms: int, quota: str, whose: str, limit: float
+    ) -> None:  # fmt: skip
+        """Note that a client has to wait because of a quota."""
+        if self.verdicts:
+            row = ThrottleRow(
+                self._now(), connection.node_id, connection.number, cut(client_id),
+                cut(str(connection.session.principal)) or "", api, quota, cut(whose) or "", limit, ms,
             )  # fmt: skip
             self._add(row)
 

@@ -246,6 +246,32 @@ class AuthorizationRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class ThrottleRow(Row):
+    """A client has used more than its quota, and has to wait."""
+
+    event = "throttle"
+
+    node: int
+    connection: int
+    client_id: str | None
+    principal: str
+    """who the client is, as User:name"""
+    api: str
+    """the request; empty for a connection that is one too many"""
+    quota: str
+    """the quota, by Kafka's name"""
+    whose: str
+    """what the quota is set for, in words"""
+    limit: float
+    ms: int
+    """how long the client has to wait"""
+
+    def parts(self) -> Parts:
+        rest = f"{self.principal} waits {self.ms} ms: {self.quota} of {self.whose} is {self.limit:g}"
+        return self.client_id or "", self.api or "connection", "throttled", rest
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRow(ClientRow):
     """A request arrived and could be read."""
 
@@ -547,9 +573,9 @@ class RestartRow(Row):
 EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
-        ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, AuthorizationRow, RequestRow, UnsupportedRow,
-        ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow, ShareRow,
-        RetentionRow, RestartRow, RunRow,
+        ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, AuthorizationRow, ThrottleRow, RequestRow,
+        UnsupportedRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow,
+        ShareRow, RetentionRow, RestartRow, RunRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""

@@ -1,4 +1,4 @@
-"""The controller's knowledge as a value, the image: topics, settings, producer ids, ACLs; and the records between two.
+"""The controller's knowledge as a value, the image: topics, settings, producer ids, ACLs, quotas; and the records between two.
 
 An image is read from the records of `__cluster_metadata`, or taken of a running cluster. The difference of two images
 gives the records to write, so a change needs no announcement.
@@ -21,6 +21,7 @@ from kafkawire.disk.walking import Walk
 from kafkawire.errors import ProtocolError
 from kafkawire.metadata_log import Transactions, read_metadata
 from kafkawire.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from kafkawire.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
 from kafkawire.metadata_records.config_record import ConfigRecord
 from kafkawire.metadata_records.partition_change_record import PartitionChangeRecord
 from kafkawire.metadata_records.partition_record import PartitionRecord
@@ -82,9 +83,13 @@ class AclImage(NamedTuple):
     permission: int
 
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""What a client quota is about: its types (`user`, `client-id`, `ip`) in order, each with a name, or None for the default."""
+
+
 @dataclass(slots=True)
 class Image:
-    """Topics, settings, producer ids, and ACLs by their ids.
+    """Topics, settings, producer ids, ACLs by their ids, and client quotas.
 
     Settings are by resource: its type, and its name ("" for all brokers).
     """
@@ -95,6 +100,7 @@ class Image:
     scram: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)
     """SCRAM credentials, by user and the mechanism's number."""
     acls: dict[bytes, AclImage] = field(default_factory=dict)
+    quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
 
     def apply(self, record: Message) -> None:
         """Apply the record. KeyError if it names an unknown topic or partition."""
@@ -118,7 +124,12 @@ class Image:
                 resource[record.name] = record.value
         elif isinstance(record, ProducerIdsRecord):
             self.next_producer_id = record.next_producer_id
-        elif isinstance(record, UserScramCredentialRecord):
+        else:
+            self._apply_access(record)
+
+    def _apply_access(self, record: Message) -> None:
+        """Apply a record about users."""
+        if isinstance(record, UserScramCredentialRecord):
             self.scram[record.name, record.mechanism] = ScramCredential(
                 bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
             )
@@ -131,6 +142,14 @@ class Image:
             )  # fmt: skip
         elif isinstance(record, RemoveAccessControlEntryRecord):
             del self.acls[record.id]
+        elif isinstance(record, ClientQuotaRecord):
+            entity = tuple(sorted((each.entity_type, each.entity_name) for each in record.entity))
+            limits = self.quotas.setdefault(entity, {})
+            limits.pop(record.key, None)
+            if not record.remove:
+                limits[record.key] = record.value
+            elif not limits:
+                del self.quotas[entity]
 
 
 def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
@@ -178,6 +197,7 @@ def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, 
             id=acl_id, resource_type=acl.resource_type, resource_name=acl.name, pattern_type=acl.pattern_type,
             principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission,
         ), 0  # fmt: skip
+    yield from _quota_records(old, new)
     if old.next_producer_id != new.next_producer_id:
         yield ProducerIdsRecord(broker_id=node_id, broker_epoch=-1, next_producer_id=new.next_producer_id), 0
 
@@ -191,6 +211,16 @@ def _scram_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
                 name=name, mechanism=mechanism, salt=held.salt, stored_key=held.stored_key, server_key=held.server_key,
                 iterations=held.iterations,
             ), 0  # fmt: skip
+
+
+def _quota_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
+    for entity in dict.fromkeys((*old.quotas, *new.quotas)):
+        before, after = old.quotas.get(entity, {}), new.quotas.get(entity, {})
+        for key in dict.fromkeys((*before, *after)):
+            if before.get(key) != after.get(key):
+                named = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+                gone = key not in after
+                yield ClientQuotaRecord(entity=named, key=key, value=after.get(key, 0.0), remove=gone), 0
 
 
 def _partition_records(

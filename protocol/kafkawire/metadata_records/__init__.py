@@ -9,6 +9,7 @@ METADATA_RECORDS: dict[int, tuple[str, str]] = {
     5: ("partition_change_record", "PartitionChangeRecord"),
     9: ("remove_topic_record", "RemoveTopicRecord"),
     11: ("user_scram_credential_record", "UserScramCredentialRecord"),
+    14: ("client_quota_record", "ClientQuotaRecord"),
     15: ("producer_ids_record", "ProducerIdsRecord"),
     18: ("access_control_entry_record", "AccessControlEntryRecord"),
     19: ("remove_access_control_entry_record", "RemoveAccessControlEntryRecord"),

@@ -6,13 +6,12 @@ assignments: for java.util.HashMap, whose tables only grow, and for Kafka's own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TypeVar
 
+from wirebroker.core.names import hash_order as hash_order
 from wirebroker.core.names import java_hash
 
-K = TypeVar("K")
 SMALLEST = 16
 """The number of buckets of a HashMap before it grows."""
 FIBONACCI = -7046029254386353131
@@ -43,17 +42,6 @@ def buckets_of_copy(count: int) -> int:
     """The number of buckets of a HashSet made from a collection of `count` elements."""
     wanted = max(int(count / 0.75) + 1, SMALLEST)
     return 1 << (wanted - 1).bit_length()
-
-
-def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
-    """The keys in the order of a HashMap with so many buckets; `keys` are in the order in which they were put."""
-    mask = buckets - 1
-
-    def bucket(key: K) -> int:
-        code = hashed(key)
-        return (code ^ code >> 16) & mask
-
-    return sorted(keys, key=bucket)
 
 
 def set_of_names(names: Iterable[str]) -> list[str]:

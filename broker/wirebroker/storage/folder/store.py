@@ -179,6 +179,7 @@ class FolderStore:
         cluster.scram.update(image.scram)
         for acl_id, acl in image.acls.items():
             cluster.acls.add(Acl(*acl), acl_id)
+        cluster.quotas.alter([(entity, key, value) for entity, held in image.quotas.items() for key, value in held.items()])
         self.metadata.create()
         for directory in self.directories.values():
             directory.opened()
@@ -389,6 +390,7 @@ class FolderStore:
         settings |= {(GROUP, name): dict(held) for name, held in configs.groups.items()}
         settings |= {(CLIENT_METRICS, name): dict(held) for name, held in configs.client_metrics.items()}
         image.acls = {acl_id: acl for acl, acl_id in cluster.acls.ids.items()}
+        image.quotas = {entity: dict(held) for entity, held in cluster.quotas.limits.items()}
         for resource, unknown in self._passed_over.items():
             if resource[0] != TOPIC:
                 settings[resource] = {**unknown, **settings.get(resource, {})}

@@ -1,0 +1,71 @@
+"""AlterClientQuotas, versions 0–1.
+
+Sets and removes quotas of users, client ids, pairs of these, and addresses; each entity gets its own result. An entity that
+comes twice, or that names a quota twice, is INVALID_REQUEST, and so is a value that its quota cannot have. With validate_only
+nothing changes (ClientQuotaControlManager).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkawire.disk.metadata import QuotaEntity
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+    ResponseEntityData,
+    ResponseEntryData,
+)
+from wirebroker.core.groups.java_order import buckets_for, hash_order
+from wirebroker.core.names import java_hash
+from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, java_buckets, value_error
+from wirebroker.exchange import Exchange
+
+
+def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> AlterClientQuotasResponse:
+    """Change what can be changed; the result of each entity, in Kafka's order."""
+    results: dict[QuotaEntity, str | None] = {}
+    shown: dict[QuotaEntity, list[str]] = {}
+    changes: list[Change] = []
+    for entry in request.entries:
+        names = {each.entity_type: each.entity_name for each in entry.entity}
+        entity = entity_of(names)
+        order = shown.setdefault(entity, hash_order(names, java_hash, java_buckets(len(entry.entity), len(names))))
+        repeated = len({op.key for op in entry.ops}) < len(entry.ops)
+        if repeated or entity in results:
+            written = ", ".join(f"{kind}={'null' if names[kind] is None else names[kind]}" for kind in order)
+            results[entity] = f"Ignoring duplicate entity ClientQuotaEntity(entries={{{written}}})"
+            continue
+        results[entity] = entity_error(dict(entity), order) or _value_error(entry, names)
+        if results[entity] is None:
+            changes += _changes(entity, entry, exchange)
+    if changes and not request.validate_only:
+        exchange.cluster.alter_quotas(changes)
+    order_of_results = hash_order(results, entity_hash, buckets_for(len(results)))
+    return AlterClientQuotasResponse(entries=[_result(shown[each], dict(each), results[each]) for each in order_of_results])
+
+
+def _value_error(entry: EntryData, names: dict[str, str | None]) -> str | None:
+    ops = {op.key: op for op in entry.ops}
+    for key in hash_order(ops, java_hash, java_buckets(len(ops), len(ops))):
+        if not ops[key].remove and (error := value_error(names, key, ops[key].value)):
+            return error
+    return None
+
+
+def _changes(entity: QuotaEntity, entry: EntryData, exchange: Exchange) -> Iterator[Change]:
+    held = exchange.cluster.quotas.limits.get(entity, {})
+    for op in entry.ops:
+        new = None if op.remove else op.value
+        if held.get(op.key) != new:
+            yield entity, op.key, new
+
+
+def _result(order: list[str], names: dict[str, str | None], error: str | None) -> ResponseEntryData:
+    return ResponseEntryData(
+        error_code=ErrorCode.NONE if error is None else ErrorCode.INVALID_REQUEST,
+        error_message=error,
+        entity=[ResponseEntityData(entity_type=kind, entity_name=names[kind]) for kind in order],
+    )

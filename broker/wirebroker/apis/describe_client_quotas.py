@@ -1,0 +1,83 @@
+"""DescribeClientQuotas, versions 0–1.
+
+The quotas that a filter matches: each of its parts asks for a name, for the default, or for any name of a type. With `strict`
+an entity must have these types alone. A filter that contradicts itself is INVALID_REQUEST, a type that Kafka does not know
+UNSUPPORTED_VERSION (ClientQuotasImage).
+"""
+
+from __future__ import annotations
+
+from kafkawire.disk.metadata import QuotaEntity
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from wirebroker.core.groups.java_order import SMALLEST, hash_order
+from wirebroker.core.names import java_hash
+from wirebroker.core.quotas import CLIENT_ID, IP, USER
+from wirebroker.core.refusals import Refusal
+from wirebroker.exchange import Exchange
+
+EXACT, DEFAULT, SPECIFIED = range(3)
+MATCH_TYPES = {DEFAULT: "MATCH_TYPE_DEFAULT", SPECIFIED: "MATCH_TYPE_SPECIFIED"}
+Wanted = dict[str, tuple[int, str | None]]
+
+
+def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> DescribeClientQuotasResponse:
+    """Answer with the matching entities and their quotas."""
+    wanted = _wanted(request.components)
+    if isinstance(wanted, Refusal):
+        return DescribeClientQuotasResponse(error_code=wanted.code, error_message=wanted.message, entries=None)
+    limits = exchange.cluster.quotas.limits
+    entries = [_described(each, limits[each]) for each in limits if _matches(each, wanted, strict=request.strict)]
+    return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message="", entries=entries)
+
+
+def _wanted(components: list[ComponentData]) -> Wanted | Refusal:
+    """What the filter asks for, by type; or what is wrong with it."""
+    wanted: Wanted = {}
+    for each in components:
+        kind = each.entity_type
+        if not kind:
+            return _invalid("Invalid empty entity type.")
+        if kind in wanted:
+            return _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in (IP, USER, CLIENT_ID):
+            return Refusal(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if each.match_type == EXACT and each.match is None:
+            return _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        if each.match_type in MATCH_TYPES and each.match is not None:
+            return _invalid(f"Request specified {MATCH_TYPES[each.match_type]}, but also specified a match string.")
+        if each.match_type not in (EXACT, *MATCH_TYPES):
+            return _invalid(f"Unknown match type {each.match_type}")
+        wanted[kind] = each.match_type, each.match
+    if IP in wanted and len(wanted) > 1:
+        return _invalid(
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
+            "filter component."
+        )
+    return wanted
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def _matches(entity: QuotaEntity, wanted: Wanted, *, strict: bool) -> bool:
+    names = dict(entity)
+    if strict and len(names) != len(wanted):
+        return False
+    return all(kind in names and (how == SPECIFIED or names[kind] == name) for kind, (how, name) in wanted.items())
+
+
+def _described(entity: QuotaEntity, held: dict[str, float]) -> EntryData:
+    names = dict(entity)
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=names[kind]) for kind in hash_order(names, java_hash, SMALLEST)],
+        values=[ValueData(key=key, value=value) for key, value in held.items()],
+    )

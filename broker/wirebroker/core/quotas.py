@@ -1,0 +1,279 @@
+"""Client quotas, and how Kafka measures what they limit (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
+
+`Quotas` are the limits of a cluster, by what they are about. `Rate` and `TokenBucket` compute exactly what Kafka's classes of
+these names do, on the broker's clock.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from kafkawire.disk.metadata import QuotaEntity
+from wirebroker.core.names import hash_order, java_hash
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+PRODUCE, FETCH, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+MUTATION, CONNECTION = "controller_mutation_rate", "connection_creation_rate"
+BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
+"""The limits of users and client ids; those of addresses have only CONNECTION."""
+LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
+"""The largest value of each limit that is a whole number."""
+ALMOST_WHOLE = 1e-6
+"""How far a value may be above a whole number where Kafka wants one."""
+SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")
+"""An IPv4 address with fewer than four numbers, which Java takes."""
+Change = tuple[QuotaEntity, str, float | None]
+"""An entity, one of its limits, and the new value; None removes it."""
+
+
+def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
+    """The entity with these names by their types. None is the default: it stands for all that have no limit of their own."""
+    return tuple(sorted(names.items()))
+
+
+def java_buckets(capacity: int, count: int) -> int:
+    """The number of buckets of a HashMap that was made for `capacity` keys, after `count` were put into it."""
+    buckets = 1 << max(capacity - 1, 0).bit_length()
+    while count > buckets * 3 // 4:
+        buckets *= 2
+    return buckets
+
+
+def entity_hash(entity: QuotaEntity) -> int:
+    """Kafka's `ClientQuotaEntity.hashCode`, as an unsigned number of 32 bits."""
+    pairs = sum(java_hash(kind) ^ (0 if name is None else java_hash(name)) for kind, name in entity)
+    return (31 + pairs) & 0xFFFFFFFF
+
+
+def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str | None:
+    """Why there is no such entity, in Kafka's words; None if there may be. `order` is that in which the types are checked."""
+    if not names:
+        return "Invalid empty client quota entity"
+    for kind in order:
+        if kind not in (USER, CLIENT_ID, IP):
+            return f"Unhandled client quota entity type: {kind}"
+        if names[kind] == "":
+            return f"Empty {kind} not supported"
+    if IP in names and len(names) > 1:
+        return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+    address = names.get(IP)
+    if address is not None and not _is_address(address):
+        return f"{address} is not a valid IP or resolvable host."
+    return None
+
+
+def _is_address(text: str) -> bool:
+    """Whether this is an address. Kafka also looks up names; here only localhost has an address."""
+    if text == "localhost" or SHORT_ADDRESS.fullmatch(text):
+        return True
+    try:
+        ip_address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def value_error(names: Mapping[str, str | None], key: str, value: float) -> str | None:
+    """Why an entity of these names cannot have this limit, in Kafka's words; None if it can."""
+    if key not in ((CONNECTION,) if IP in names else BY_CLIENT):
+        return f"Invalid configuration key {key}"
+    if value <= 0.0:
+        return f"Quota {key} must be greater than 0"
+    if key not in LARGEST:
+        return None
+    if value > float(LARGEST[key]):
+        return f"Proposed value for {key} is too large for {'an INT' if key == CONNECTION else 'a LONG'}."
+    return f"{key} cannot be a fractional value." if value % 1.0 > ALMOST_WHOLE else None
+
+
+class Quotas:
+    """The limits of a cluster."""
+
+    def __init__(self) -> None:
+        self.limits: dict[QuotaEntity, dict[str, float]] = {}
+        """All of them, in the order in which Kafka describes them."""
+        self.on = False
+        """Whether there is any limit."""
+        self.version = 0
+        """Rises with every change."""
+
+    def alter(self, changes: Sequence[Change]) -> None:
+        """Set and remove limits."""
+        by_entity: dict[QuotaEntity, dict[str, float | None]] = {}
+        for entity, key, value in changes:
+            by_entity.setdefault(entity, {})[key] = value
+        count = len(self.limits)
+        new = dict.fromkeys(hash_order(by_entity, entity_hash, java_buckets(16, len(by_entity))))
+        made = {entity: self._altered(self.limits.get(entity, {}), by_entity.get(entity)) for entity in {**self.limits, **new}}
+        kept = {entity: held for entity, held in made.items() if held}
+        self.limits = {entity: kept[entity] for entity in hash_order(kept, entity_hash, java_buckets(count, len(kept)))}
+        self.on = bool(self.limits)
+        self.version += 1
+
+    @staticmethod
+    def _altered(held: dict[str, float], changes: dict[str, float | None] | None) -> dict[str, float]:
+        """The limits of an entity after changes."""
+        if changes is None:
+            return held
+        new = {key: changes[key] for key in hash_order(changes, java_hash, java_buckets(16, len(changes)))}
+        kept = {key: value for key, value in {**held, **new}.items() if value is not None}
+        return {key: kept[key] for key in hash_order(kept, java_hash, java_buckets(len(held), len(kept)))}
+
+
+class Measured(NamedTuple):
+    """Whose use of something is measured together, by the names of user and client id; "" for any."""
+
+    user: str
+    client_id: str | None
+
+
+class KeyedQuotas:
+    """One kind of limit, and whom each of its values concerns (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
+
+    def __init__(self, quotas: Quotas, key: str) -> None:
+        self._values = {entity: held[key] for entity, held in quotas.limits.items() if key in held}
+        self._levels = {tuple(kind for kind, _ in entity) for entity in self._values}
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def measured(self, user: str, client_id: str | None) -> Measured:
+        """With whom a client is measured."""
+        if self._levels == {(CLIENT_ID,)}:
+            return Measured("", client_id)
+        if self._levels == {(USER,)}:
+            return Measured(user, "")
+        both = (CLIENT_ID, USER)
+        if self._levels == {both}:
+            return Measured(user, client_id)
+        named = {entity for entity in self._values if tuple(kind for kind, _ in entity) == both}
+        for client in (client_id, None):
+            if ((CLIENT_ID, client), (USER, user)) in named:
+                return Measured(user, client_id)
+        if ((USER, user),) in self._values:
+            return Measured(user, "")
+        for client in (client_id, None):
+            if ((CLIENT_ID, client), (USER, None)) in named:
+                return Measured(user, client_id)
+        return Measured(user, "") if ((USER, None),) in self._values else Measured("", client_id)
+
+    def limit(self, who: Measured) -> tuple[float, QuotaEntity] | None:
+        """What they may use, and the entity that says so; None without a limit."""
+        user, client_id = who
+        if client_id is None:
+            return None
+        places: list[QuotaEntity] = []
+        if user and client_id:
+            places = [((CLIENT_ID, c), (USER, u)) for u in (user, None) for c in (client_id, None)]
+        elif user:
+            places = [((USER, user),), ((USER, None),)]
+        elif client_id:
+            places = [((CLIENT_ID, client_id),), ((CLIENT_ID, None),)]
+        found = next((place for place in places if place in self._values), None)
+        return None if found is None else (self._values[found], found)
+
+
+class Window(NamedTuple):
+    """The samples by which something is measured: how many, and how long each is, in ms."""
+
+    samples: int
+    ms: int
+
+
+class _Sample:
+    __slots__ = ("last_event", "start", "value")
+
+    def __init__(self, now: int) -> None:
+        self.reset(now)
+
+    def reset(self, now: int) -> None:
+        self.start = self.last_event = now
+        self.value = 0.0
+
+
+class Rate:
+    """Kafka's Rate over a WindowedSum: how much a second, measured in samples. Times are ms."""
+
+    __slots__ = ("_current", "_samples")
+
+    def __init__(self) -> None:
+        self._samples: list[_Sample] = []
+        self._current = 0
+
+    def record(self, window: Window, value: float, now: int) -> None:
+        """Something was used; a negative value takes back what was recorded."""
+        if not self._samples:
+            self._samples.append(_Sample(now))
+        sample = self._samples[self._current]
+        if now - sample.start >= window.ms:
+            self._current = (self._current + 1) % (window.samples + 1)
+            if self._current >= len(self._samples):
+                self._samples.append(_Sample(now))
+            else:
+                self._samples[self._current].reset(now)
+            sample = self._samples[self._current]
+        sample.value += value
+        sample.last_event = now
+
+    def measure(self, window: Window, now: int) -> float:
+        """What is used in a second."""
+        size = self.window_size(window, now)
+        return sum(sample.value for sample in self._samples) / (size / 1000)
+
+    def window_size(self, window: Window, now: int) -> int:
+        """The ms over which the rate is measured; at least all samples but one."""
+        for sample in self._samples:
+            if now - sample.last_event >= window.samples * window.ms:
+                sample.reset(now)
+        elapsed = now - min((sample.start for sample in self._samples), default=now)
+        missing = window.samples - 1 - elapsed // window.ms
+        return max(elapsed + max(missing, 0) * window.ms, 1)
+
+    def throttle_ms(self, window: Window, limit: float, now: int) -> int:
+        """How long the client has to wait; 0 if it is within its limit."""
+        value = self.measure(window, now)
+        if value <= limit:
+            return 0
+        return java_round((value - limit) / limit * self.window_size(window, now))
+
+
+class TokenBucket:
+    """Kafka's TokenBucket: it fills with `limit` tokens a second, and holds as many as a whole window gives (KIP-599)."""
+
+    __slots__ = ("_tokens", "_updated")
+
+    def __init__(self) -> None:
+        self._tokens = 0.0
+        self._updated = 0
+
+    def refill(self, window: Window, limit: float, now: int) -> float:
+        """The tokens in it now; negative if too many were taken."""
+        burst = window.samples * (window.ms / 1000) * limit
+        self._tokens = min(burst, self._tokens + limit * ((now - self._updated) / 1000))
+        self._updated = now
+        return self._tokens
+
+    def take(self, window: Window, limit: float, count: float, now: int) -> None:
+        """Take this many, even if there are fewer."""
+        self._tokens = self.refill(window, limit, now) - count
+
+    def throttle_ms(self, window: Window, limit: float, now: int) -> int:
+        """How long it takes until there is a token again; 0 if there is one, or at least no debt."""
+        tokens = self.refill(window, limit, now)
+        return java_round(-tokens / limit * 1000) if tokens < 0 else 0
+
+
+def java_round(value: float) -> int:
+    """Java's `Math.round(value)`."""
+    if math.isnan(value):
+        return 0
+    return 2**63 - 1 if value >= 2**63 else -(2**63) if value <= -(2**63) else math.floor(value + 0.5)
+
+
+def java_int(number: int) -> int:
+    """Java's `(int)`, which wraps around."""
+    return (number + 2**31) % 2**32 - 2**31
