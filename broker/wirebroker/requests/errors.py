@@ -60,7 +60,7 @@ PARTS = {
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
     "results": ("topics", "groups_names", "creations", "dirs", "resources", "upsertions", "deletions"),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",), "results_by_partition": ("partitions",),
-    "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",),
+    "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",), "entries": ("entries",),
     "markers": ("markers",), "filter_results": ("filters",), "replica_election_results": ("topic_partitions",),
     "partition_result": ("partitions",), "groups": ("groups", "group_ids"), "coordinators": ("coordinator_keys",),
     "transaction_states": ("transactional_ids",),
