@@ -27,7 +27,7 @@ READING = frozenset(
         "OffsetForLeaderEpoch", "DescribeConfigs", "DescribeLogDirs", "DescribeCluster", "DescribeProducers",
         "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions", "ConsumerGroupDescribe",
         "ListPartitionReassignments", "DescribeQuorum", "ListConfigResources", "DescribeAcls", "SaslHandshake",
-        "DescribeUserScramCredentials",
+        "DescribeUserScramCredentials", "DescribeClientQuotas",
     }
 )  # fmt: skip
 """APIs that change nothing: handling their requests before the answer is overwritten does no harm."""
