@@ -13,7 +13,7 @@ from wirebroker.control.forms import Form
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
     "verdicts": "Verdicts", "events": "The trace", "exchanges": "Bytes", "exports": "Exports",
-    "audit": "Audit", "state": "Producers, transactions, groups",
+    "audit": "Audit", "state": "Producers, transactions, groups", "quotas": "Quotas",
 }  # fmt: skip
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }
