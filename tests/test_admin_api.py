@@ -1026,13 +1026,14 @@ def test_a_feature_is_announced_once_its_apis_are_served() -> None:
     assert supported == [
         ("metadata.version", 7, 30), ("transaction.version", 0, 2), ("group.version", 0, 1),
         ("eligible.leader.replicas.version", 0, 1), ("share.version", 0, 1),
+        ("streams.version", 0, 1),
     ]  # fmt: skip
     older = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
     assert [each.name for each in older.supported_features] == ["metadata.version"], "older clients cannot read level 0"
     finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
     assert finalized == [
         ("metadata.version", 30), ("transaction.version", 2), ("group.version", 1), ("eligible.leader.replicas.version", 1),
-        ("share.version", 1),
+        ("share.version", 1), ("streams.version", 1),
     ]  # fmt: skip
 
 

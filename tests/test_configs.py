@@ -439,7 +439,7 @@ def test_every_setting_of_kafka_is_used_or_named_as_ignored() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in Path(wirebroker.__file__).parent.rglob("*.py"))
     topic_names = {name: topic for topic, names in TOPIC_SYNONYMS.items() for name in names}
     composed = re.compile(
-        r"compression\..*\.level|flush\.ms|group\.((consumer|share)\.)?(min|max)\..*|"
+        r"compression\..*\.level|flush\.ms|group\.((consumer|share|streams)\.)?(min|max)\..*|"
         r"(offsets\.topic|transaction\.state\.log|share\.coordinator\.state\.topic)\..*"
     )
     settings = {*TOPIC_SETTINGS, *BROKER_SETTINGS}

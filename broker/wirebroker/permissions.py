@@ -23,6 +23,8 @@ from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
+from wirebroker.core.groups.streams_topology import topics_of
+from wirebroker.core.names import topic_name_error
 from wirebroker.requests.errors import join, refuse
 from wirebroker.requests.parts import named, part_of, topic_name
 
@@ -43,7 +45,8 @@ MESSAGES = {
 """Kafka's messages for these errors, where an answer has one."""
 WHOLE_ERRORS = frozenset(
     {"LeaveGroup", "OffsetDelete", "ConsumerGroupHeartbeat", "DescribeQuorum", "DescribeLogDirs", "AddPartitionsToTxn",
-     "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets"}
+     "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
+     "StreamsGroupHeartbeat"}
 )  # fmt: skip
 """APIs whose answers repeat nothing of a request that is refused as a whole."""
 WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
@@ -383,7 +386,7 @@ def _described_groups(attribute: str) -> Rule:
 
 
 def _seen(group: Any, access: Access) -> Any:
-    """A described group; only its name if it is one of KIP-848 or KIP-932 and has a topic of which the client may not know."""
+    """A described group; only its name if it is not a classic one and has a topic of which the client may not know."""
     assigned = [
         part.topic_name
         for member in group.members
@@ -391,9 +394,12 @@ def _seen(group: Any, access: Access) -> Any:
         for held in (member.assignment, getattr(member, "target_assignment", None))
         for part in getattr(held, "topic_partitions", ())
     ]
+    hidden = "The group has described topic(s) that the client is not authorized to describe."
+    if getattr(group, "topology", None) is not None:
+        assigned = topics_of(group.topology)
+        hidden = "The described group uses topics that the client is not authorized to describe."
     if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in dict.fromkeys(assigned)):
         return group
-    hidden = "The group has described topic(s) that the client is not authorized to describe."
     return type(group)(group_id=group.group_id, error_code=CODES[_R.TOPIC], error_message=hidden, members=[])
 
 
@@ -532,6 +538,20 @@ def _consumer_group_heartbeat(request: Any, access: Access) -> Any:
     return access.refuse_all(_R.TOPIC)
 
 
+def _streams_group_heartbeat(request: Any, access: Access) -> Any:
+    """Kafka looks at the names of the topics before it asks whether the client may describe them; so the handler refuses wrong
+    names of a client that may describe nothing.
+    """
+    if whole(_O.READ, _R.GROUP, "group_id")(request, access) is None:
+        return None
+    names = topics_of(request.topology) if request.topology is not None else []
+    if any(name in INTERNAL_TOPICS or topic_name_error(name) is not None for name in names):
+        return request
+    if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in names):
+        return request
+    return access.refuse_all(_R.TOPIC)
+
+
 def _describe_cluster(request: Any, access: Access) -> Any:
     def finish(response: Any) -> None:
         if request.include_cluster_authorized_operations and not response.error_code:
@@ -590,6 +610,8 @@ RULES: dict[str, Rule] = {
     "DescribeTopicPartitions": _describe_topic_partitions,
     "ListConfigResources": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
     "ShareGroupHeartbeat": _consumer_group_heartbeat,
+    "StreamsGroupHeartbeat": _streams_group_heartbeat,
+    "StreamsGroupDescribe": _described_groups("group_ids"),
     "ShareGroupDescribe": _described_groups("group_ids"),
     "ShareFetch": GROUP_READ,
     "ShareAcknowledge": GROUP_READ,

@@ -21,6 +21,8 @@ from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.share_group import SHARE, ShareGroup, ShareMember
 from wirebroker.core.groups.share_groups import ASSIGNOR
+from wirebroker.core.groups.streams_group import STREAMS, StreamsGroup
+from wirebroker.core.groups.streams_member import StreamsMember
 from wirebroker.core.partition import Partition
 from wirebroker.core.quotas import CLIENT_ID, IP, USER
 from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
@@ -125,9 +127,9 @@ class Group(State):
     """A group."""
 
     group_id: str
-    type: Annotated[str, Meta(description="classic, consumer or share")]
+    type: Annotated[str, Meta(description="classic, consumer, share or streams")]
     state: Annotated[str, Meta(description="Kafka's name of it", examples=["Stable"])]
-    generation: Annotated[int, Meta(description="of a consumer or share group, its epoch")]
+    generation: Annotated[int, Meta(description="of a consumer, share or streams group, its epoch")]
     protocol_type: str
     protocol: Annotated[str, Meta(description="what assigns partitions, as far as it is agreed on")]
     leader: Annotated[str | None, Meta(description="the member that assigns them, in a classic group")]
@@ -183,7 +185,7 @@ def groups(engine: Engine) -> dict[str, Group]:
     return {group_id: _group(each, engine) for group_id, each in engine.groups.groups.items()}
 
 
-def _group(held: ClassicGroup | ConsumerGroup | ShareGroup, engine: Engine) -> Group:
+def _group(held: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup, engine: Engine) -> Group:
     offsets = _offsets(held.group_id, engine)
     if isinstance(held, ShareGroup):
         shared = [_shared(member, engine) for member in held.members.values()]
@@ -192,6 +194,9 @@ def _group(held: ClassicGroup | ConsumerGroup | ShareGroup, engine: Engine) -> G
         members = [_consumer(member, engine) for member in held.members.values()]
         assignor = held.preferred_assignor() or engine.groups.consumers.default_assignor()
         return Group(held.group_id, CONSUMER, held.state, held.epoch, CONSUMER, assignor, None, members, offsets)
+    if isinstance(held, StreamsGroup):
+        working = [_streams(member, held, engine) for member in held.members.values()]
+        return Group(held.group_id, STREAMS, held.state, held.epoch, STREAMS, "sticky", None, working, offsets)
     classic = [
         Member(each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(each.assignment, held))
         for each in held.members.values()
@@ -226,6 +231,17 @@ def _consumer(member: ConsumerMember, engine: Engine) -> Member:
 def _shared(member: ShareMember, engine: Engine) -> Member:
     names = {topic_id: topic.name for topic_id, topic in engine.cluster.topics_by_id.items()}
     assignment = [Partitions(names[topic_id], list(held)) for topic_id, held in member.assigned.items() if topic_id in names]
+    return Member(member.member_id, None, member.client_id, member.client_host, assignment)
+
+
+def _streams(member: StreamsMember, held: StreamsGroup, engine: Engine) -> Member:
+    """A member of a streams group with the partitions that its active tasks read."""
+    reads: dict[str, list[int]] = {}
+    for topic, key in held.topology.reader_of.items() if held.topology is not None else ():
+        count = len(engine.cluster.topics[topic].partitions) if topic in engine.cluster.topics else 0
+        if indexes := sorted(index for other, index in member.assigned.active if other == key and index < count):
+            reads[topic] = indexes
+    assignment = [Partitions(topic, indexes) for topic, indexes in reads.items()]
     return Member(member.member_id, None, member.client_id, member.client_host, assignment)
 
 

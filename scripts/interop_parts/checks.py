@@ -13,6 +13,8 @@ CHECKS = {
     "offsets-in-transaction": "consume, transform, produce",
     "rebalance": "two members share (classic)",
     "rebalance-848": "two members share (KIP-848)",
+    "share-group": "share, release, deliver again (KIP-932)",
+    "streams": "count words exactly once (KIP-1071)",
     "topics": "create, grow, describe, delete",
     "configs": "alter and describe configs",
     "list-offsets": "list offsets",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _kafka_server import KafkaUnavailable, fetch_jars, jar_folder
+from _kafka_server import COPY, DEPENDENCY, POM, VERSION, KafkaUnavailable, fetch_jars, jar_folder
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0
@@ -66,10 +66,15 @@ def node_folder() -> Path:
     return cache() / f"node-{hashlib.sha256(lock).hexdigest()[:12]}"
 
 
+def streams_folder() -> Path:
+    """Where the jars of Kafka Streams are."""
+    return cache() / f"kafka-streams-{VERSION}"
+
+
 def fetched(client: str) -> bool:
     """Whether all that the client needs is in the cache, or comes with this environment."""
     needed = {
-        "java": jar_folder(), "franz-go": cache() / "franz", "sarama": cache() / "sarama",
+        "java": jar_folder(), "kafka-streams": streams_folder(), "franz-go": cache() / "franz", "sarama": cache() / "sarama",
         "kafkajs": node_folder() / "node_modules" / "kafkajs", "kcat": Path(shutil.which("kcat") or cache() / "kcat"),
         "pyspark": cache() / f"pyspark-{PYSPARK}" / "complete",
     }  # fmt: skip
@@ -96,6 +101,24 @@ def java() -> Command:
         raise Missing(str(error)) from None
     options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
     return Command(["java", *options, "-cp", f"{jars}/*", PROGRAMS / "java" / "Interop.java"])
+
+
+def kafka_streams() -> Command:
+    """Kafka Streams with all that it needs, beside the jars of a real Kafka."""
+    command, folder = java(), streams_folder()
+    if not folder.is_dir():
+        making = cache() / f"streams.{os.getpid()}"
+        making.mkdir()
+        try:
+            wanted = DEPENDENCY.format("org.apache.kafka", "kafka-streams", VERSION)
+            (making / "pom.xml").write_text(POM.format(dependencies=wanted))
+            copy = [tool("mvn"), "-q", "-B", COPY, "-DincludeScope=runtime", "-DoutputDirectory=jars"]
+            call(copy, making, "fetching Kafka Streams with mvn")
+            (making / "jars").rename(folder)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    *words, _, program = command.words
+    return Command([*words, f"{folder}/*{os.pathsep}{jar_folder()}/*", Path(program).with_name("Streams.java")])
 
 
 def go(program: str) -> Callable[[], Command]:
@@ -166,6 +189,7 @@ CLIENTS: dict[str, Callable[[], Command]] = {
     "aiokafka": python("aiokafka", "client_aiokafka"),
     "confluent-kafka": python("confluent_kafka", "client_confluent"),
     "java": java,
+    "kafka-streams": kafka_streams,
     "franz-go": go("franz"),
     "sarama": go("sarama"),
     "kafkajs": kafkajs,

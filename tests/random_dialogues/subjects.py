@@ -10,6 +10,7 @@ from random_dialogues.logs import Logs
 from random_dialogues.playing import Subject
 from random_dialogues.quotas import Quotas
 from random_dialogues.shares import Shares
+from random_dialogues.streams import Streams
 from random_dialogues.transactions import Transactions
 
 SUBJECTS: dict[str, Callable[[int], Subject]] = {
@@ -18,5 +19,6 @@ SUBJECTS: dict[str, Callable[[int], Subject]] = {
     "logs": Logs,
     "quotas": Quotas,
     "shares": Shares,
+    "streams": Streams,
     "transactions": Transactions,
 }

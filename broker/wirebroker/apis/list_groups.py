@@ -7,10 +7,13 @@ from kafkawire.messages.list_groups import ListedGroup, ListGroupsRequest, ListG
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
 from wirebroker.core.groups.share_group import SHARE, ShareGroup
+from wirebroker.core.groups.streams_group import NOT_READY, STREAMS, StreamsGroup
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import IDS, pauses
 
 CLASSIC = "classic"
+_FILTERED = {NOT_READY: "not_ready"}
+"""What a request has to name for a state, where that is not its name in small letters."""
 
 
 def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
@@ -25,7 +28,7 @@ def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
         if exchange.engine.groups.coordinator_error(group_id, exchange.node_id):
             continue
         kind, protocol_type, state = _facts(group)
-        if (states and state.lower() not in states) or (types and kind not in types):
+        if (states and _FILTERED.get(state, state.lower()) not in states) or (types and kind not in types):
             continue
         listed.append(
             ListedGroup(
@@ -38,10 +41,12 @@ def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
 
 
-def _facts(group: Group | ConsumerGroup | ShareGroup) -> tuple[str, str, str]:
+def _facts(group: Group | ConsumerGroup | ShareGroup | StreamsGroup) -> tuple[str, str, str]:
     """Type, protocol type and state."""
     if isinstance(group, ShareGroup):
         return SHARE, SHARE, group.state
+    if isinstance(group, StreamsGroup):
+        return STREAMS, STREAMS, group.state
     if isinstance(group, ConsumerGroup):
         return CONSUMER, CONSUMER, group.state
     return CLASSIC, group.protocol_type or "", group.state.value

@@ -20,6 +20,12 @@ GROUP_RECORDS: dict[int, tuple[str, str]] = {
     14: ("share_group_current_member_assignment", "ShareGroupCurrentMemberAssignment"),
     15: ("share_group_state_partition_metadata", "ShareGroupStatePartitionMetadata"),
     16: ("consumer_group_regular_expression", "ConsumerGroupRegularExpression"),
+    17: ("streams_group_metadata", "StreamsGroupMetadata"),
+    19: ("streams_group_member_metadata", "StreamsGroupMemberMetadata"),
+    20: ("streams_group_target_assignment_metadata", "StreamsGroupTargetAssignmentMetadata"),
+    21: ("streams_group_target_assignment_member", "StreamsGroupTargetAssignmentMember"),
+    22: ("streams_group_current_member_assignment", "StreamsGroupCurrentMemberAssignment"),
+    23: ("streams_group_topology", "StreamsGroupTopology"),
 }
 TRANSACTION_RECORDS: dict[int, tuple[str, str]] = {
     0: ("transaction_log", "TransactionLog"),

@@ -15,7 +15,8 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.java_order import TimelineOrder
 from wirebroker.core.groups.members import NOT_OWNED, ConsumerMember, Owned
-from wirebroker.core.purgatory import Action, Timer, Timers
+from wirebroker.core.groups.timed import TimedGroup
+from wirebroker.core.purgatory import Timers
 
 CONSUMER = "consumer"
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
@@ -68,10 +69,11 @@ class Written:
     """The group's two epochs, the time of its last assignment, and its facts, at the last write."""
 
 
-class ConsumerGroup:
+class ConsumerGroup(TimedGroup):
     """A consumer group."""
 
     def __init__(self, group_id: str, timers: Timers) -> None:
+        super().__init__(timers)
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
         self.assignment_epoch = FIRST_EPOCH
@@ -100,8 +102,6 @@ class ConsumerGroup:
         self._owners: dict[tuple[bytes, int], int] = {}
         self._member_order = TimelineOrder()
         self._assignor_order = TimelineOrder()
-        self._timers = timers
-        self._pending: dict[tuple[str, str], Timer] = {}
 
     # Queries
 
@@ -310,29 +310,6 @@ class ConsumerGroup:
         self.epoch, self.assignment_epoch, self.assigned_at, self.facts = written.of_group
         self.facts_version = None
         self.touched.clear()
-
-    # Timers
-
-    def set_timer(self, kind: str, member_id: str, when: int, action: Action) -> None:
-        """Run the action at `when` (ms since the epoch); it replaces an earlier timer of this kind and member."""
-        self.cancel_timer(kind, member_id)
-        self._pending[kind, member_id] = self._timers.at(when, action)
-
-    def has_timer(self, kind: str, member_id: str) -> bool:
-        """Whether a timer of this kind runs for the member."""
-        running = self._pending.get((kind, member_id))
-        return running is not None and running.action is not None
-
-    def cancel_timer(self, kind: str, member_id: str) -> None:
-        """Cancel a timer, if there is one."""
-        if (timer := self._pending.pop((kind, member_id), None)) is not None:
-            timer.cancel()
-
-    def cancel_timers(self) -> None:
-        """Cancel all timers: the group is gone, or the broker stopped."""
-        for timer in self._pending.values():
-            timer.cancel()
-        self._pending.clear()
 
 
 def _same(one: Partitions, other: Partitions) -> bool:

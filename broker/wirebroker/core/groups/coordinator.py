@@ -36,10 +36,14 @@ from wirebroker.core.groups.share_groups import ShareGroups
 from wirebroker.core.groups.share_log import replay as replay_share
 from wirebroker.core.groups.share_log import tombstones as share_tombstones
 from wirebroker.core.groups.states import State
+from wirebroker.core.groups.streams_group import StreamsGroup
+from wirebroker.core.groups.streams_groups import StreamsGroups
+from wirebroker.core.groups.streams_log import replay as replay_streams
+from wirebroker.core.groups.streams_log import tombstones as streams_tombstones
 from wirebroker.core.share.coordinator import ShareCoordinator
 from wirebroker.slices import SLICE, pauses
 
-AnyGroup = Group | ConsumerGroup | ShareGroup
+AnyGroup = Group | ConsumerGroup | ShareGroup | StreamsGroup
 GROUPS = 16
 """The number of groups in one slice."""
 
@@ -58,14 +62,23 @@ class GroupCoordinator:
         self.consumers = ConsumerGroups(cluster, self._consumer_group, self._adopt, self._downgrade, self._write_changes)
         self._classic_members = ClassicMembers(cluster, self.consumers, self._convert)
         self.share_state = ShareCoordinator(cluster)
-        self.shares = ShareGroups(
-            cluster, self.share_state, self.groups.get, self._enter_share,
-            lambda group_id, records, when: self._log(group_id, records, when)[1],
-        )  # fmt: skip
+        self.shares = ShareGroups(cluster, self.share_state, self.groups.get, self._enter_share, self._log_all)
+        self.streams = StreamsGroups(cluster, self._streams_group, self._enter_streams, self._log_all)
         self._set_timers(now)
 
     def _enter_share(self, group: ShareGroup) -> None:
         self.groups[group.group_id] = group
+
+    def _enter_streams(self, group: StreamsGroup, now: int) -> bool:
+        before = self.groups.get(group.group_id)
+        if isinstance(before, Group):
+            before.die(now)
+        group.prelude = []
+        self.groups[group.group_id] = group
+        return before is not group
+
+    def _log_all(self, group_id: str, records: Sequence[CoordinatorRecord], now: int) -> ErrorCode:
+        return self._log(group_id, records, now)[1]
 
     def restart(self, now: int) -> None:
         """Continue from the records: committed offsets, and the members of stable groups."""
@@ -95,6 +108,8 @@ class GroupCoordinator:
             self.consumers.restart(group, now)
         elif isinstance(group, ShareGroup):
             self.shares.restart(group, now)
+        elif isinstance(group, StreamsGroup):
+            self.streams.restart(group, now)
         else:
             group.restart(now)
 
@@ -119,6 +134,11 @@ class GroupCoordinator:
             for key, value in shared:
                 replay_share(made, key, value)
             self.shares.restart(made, now)
+        for group_id, streamed in loaded.streams_groups.items():
+            loading = self.groups[group_id] = StreamsGroup(group_id, self._cluster.timers)
+            for key, value in streamed:
+                replay_streams(loading, key, value)
+            self.streams.restart(loading, now)
         for group_id in loaded.with_offsets - self.groups.keys():
             if self.offsets.of(group_id) or any(True for _ in self.offsets.pending_of(group_id)):
                 self._create(group_id, now)
@@ -155,7 +175,7 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if not create or isinstance(group, ShareGroup):
+        if not create or isinstance(group, ShareGroup | StreamsGroup):
             absent = f"Group {group_id} is not a consumer group."
             if group is None:
                 absent = f"Consumer group {group_id} not found."
@@ -163,6 +183,19 @@ class GroupCoordinator:
         if group is None or group.state is State.EMPTY:
             return ConsumerGroup(group_id, self._cluster.timers)
         return upgrade_error(group, self._cluster) or upgraded(group, self._cluster, self.consumers, now)
+
+    def _streams_group(self, group_id: str, create: bool) -> StreamsGroup | Refused:
+        """The streams group with this id, or the refusal; with `create` a new one, which may also replace a classic group."""
+        group = self.groups.get(group_id)
+        if isinstance(group, StreamsGroup):
+            return group
+        replaces = isinstance(group, Group) and group.state is State.EMPTY
+        if create and (group is None or replaces):
+            made = StreamsGroup(group_id, self._cluster.timers)
+            made.prelude = [group_tombstone(group_id)] if replaces else []
+            return made
+        absent = f"Streams group {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
+        return Refused(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
     def _adopt(self, group: ConsumerGroup) -> None:
         """Register the group under its id once it is written down; the tombstone of a classic one precedes its records."""
@@ -217,7 +250,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup) and group.members:
             self._classic_members.join(group, requested, joiner, now)
             return
-        if isinstance(group, ShareGroup):
+        if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
             joiner(Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         if not isinstance(group, Group) and requested.member_id:  # a refused client changes no group
@@ -225,11 +258,13 @@ class GroupCoordinator:
             return
         if not isinstance(group, Group):
             made = self._new_group(requested.group_id, now)
-            before = tombstones(group) if group is not None else []
+            before = _tombstones(group) if group is not None else []
             _, error = self._log(requested.group_id, [*before, group_record(made)], now)
             if error:
                 joiner(Joined(error))
                 return
+            if group is not None:
+                group.cancel_timers()
             group = self.groups[requested.group_id] = made
         if not group.accepts(requested.member_id, self._cluster.configs.integer("group.max.size")):
             if requested.member_id in group.members:
@@ -361,7 +396,7 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
-        if isinstance(group, ShareGroup):
+        if isinstance(group, ShareGroup | StreamsGroup):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
             return self._classic_members.leave(group, leaving, now)
@@ -396,6 +431,8 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group.commit_error(member_id, generation, version, where)
+        if isinstance(group, StreamsGroup):
+            return group.commit_error(member_id, generation, version, self._named(where))
         if isinstance(group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group is None:
@@ -419,10 +456,13 @@ class GroupCoordinator:
     ) -> ErrorCode:  # fmt: skip
         """The error if these credentials must not commit offsets in a transaction, or NONE. Old clients have none, and may."""
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             if generation == -1 and not member_id and instance_id is None:
                 return ErrorCode.NONE
-            error = group.commit_error(member_id, generation, None, where)
+            if isinstance(group, StreamsGroup):
+                error = group.commit_error(member_id, generation, None, self._named(where))
+            else:
+                error = group.commit_error(member_id, generation, None, where)
             return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
         if isinstance(group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -435,6 +475,11 @@ class GroupCoordinator:
         if error := group.member_error(member_id, instance_id):
             return error
         return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+
+    def _named(self, where: Iterable[tuple[bytes, int]]) -> Iterator[tuple[str, int]]:
+        """Partitions by the names of their topics."""
+        topics = self._cluster.topics_by_id
+        return ((topics[topic_id].name, index) for topic_id, index in where if topic_id in topics)
 
     def home(self, group_id: str) -> int:
         """The partition of __consumer_offsets with the group's records."""
@@ -565,7 +610,9 @@ class GroupCoordinator:
     def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """The error if a client must not see the offsets of a group, or NONE. Classic groups show theirs to all clients."""
         group = self.groups.get(group_id)
-        return group.fetch_error(member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
+        if isinstance(group, ConsumerGroup | StreamsGroup):
+            return group.fetch_error(member_id, epoch)
+        return ErrorCode.NONE
 
     def deletion_error(self, group_id: str) -> ErrorCode:
         """The error if no offset of this group may be deleted, or NONE. The subscriptions of its members must be known."""
@@ -580,6 +627,8 @@ class GroupCoordinator:
         """Whether members subscribe to the topic. Consumers whose subscriptions cannot be read are assumed to."""
         if isinstance(group, ConsumerGroup):
             return topic in group.subscriptions.names or topic in group.subscriptions.by_regex
+        if isinstance(group, StreamsGroup):
+            return group.reads(topic)
         if isinstance(group, ShareGroup) or group.protocol_type != CONSUMER:
             return False
         return group.subscribed is None or topic in group.subscribed
@@ -641,15 +690,23 @@ class GroupCoordinator:
 
     def _forget(self, group: AnyGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
         """Delete the group and write its tombstones after the records `before`; if that fails, the group stays."""
-        end = [group_tombstone(group.group_id)]
-        if not isinstance(group, Group):
-            end = share_tombstones(group) if isinstance(group, ShareGroup) else tombstones(group)
-        _, error = self._log(group.group_id, [*before, *end], now)
+        _, error = self._log(group.group_id, [*before, *_tombstones(group)], now)
         if not error:
             del self.groups[group.group_id]
             if isinstance(group, Group):
                 group.die(now)
+            else:
+                group.cancel_timers()
         return error
+
+
+def _tombstones(group: AnyGroup) -> list[CoordinatorRecord]:
+    """The tombstones for all records of a group that has no members."""
+    if isinstance(group, Group):
+        return [group_tombstone(group.group_id)]
+    if isinstance(group, ShareGroup):
+        return share_tombstones(group)
+    return streams_tombstones(group) if isinstance(group, StreamsGroup) else tombstones(group)
 
 
 def _is_empty(group: AnyGroup) -> bool:

@@ -6,12 +6,14 @@ assignments: for java.util.HashMap, whose tables only grow, and for Kafka's own 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 from wirebroker.core.names import hash_order as hash_order
 from wirebroker.core.names import java_hash
 
+K = TypeVar("K")
 SMALLEST = 16
 """The number of buckets of a HashMap before it grows."""
 FIBONACCI = -7046029254386353131
@@ -84,3 +86,43 @@ class TimelineOrder:
         backwards = list(keys)
         backwards.reverse()  # keys in the same slot come from the last to the first
         return sorted(backwards, key=slot)
+
+
+class JavaHeap(Generic[K]):
+    """java.util.PriorityQueue: of several smallest elements it gives out another one than Python's heapq."""
+
+    __slots__ = ("_heap", "_key")
+
+    def __init__(self, elements: Iterable[K], key: Callable[[K], float]) -> None:
+        self._heap: list[K] = []
+        self._key = key
+        for each in elements:
+            self.push(each)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, element: K) -> None:
+        """Add an element."""
+        heap, key = self._heap, self._key
+        at = len(heap)
+        heap.append(element)
+        while at > 0 and key(element) < key(heap[above := (at - 1) >> 1]):
+            heap[at], at = heap[above], above
+        heap[at] = element
+
+    def pop(self) -> K:
+        """Take out a smallest element. Raises IndexError if there is none."""
+        heap, key = self._heap, self._key
+        smallest, last = heap[0], heap.pop()
+        at, size = 0, len(heap)
+        while at < size >> 1:
+            below = 2 * at + 1
+            if below + 1 < size and key(heap[below]) > key(heap[below + 1]):
+                below += 1
+            if key(last) <= key(heap[below]):
+                break
+            heap[at], at = heap[below], below
+        if heap:
+            heap[at] = last
+        return smallest

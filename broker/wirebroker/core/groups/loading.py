@@ -8,11 +8,13 @@ from kafkawire.coordinator_records import GROUP_RECORDS
 from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from kafkawire.coordinator_records.share_group_metadata import ShareGroupMetadataKey
+from kafkawire.coordinator_records.streams_group_topology import StreamsGroupTopologyKey
 from kafkawire.declare import Message
 from wirebroker.core.groups.classic import Member, Snapshot
 from wirebroker.core.groups.consumer_loading import WrittenGroup
 from wirebroker.core.groups.offsets import Committed, OffsetStore
 from wirebroker.core.groups.share_log import KEYS as SHARE_KEYS
+from wirebroker.core.groups.streams_log import KEYS as STREAMS_KEYS
 
 
 class GroupLog:
@@ -26,6 +28,8 @@ class GroupLog:
         self.consumer_groups: dict[str, WrittenGroup] = {}
         self.share_groups: dict[str, list[tuple[Message, Message | None]]] = {}
         """The records of share groups."""
+        self.streams_groups: dict[str, list[tuple[Message, Message | None]]] = {}
+        """The records of streams groups."""
         self.with_offsets: set[str] = set()
         """Groups that had an offset at some time."""
 
@@ -50,8 +54,16 @@ class GroupLog:
             self.share_groups.setdefault(key.group_id, []).append((key, value))
             if isinstance(key, ShareGroupMetadataKey) and value is None:
                 del self.share_groups[key.group_id]
+        elif isinstance(key, STREAMS_KEYS):
+            self._replay_streams(key.group_id, key, value)
         elif isinstance(group_id := getattr(key, "group_id", None), str):
             self.consumer_groups.setdefault(group_id, WrittenGroup()).replay(key, value)
+
+    def _replay_streams(self, group_id: str, key: Message, value: Message | None) -> None:
+        if value is not None or group_id in self.streams_groups:
+            self.streams_groups.setdefault(group_id, []).append((key, value))
+        if isinstance(key, StreamsGroupTopologyKey) and value is None:  # the last of a group's tombstones
+            self.streams_groups.pop(group_id, None)
 
     def _replay_offset(self, header: BatchHeader, offset: int, key: OffsetCommitKey, value: Message | None) -> None:
         where = (key.topic, key.partition)

@@ -25,6 +25,7 @@ import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.GroupNotEmptyException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -50,6 +51,7 @@ public class Interop {
         checks.put("offsets-in-transaction", Interop::offsetsInTransaction);
         checks.put("rebalance", name -> rebalance(name, "classic"));
         checks.put("rebalance-848", name -> rebalance(name, "consumer"));
+        checks.put("share-group", Interop::shareGroup);
         checks.put("topics", Interop::topics);
         checks.put("configs", Interop::configs);
         checks.put("list-offsets", Interop::listOffsets);
@@ -289,6 +291,56 @@ public class Interop {
         until(() -> shared(List.of(two)), "the one that stayed has all partitions");
         two.close();
         return "";
+    }
+
+    /** Two consumers of a share group get every record; what one of them releases, is delivered again. */
+    static String shareGroup(String name) throws Exception {
+        create(name, 2, Map.of());
+        ConfigResource group = new ConfigResource(ConfigResource.Type.GROUP, name);
+        ConfigEntry earliest = new ConfigEntry("share.auto.offset.reset", "earliest");
+        try (Admin admin = admin(); KafkaProducer<String, String> producer = producer(Map.of())) {
+            get(admin.incrementalAlterConfigs(Map.of(group, List.of(new AlterConfigOp(earliest, AlterConfigOp.OpType.SET)))).all());
+            send(producer, name, numbered("value", 20));
+            Set<String> accepted = new HashSet<>();
+            Set<String> again = new HashSet<>();
+            try (KafkaShareConsumer<String, String> one = shareConsumer(name);
+                KafkaShareConsumer<String, String> two = shareConsumer(name)) {
+                until(() -> {
+                    for (KafkaShareConsumer<String, String> consumer : List.of(one, two)) {
+                        for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
+                            boolean first = record.deliveryCount().orElse((short) 0) == 1;
+                            boolean release = first && record.value().endsWith("5");
+                            if (!first) again.add(record.value());
+                            if (!release) accepted.add(record.value());
+                            consumer.acknowledge(record, release ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT);
+                        }
+                        consumer.commitSync();
+                    }
+                    return accepted.size() == 20;
+                }, "every record is accepted");
+            }
+            same(again, Set.of("value-5", "value-15"), "delivered again");
+            ShareGroupDescription found = get(admin.describeShareGroups(List.of(name)).all()).get(name);
+            same(found.groupId(), name, "group");
+            until(() -> {
+                try {
+                    get(admin.deleteShareGroups(List.of(name)).all());
+                    return true;
+                } catch (ExecutionException error) {
+                    if (error.getCause() instanceof GroupNotEmptyException) return false;
+                    throw error;
+                }
+            }, "the group is empty and deleted");
+        }
+        return "";
+    }
+
+    static KafkaShareConsumer<String, String> shareConsumer(String name) {
+        Map<String, Object> settings = Map.of(
+            "bootstrap.servers", bootstrap, "group.id", name, "share.acknowledgement.mode", "explicit");
+        var consumer = new KafkaShareConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+        consumer.subscribe(List.of(name));
+        return consumer;
     }
 
     static boolean shared(List<KafkaConsumer<String, String>> members) {

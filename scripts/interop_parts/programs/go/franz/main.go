@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 var committed = kgo.FetchIsolationLevel(kgo.ReadCommitted())
@@ -23,7 +24,8 @@ func main() {
 		"produce": produce, "commit": commit, "abort": abort, "fence": fence,
 		"offsets-in-transaction": offsetsInTransaction, "topics": topics, "configs": configs,
 		"list-offsets": listOffsets, "delete-records": deleteRecords, "groups": groups, "transactions": transactions,
-		"rebalance": func(name string) string { return rebalance(name) },
+		"share-group": shareGroup,
+		"rebalance":   func(name string) string { return rebalance(name) },
 		"rebalance-848": func(name string) string {
 			return rebalance(name, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 		},
@@ -93,6 +95,57 @@ func read(topic string, options ...kgo.Opt) []string {
 	}
 	slices.Sort(values)
 	return values
+}
+
+// shareGroup has two consumers of a share group, which get every record; what one of them releases, is delivered again.
+func shareGroup(name string) string {
+	create(name, 2, nil)
+	producer := client()
+	defer producer.Close()
+	fromTheStart(producer, name)
+	send(producer, name, kit.Numbered("value", 20))
+	accepted, again := map[string]bool{}, map[string]bool{}
+	var members []*kgo.Client
+	for range 2 {
+		member := client(kgo.ShareGroup(name), kgo.ConsumeTopics(name))
+		defer member.Close()
+		members = append(members, member)
+	}
+	kit.Until("every record is accepted", func() bool {
+		for _, member := range members {
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			member.PollFetches(ctx).EachRecord(func(record *kgo.Record) {
+				value := string(record.Value)
+				first := record.DeliveryCount() == 1
+				if !first {
+					again[value] = true
+				}
+				if first && strings.HasSuffix(value, "5") {
+					record.Ack(kgo.AckRelease)
+				} else {
+					record.Ack(kgo.AckAccept)
+					accepted[value] = true
+				}
+			})
+			cancel()
+		}
+		return len(accepted) == 20
+	})
+	kit.Same(len(again), 2, "delivered again")
+	return ""
+}
+
+func fromTheStart(client *kgo.Client, group string) {
+	setting := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	setting.Name, setting.Value = "share.auto.offset.reset", kmsg.StringPtr("earliest")
+	resource := kmsg.NewIncrementalAlterConfigsRequestResource()
+	resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeGroupConfig, group
+	resource.Configs = append(resource.Configs, setting)
+	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	request.Resources = append(request.Resources, resource)
+	for _, each := range kit.Get(request.RequestWith(limited(), client)).Resources {
+		kit.Must(kerr.ErrorForCode(each.ErrorCode))
+	}
 }
 
 func begin(client *kgo.Client) { kit.Must(client.BeginTransaction()) }

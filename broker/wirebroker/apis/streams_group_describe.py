@@ -1,0 +1,138 @@
+"""StreamsGroupDescribe, version 0: the members of streams groups with their tasks, and the topology. Other groups are not
+found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkawire.coordinator_records import streams_group_topology as held
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Endpoint,
+    KeyValue,
+    Member,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
+from wirebroker.core.groups.streams_group import StreamsGroup
+from wirebroker.core.groups.streams_log import partitions_by_subtopology
+from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, Tasks
+from wirebroker.core.groups.streams_topology import InternalTopic
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import IDS, MEMBERS, pauses
+
+
+def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
+    """Describe each group."""
+    if not exchange.engine.groups.streams.enabled:
+        return StreamsGroupDescribeResponse(
+            groups=[_refused(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
+        )
+    pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
+    described = []
+    for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
+        if pause_for_id():
+            yield None
+        group, answer = _describe(group_id, exchange)
+        if request.include_authorized_operations and not answer.error_code:
+            answer.authorized_operations = ALL_GROUP_OPERATIONS
+        for member_id in group.in_order() if group is not None else ():
+            if pause():
+                yield None
+            if group is not None and member_id in group.members:
+                answer.members.append(_member(group.members[member_id], group.targets.get(member_id, NOTHING)))
+        described.append(answer)
+    return StreamsGroupDescribeResponse(groups=described)
+
+
+def _describe(group_id: str, exchange: Exchange) -> tuple[StreamsGroup | None, DescribedGroup]:
+    """The group, or None, and the answer without its members."""
+    groups = exchange.engine.groups
+    if error := groups.membership_error(group_id, exchange.node_id):
+        return None, _refused(group_id, error)
+    group = groups.groups.get(group_id)
+    if not isinstance(group, StreamsGroup):
+        why = "not found" if group is None else "is not a streams group"
+        return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+    answer = DescribedGroup(
+        error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch, topology=_topology(group), members=[],
+    )  # fmt: skip
+    return group, answer
+
+
+def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code, error_message=message, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0,
+        members=[],
+    )  # fmt: skip
+
+
+def _topology(group: StreamsGroup) -> Topology | None:
+    """The topology: as the cluster's topics make it if these are all there, else as the application sent it."""
+    if group.topology is None:
+        return None
+    ready = group.configured is not None and group.configured.told is None
+    configured = group.configured.subtopologies if group.configured is not None and ready else None
+    made = []
+    for key, each in sorted(group.topology.subtopologies.items()):
+        changelogs = [_sent(topic) for topic in each.state_changelog_topics]
+        sources = [_sent(topic) for topic in each.repartition_source_topics]
+        if configured is not None:
+            changelogs = [_made(topic) for topic in configured[key].changelogs]
+            sources = [_made(topic) for topic in configured[key].sources]
+        made.append(
+            Subtopology(
+                subtopology_id=key, source_topics=sorted(each.source_topics),
+                repartition_sink_topics=sorted(each.repartition_sink_topics),
+                state_changelog_topics=_sorted(changelogs), repartition_source_topics=_sorted(sources),
+            )
+        )  # fmt: skip
+    return Topology(epoch=group.topology.epoch, subtopologies=made)
+
+
+def _sorted(topics: Iterable[TopicInfo]) -> list[TopicInfo]:
+    return sorted(topics, key=lambda topic: topic.name)
+
+
+def _sent(topic: held.TopicInfo) -> TopicInfo:
+    configs = [KeyValue(key=each.key, value=each.value) for each in topic.topic_configs]
+    return TopicInfo(
+        name=topic.name, partitions=topic.partitions, replication_factor=topic.replication_factor, topic_configs=configs
+    )
+
+
+def _made(topic: InternalTopic) -> TopicInfo:
+    return TopicInfo(
+        name=topic.name, partitions=topic.partitions, replication_factor=topic.factor, topic_configs=_pairs(topic.configs)
+    )
+
+
+def _pairs(held: Mapping[str, str]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=value) for key, value in held.items()]
+
+
+def _member(member: StreamsMember, target: Tasks) -> Member:
+    endpoint = None if member.endpoint is None else Endpoint(host=member.endpoint[0], port=member.endpoint[1])
+    return Member(
+        member_id=member.member_id, member_epoch=member.epoch, rack_id=member.rack_id, client_id=member.client_id,
+        client_host=member.client_host, topology_epoch=member.topology_epoch, process_id=member.process_id,
+        user_endpoint=endpoint, client_tags=_pairs(member.tags), task_offsets=[], task_end_offsets=[],
+        assignment=_assignment(member.assigned), target_assignment=_assignment(target), is_classic=False,
+    )  # fmt: skip
+
+
+def _assignment(tasks: Tasks) -> Assignment:
+    active, standby, warmup = (
+        [TaskIds(subtopology_id=key, partitions=each) for key, each in partitions_by_subtopology(kind).items()]
+        for kind in tasks
+    )  # fmt: skip
+    return Assignment(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)

@@ -1,0 +1,208 @@
+"""The assignor of streams groups (StickyTaskAssignor in Kafka 4.3.1).
+
+Active tasks go to the member that had them, then to one that had a standby of them, then to the process with the least load;
+standby tasks alike, but never to a process that has the task already. Quotas keep the members' numbers of tasks level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from wirebroker.core.groups.java_order import JavaHeap, buckets_for, hash_order
+from wirebroker.core.groups.streams_member import NOTHING, TaskId, Tasks
+from wirebroker.core.names import java_hash
+
+
+class Assignable(NamedTuple):
+    """A member that may get tasks; `had` is its last target."""
+
+    member_id: str
+    process_id: str
+    had: Tasks
+
+
+class Work(NamedTuple):
+    """The tasks of a subtopology: their number, and whether they have state."""
+
+    subtopology: str
+    tasks: int
+    stateful: bool
+
+
+class _Process:
+    """What the members of one process have got so far (ProcessState)."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.tasks: set[TaskId] = set()
+        self._total = 0
+        self._by_load: JavaHeap[str] | None = None
+
+    @property
+    def load(self) -> float:
+        """Tasks for each member."""
+        return self._total / len(self.counts)
+
+    def give(self, member_id: str) -> int:
+        """Give a task to a member; its number of tasks."""
+        self._by_load = None
+        return self._count(member_id)
+
+    def _count(self, member_id: str) -> int:
+        self._total += 1
+        self.counts[member_id] += 1
+        return self.counts[member_id]
+
+    def give_to_least_loaded(self) -> tuple[str, int]:
+        """Give a task to a member with the fewest; its id and number of tasks."""
+        if len(self.counts) == 1:
+            member_id = next(iter(self.counts))
+            return member_id, self._count(member_id)
+        if self._by_load is None:
+            in_order = hash_order(self.counts, java_hash, buckets_for(len(self.counts)))
+            self._by_load = JavaHeap(in_order, self.counts.__getitem__)
+        member_id = self._by_load.pop()
+        count = self._count(member_id)
+        self._by_load.push(member_id)
+        return member_id, count
+
+
+class _Quota:
+    """How many tasks a member may have before others get some."""
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks, self._members = tasks, members
+        self.limit = -(-tasks // members)
+
+    def reached(self, count: int) -> None:
+        """A member has so many tasks."""
+        if count == self.limit:
+            self._members -= 1
+            self._tasks -= count
+            self.limit = -(-self._tasks // self._members) if self._members else 0
+
+
+class _Assignment:
+    """One assignment in the making."""
+
+    def __init__(self, members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> None:
+        active = sum(each.tasks for each in work)
+        self._work, self._standbys = work, standbys
+        self._active_quota = _Quota(active, len(members))
+        self._quota = _Quota(active + sum(each.tasks * standbys for each in work if each.stateful), len(members))
+        self._processes: dict[str, _Process] = {}
+        self._process_of: dict[str, _Process] = {}
+        self._was_active: dict[TaskId, str] = {}
+        self._was_standby: dict[TaskId, list[str]] = {}
+        self.given: dict[str, tuple[dict[TaskId, int], dict[TaskId, int]]] = {}
+        for member_id, process_id, had in members:
+            process = self._processes.setdefault(process_id, _Process())
+            process.counts[member_id] = 0
+            self._process_of[member_id] = process
+            self._was_active.update(dict.fromkeys(had.active, member_id))
+            for task in had.standby:
+                self._was_standby.setdefault(task, []).append(member_id)
+            self.given[member_id] = ({}, {})
+
+    def _by_load(self) -> JavaHeap[_Process]:
+        buckets = 1
+        while len(self._processes) > buckets * 3 // 4 or buckets < len(self._process_of):  # a HashMap of this capacity
+            buckets *= 2
+        in_order = hash_order(self._processes, java_hash, buckets)
+        return JavaHeap((self._processes[each] for each in in_order), lambda process: process.load)
+
+    def _give(self, member_id: str, task: TaskId, count: int, *, active: bool) -> None:
+        self.given[member_id][not active][task] = 0
+        self._process_of[member_id].tasks.add(task)
+        if active:
+            self._active_quota.reached(count)
+        self._quota.reached(count)
+
+    def _give_back(self, task: TaskId, member_id: str | None, quota: _Quota, *, active: bool) -> bool:
+        """Give the task to a member that had it, if there is one and its quota allows that."""
+        if member_id is None or self._process_of[member_id].counts[member_id] >= quota.limit:
+            return False
+        self._give(member_id, task, self._process_of[member_id].give(member_id), active=active)
+        return True
+
+    def _tasks(self, work: Iterable[Work]) -> list[TaskId]:
+        return [(each.subtopology, index) for each in work for index in range(each.tasks)]
+
+    def assign_active(self) -> None:
+        """Give out the active tasks."""
+        tasks = sorted(self._tasks(self._work), key=lambda task: task[::-1])
+        for find in (self._was_active.get, self._had_standby):
+            tasks = self._not_given_back(tasks, find)
+        heap = self._by_load()
+        for task in sorted(tasks):
+            process = heap.pop()
+            member_id, count = process.give_to_least_loaded()
+            self._give(member_id, task, count, active=True)
+            heap.push(process)
+
+    def _not_given_back(self, tasks: list[TaskId], find: Callable[[TaskId], str | None]) -> list[TaskId]:
+        return [task for task in tasks if not self._give_back(task, find(task), self._active_quota, active=True)]
+
+    def _had_standby(self, task: TaskId) -> str | None:
+        return self._least_loaded(self._was_standby.get(task), None)
+
+    def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
+        """Of members that had a standby, one with little load; with a task, not in a process that has it already."""
+        if not members:
+            return None
+        first = best = members[0]
+        for member_id in members[1:]:
+            process, chosen = self._process_of[member_id], self._process_of[best]
+            less = process.load < chosen.load and process.counts[member_id] < chosen.counts[best]
+            if less and (task is None or task not in process.tasks):
+                best = member_id
+        # As in Kafka: the process of the first one decides, not that of the chosen one.
+        return best if task is None or task not in self._process_of[first].tasks else None
+
+    def assign_standby(self) -> None:
+        """Give out the standby tasks, as far as there are processes for them."""
+        left: list[tuple[TaskId, int]] = []
+        tasks = sorted(self._tasks(each for each in self._work if each.stateful), key=lambda task: task[::-1], reverse=True)
+        for task in tasks:
+            missing = self._standbys
+            while missing and self._give_standby_back(task):
+                missing -= 1
+            left.append((task, missing))
+        heap = self._by_load()
+        for task, missing in sorted(left, reverse=True):
+            while missing and self._give_standby(heap, task):
+                missing -= 1
+
+    def _give_standby_back(self, task: TaskId) -> bool:
+        was_active = self._was_active.get(task)
+        if was_active is not None and task in self._process_of[was_active].tasks:
+            was_active = None
+        if self._give_back(task, was_active, self._quota, active=False):
+            return True
+        was_standby = self._least_loaded(self._was_standby.get(task), task)
+        return self._give_back(task, was_standby, self._quota, active=False)
+
+    def _give_standby(self, heap: JavaHeap[_Process], task: TaskId) -> bool:
+        """Give a standby task to the process with the least load that does not have the task."""
+        seen: list[_Process] = []
+        found = False
+        while len(heap) and not found:
+            seen.append(process := heap.pop())
+            if found := task not in process.tasks:
+                member_id, count = process.give_to_least_loaded()
+                self._give(member_id, task, count, active=False)
+        for each in reversed(seen):
+            heap.push(each)
+        return found
+
+
+def sticky(members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> Mapping[str, Tasks]:
+    """The target of each member. `members` are in the order of Kafka's hash table, `work` in that of the subtopologies' ids."""
+    if not members:
+        return {}
+    made = _Assignment(members, work, standbys)
+    made.assign_active()
+    if standbys:
+        made.assign_standby()
+    return {member_id: NOTHING._replace(active=active, standby=standby) for member_id, (active, standby) in made.given.items()}

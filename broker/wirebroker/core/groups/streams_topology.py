@@ -1,0 +1,331 @@
+"""The topology of a streams group, and what the cluster's topics make of it (KIP-1071).
+
+`configure` is Kafka's InternalTopicManager: it finds out how many tasks each subtopology has, and which internal topics, with
+how many partitions, are still missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeVar
+
+from kafkawire.coordinator_records.streams_group_topology import StreamsGroupTopologyValue, Subtopology, TopicInfo
+from kafkawire.declare import Struct
+from kafkawire.errors import ErrorCode
+from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names
+from wirebroker.core.names import java_hash
+
+S = TypeVar("S", bound=Struct)
+Counts = Callable[[str], int | None]
+"""The number of partitions of a topic, or None if it does not exist."""
+SHOWN = 3
+"""The number of topics that a message names."""
+
+
+class Status(IntEnum):
+    """Why a member of a streams group cannot work as it wants to."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+class Told(NamedTuple):
+    """A status with Kafka's message for the client."""
+
+    status: Status
+    detail: str
+
+
+class Misfit(NamedTuple):
+    """The error of a topology that no topics would make valid; Kafka fails without a message where its code does not look."""
+
+    code: ErrorCode
+    message: str | None = None
+
+
+class InternalTopic(NamedTuple):
+    """An internal topic as the application needs it; `factor` 0 means the broker's default."""
+
+    name: str
+    partitions: int
+    factor: int
+    configs: Mapping[str, str]
+
+
+class ConfiguredSubtopology(NamedTuple):
+    """A subtopology with the numbers that follow from the cluster's topics."""
+
+    tasks: int
+    topology: Subtopology
+    sources: list[InternalTopic]
+    changelogs: list[InternalTopic]
+
+    @property
+    def inputs(self) -> list[str]:
+        """The topics that it reads, in the order of a set of their names."""
+        return set_of_names([*set_of_names(self.topology.source_topics), *(each.name for each in self.sources)])
+
+
+class Configured(NamedTuple):
+    """A topology as far as the cluster's topics allow it. It is ready if nothing is `told`."""
+
+    subtopologies: Mapping[str, ConfiguredSubtopology] | None
+    """By id, in their order; None if the topics do not fit."""
+    missing: Mapping[str, InternalTopic]
+    """The internal topics to create."""
+    told: Told | None
+
+
+class Topology:
+    """The topology of a group, which its first member brings. It never changes."""
+
+    def __init__(self, value: StreamsGroupTopologyValue) -> None:
+        self.value = value
+        self.epoch = value.epoch
+        by_id = {each.subtopology_id: each for each in value.subtopologies}
+        self.subtopologies = {key: by_id[key] for key in hash_order(by_id, java_hash, buckets_for(len(by_id)))}
+        """By id, in the order of Java's hash table."""
+        self.reader_of: dict[str, str] = {}
+        """The id of the subtopology that reads a topic."""
+        for key, each in self.subtopologies.items():
+            self.reader_of |= dict.fromkeys([*each.source_topics, *_names(each.repartition_source_topics)], key)
+        self.required = set_of_names(
+            name
+            for each in self.subtopologies.values()
+            for name in (
+                *each.source_topics, *_names(each.repartition_source_topics), *_names(each.state_changelog_topics),
+            )
+        )  # fmt: skip
+        """The topics that must exist, each once."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Topology) and (self.epoch, self.subtopologies) == (other.epoch, other.subtopologies)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def topics_of(topology: Any) -> list[str]:
+    """All topics that a topology of a request or an answer names, each once."""
+    found: dict[str, None] = {}
+    for each in topology.subtopologies or ():
+        found |= dict.fromkeys([*each.source_topics, *each.repartition_sink_topics])
+        found |= dict.fromkeys(_names([*each.repartition_source_topics, *each.state_changelog_topics]))
+    return list(found)
+
+
+def from_request(sent: Struct) -> Topology | Misfit:
+    """The topology of a heartbeat."""
+    value = copied(StreamsGroupTopologyValue, sent)
+    ids = [each.subtopology_id for each in value.subtopologies]
+    if value.epoch < 0 or len(set(ids)) < len(ids):
+        return Misfit(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return Topology(value)
+
+
+def copied(kind: type[S], source: Any) -> S:
+    """A struct with the fields of another one that has the same names."""
+    fields = {}
+    for declared in kind.__wire__:
+        value = getattr(source, declared.name)
+        inner = declared.spec[0] if isinstance(declared.spec, list) else None
+        fields[declared.name] = [copied(inner, each) for each in value] if isinstance(inner, type) else value
+    return kind(**fields)
+
+
+def _names(topics: Iterable[TopicInfo]) -> list[str]:
+    return [each.name for each in topics]
+
+
+class _TopicsDoNotFitError(Exception):
+    """The topics of the cluster do not fit the topology."""
+
+    def __init__(self, status: Status, detail: str) -> None:
+        self.told = Told(status, detail)
+
+
+class _InvalidError(Exception):
+    """No topics would fit the topology."""
+
+    def __init__(self, message: str | None = None) -> None:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if message is None else ErrorCode.STREAMS_INVALID_TOPOLOGY
+        self.misfit = Misfit(code, message)
+
+
+def configure(topology: Topology, existing: Counts) -> Configured | Misfit:
+    """What the existing topics make of a topology."""
+    try:
+        groups = [group for each in topology.subtopologies.values() for group in _copartitioned(each)]
+        return _configured(topology, groups, existing)
+    except _TopicsDoNotFitError as unfit:
+        return Configured(None, {}, unfit.told)
+    except _InvalidError as invalid:
+        return invalid.misfit
+
+
+def _copartitioned(subtopology: Subtopology) -> list[set[str]]:
+    """The groups of topics that must have as many partitions as each other."""
+    sources, repartitioned = subtopology.source_topics, _names(subtopology.repartition_source_topics)
+    found = []
+    for group in subtopology.copartition_groups:
+        for indexes, names in ((group.source_topics, sources), (group.repartition_source_topics, repartitioned)):
+            if any(not 0 <= each < len(names) for each in indexes):
+                raise _InvalidError
+        found.append(
+            {sources[each] for each in group.source_topics} | {repartitioned[each] for each in group.repartition_source_topics}
+        )
+    return found
+
+
+def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts) -> Configured:
+    everything = topology.subtopologies.values()
+    absent = sorted({name for each in everything for name in each.source_topics if existing(name) is None})
+    if absent:
+        raise _TopicsDoNotFitError(Status.MISSING_SOURCE_TOPICS, f"Source topics {_summary(absent)} are missing.")
+    decided = _repartition_counts(topology, existing)
+
+    def count(name: str) -> int:
+        found = existing(name)
+        if found is None:
+            found = decided.get(name)
+        if found is None:
+            raise _InvalidError
+        return found
+
+    _copartition(topology, groups, decided, count)
+    tasks: dict[str, int] = {}
+    for key, each in topology.subtopologies.items():
+        read = [*each.source_topics, *_names(each.repartition_source_topics)]
+        if not read:
+            raise _InvalidError(f"No source topics found for subtopology {key}")
+        tasks[key] = max(count(name) for name in read)
+    for key, each in topology.subtopologies.items():
+        decided |= dict.fromkeys(_names(each.state_changelog_topics), tasks[key])
+    configured = {
+        key: ConfiguredSubtopology(
+            tasks[key], each, _internal(each.repartition_source_topics, decided),
+            _internal(each.state_changelog_topics, decided),
+        )
+        for key, each in sorted(topology.subtopologies.items())
+    }  # fmt: skip
+    missing = _missing(configured.values(), topology, existing)
+    if not missing:
+        return Configured(configured, {}, None)
+    return Configured(
+        configured, missing, Told(Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_summary(list(missing))}")
+    )
+
+
+def _repartition_counts(topology: Topology, existing: Counts) -> dict[str, int]:
+    """The number of partitions of each repartition topic: its own, or as many as the largest input of its writer has."""
+    everything = topology.subtopologies.values()
+    counts = {
+        topic.name: topic.partitions
+        for each in everything
+        for topic in each.repartition_source_topics
+        if topic.partitions != 0
+    }  # fmt: skip
+    unknown = True
+    while unknown:
+        unknown = progress = False
+        for each in everything:
+            for sink in [name for name in each.repartition_sink_topics if name not in counts]:
+                read = [counts.get(name) for name in _names(each.repartition_source_topics)]
+                known = [found for found in (*read, *map(existing, each.source_topics)) if found is not None]
+                if known:
+                    counts[sink] = max(known)
+                    progress = True
+                else:
+                    unknown = True
+        if unknown and not progress:
+            raise _InvalidError(
+                "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that "
+                "cannot be resolved."
+            )
+    if any(name not in counts for each in everything for name in _names(each.repartition_source_topics)):
+        raise _InvalidError(
+            "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never "
+            "used as a sink topic."
+        )
+    return counts
+
+
+def _copartition(
+    topology: Topology, groups: Sequence[set[str]], decided: dict[str, int], count: Callable[[str], int]
+) -> None:  # fmt: skip
+    """Give repartition topics that are read together with others as many partitions (CopartitionedTopicsEnforcer)."""
+    infos = [topic for each in topology.subtopologies.values() for topic in each.repartition_source_topics]
+    fixed = set_of_names(topic.name for topic in infos if topic.partitions != 0)
+    internal = {topic.name for topic in infos}
+    for group in groups:
+        if not group:
+            continue
+        repartitioned = {name: count(name) for name in set_of_names(sorted(group)) if name in internal}
+        external = {name: count(name) for name in group if name not in internal}
+        if external:
+            _same(external.values(), external)
+            wanted = next(iter(external.values()))
+        elif fixed:
+            _same([count(name) for name in fixed], repartitioned)
+            wanted = count(fixed[0])
+        else:
+            wanted = max(repartitioned.values())
+        for name, found in repartitioned.items():
+            if name in fixed and found != wanted:
+                raise _TopicsDoNotFitError(
+                    Status.INCORRECTLY_PARTITIONED_TOPICS,
+                    f"Number of partitions [{found}] of repartition topic [{name}] doesn't match number of partitions "
+                    f"[{wanted}] of the source topic.",
+                )
+        decided |= dict.fromkeys(repartitioned, wanted)
+
+
+def _same(counts: Iterable[int], shown: Mapping[str, int]) -> None:
+    if len(set(counts)) > 1:
+        listed = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
+        raise _TopicsDoNotFitError(
+            Status.INCORRECTLY_PARTITIONED_TOPICS,
+            f"Following topics do not have the same number of partitions: [{{{listed}}}]",
+        )
+
+
+def _internal(topics: Sequence[TopicInfo], decided: Mapping[str, int]) -> list[InternalTopic]:
+    found: dict[str, InternalTopic] = {}
+    for topic in topics:
+        configs = {each.key: each.value for each in topic.topic_configs}
+        partitions = topic.partitions or decided[topic.name]
+        if topic.name in found or len(configs) < len(topic.topic_configs) or partitions < 1:
+            raise _InvalidError
+        in_order = hash_order(configs, java_hash, buckets_for(len(configs)))
+        found[topic.name] = InternalTopic(
+            topic.name, partitions, topic.replication_factor, {key: configs[key] for key in in_order}
+        )
+    return list(found.values())
+
+
+def _missing(
+    configured: Iterable[ConfiguredSubtopology], topology: Topology, existing: Counts
+) -> dict[str, InternalTopic]:  # fmt: skip
+    """The internal topics that do not exist, in the order of Java's hash table."""
+    wanted = {topic.name: topic for each in configured for topic in (*each.sources, *each.changelogs)}
+    for name in topology.required:
+        found = existing(name)
+        if found is None or name not in wanted:
+            continue
+        if found != wanted[name].partitions:
+            raise _TopicsDoNotFitError(
+                Status.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Existing topic {name} has different number of partitions: expected {wanted[name].partitions}, found {found}",
+            )
+    buckets = buckets_for(len(wanted))
+    left = [name for name in wanted if existing(name) is None]
+    return {name: wanted[name] for name in hash_order(left, java_hash, buckets)}
+
+
+def _summary(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} additional topics" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

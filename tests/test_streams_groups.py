@@ -1,0 +1,291 @@
+"""Streams groups (KIP-1071): delays and timeouts on a clock of our own, restarts, rights and internal topics, over the wire.
+
+What a broker answers to right and wrong requests is in the recorded dialogues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.declare import from_plain
+from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+from kafkawire.registry import KEYS, request_class
+from wirebroker import MockKafka
+from wirebroker.core.groups.java_order import JavaHeap
+from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
+from wirebroker.core.groups.streams_member import NOTHING, Tasks
+from wirebroker.wire_client import WireClient
+
+DELAYED, MISSING_SOURCES, MISSING_INTERNAL, SHUTDOWN = 5, 1, 3, 4
+UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 25, 69
+NO_TASKS: dict[str, object] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+
+
+def topic(name: str, factor: int = 0) -> dict[str, object]:
+    """An internal topic of a topology."""
+    return {"name": name, "partitions": 0, "replication_factor": factor, "topic_configs": []}
+
+
+def topology(factor: int = 0) -> dict[str, object]:
+    """Words of "in" are counted: a subtopology with a store, whose changelog the broker has to create."""
+    empty: dict[str, object] = {
+        "source_topic_regex": [], "repartition_sink_topics": [], "repartition_source_topics": [], "copartition_groups": [],
+    }  # fmt: skip
+    counts = {"subtopology_id": "0", "source_topics": ["in"], "state_changelog_topics": [topic("log", factor)]}
+    return {"epoch": 0, "subtopologies": [counts | empty]}
+
+
+class App:
+    """The members of the streams group "app"."""
+
+    def __init__(self, kafka: MockKafka, **settings: object) -> None:
+        self.kafka = kafka
+        self._client: WireClient | None = None
+        self._epochs: dict[str, int] = {}
+        self._tasks: dict[str, dict[str, Any]] = {}
+        changes = [{"name": f"streams.{name}", "config_operation": 0, "value": str(value)} for name, value in settings.items()]
+        resource = {"resource_type": 32, "resource_name": "app", "configs": changes}
+        altered = self.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+        assert altered.responses[0].error_code == 0, altered
+        self.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["app"])
+
+    def ask(self, api: str, version: int, **fields: Any) -> Any:
+        """Send a request."""
+        if self._client is None:
+            host, _, port = self.kafka.bootstrap_servers.rpartition(":")
+            self._client = WireClient(host, int(port))
+        return self._client.request(from_plain(request_class(KEYS[api]), fields), version)
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def beat(self, member: str, **fields: Any) -> StreamsGroupHeartbeatResponse:
+        """A member joins, or reports the tasks that it was given last."""
+        epoch = self._epochs.get(member, 0)
+        body: dict[str, Any] = {
+            "group_id": "app", "member_id": member, "member_epoch": epoch, "endpoint_information_epoch": 0,
+        } | self._tasks.get(member, NO_TASKS)  # fmt: skip
+        if epoch == 0:
+            joining = {"rebalance_timeout_ms": 5000, "topology": topology(), "process_id": f"p-{member}", "client_tags": []}
+            body |= joining | NO_TASKS
+        answer: StreamsGroupHeartbeatResponse = self.ask("StreamsGroupHeartbeat", 0, **(body | fields))
+        if not answer.error_code:
+            self._epochs[member] = max(answer.member_epoch, 0)
+            if answer.active_tasks is not None:
+                self._tasks[member] = {
+                    kind: [
+                        {"subtopology_id": each.subtopology_id, "partitions": each.partitions} for each in getattr(answer, kind)
+                    ]
+                    for kind in NO_TASKS
+                }  # fmt: skip
+        return answer
+
+    def active(self, member: str) -> list[int]:
+        """The partitions of a member's active tasks."""
+        return [index for each in self._tasks[member]["active_tasks"] for index in each["partitions"]]
+
+    def describe(self) -> Any:
+        """The group, as StreamsGroupDescribe shows it."""
+        answer = self.ask("StreamsGroupDescribe", 0, group_ids=["app"], include_authorized_operations=False)
+        return answer.groups[0]
+
+
+def told(answer: StreamsGroupHeartbeatResponse) -> list[int]:
+    """The statuses in an answer."""
+    return [each.status_code for each in answer.status or ()]
+
+
+@pytest.fixture
+def kafka() -> Iterator[MockKafka]:
+    with MockKafka(topics={"in": 4}, clock="frozen") as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def app(kafka: MockKafka) -> Iterator[App]:
+    with closing(App(kafka, **{"initial.rebalance.delay.ms": 0, "assignment.interval.ms": 0})) as app:
+        yield app
+
+
+def test_the_first_assignment_waits_for_further_members(kafka: MockKafka) -> None:
+    with closing(App(kafka)) as app:
+        assert told(app.beat("a")) == [DELAYED, MISSING_INTERNAL]
+        assert told(app.beat("a")) == [DELAYED]
+        app.beat("b")
+        kafka.clock.advance(seconds=2.9)
+        assert told(app.beat("b")) == [DELAYED]
+        kafka.clock.advance(seconds=0.2)
+        assert (told(app.beat("a")), told(app.beat("b"))) == ([], [])
+        assert sorted(app.active("a") + app.active("b")) == [0, 1, 2, 3]
+        assert len(app.active("a")) == len(app.active("b")) == 2
+
+
+def test_internal_topics_are_created_with_as_many_partitions_as_tasks(app: App) -> None:
+    answer = app.beat("a")
+    assert told(answer) == [MISSING_INTERNAL]
+    assert [each.status_detail for each in answer.status or ()] == ["Internal topics are missing: log"]
+    assert len(app.kafka.topics()["log"].partitions) == 4
+    assert told(app.beat("a")) == []
+    assert app.active("a") == [0, 1, 2, 3]
+    assert app.describe().group_state == "Stable"
+
+
+def test_the_answer_says_why_an_internal_topic_could_not_be_created(app: App) -> None:
+    app.beat("a", topology=topology(factor=3))
+    answer = app.beat("a")
+    assert told(answer) == [MISSING_INTERNAL]
+    assert answer.status is not None
+    detail = answer.status[0].status_detail
+    assert detail.startswith(
+        "Internal topics are missing: log; Creation failed: log (Unable to replicate the partition 3 time(s)"
+    )
+    app.kafka.clock.advance(seconds=10.1)
+    answer = app.beat("a")
+    assert [each.status_detail for each in answer.status or ()] == ["Internal topics are missing: log"]
+
+
+def test_a_missing_source_topic_keeps_the_group_from_working_until_it_is_there(app: App) -> None:
+    other = topology()
+    other["subtopologies"][0]["source_topics"] = ["later"]  # type: ignore[index]
+    assert told(app.beat("a", topology=other)) == [MISSING_SOURCES]
+    assert app.describe().group_state == "NotReady"
+    app.kafka.create_topic("later", 2)
+    assert told(app.beat("a")) == [MISSING_INTERNAL]
+    app.beat("a")
+    assert app.active("a") == [0, 1]
+
+
+def test_a_task_moves_once_its_owner_has_given_it_up(app: App) -> None:
+    app.beat("a")
+    app.beat("a")
+    assert app.beat("b").active_tasks == [], "the other process still has all"
+    app.beat("a")
+    assert len(app.active("a")) == 2, "it is told to give up two"
+    app.beat("b")
+    assert app.active("b") == [], "it has not confirmed that yet"
+    app.beat("a")
+    app.beat("b")
+    assert sorted(app.active("a") + app.active("b")) == [0, 1, 2, 3]
+    assert app.describe().group_state == "Stable"
+
+
+def test_a_member_that_does_not_give_up_its_tasks_in_time_is_removed(app: App) -> None:
+    app.beat("a")
+    app.beat("a")
+    app.beat("b")
+    app.beat("a")
+    app.kafka.clock.advance(seconds=5.1)
+    assert app.beat("a").error_code == UNKNOWN_MEMBER_ID
+    app.beat("b")
+    assert app.active("b") == [0, 1, 2, 3]
+
+
+def test_a_silent_member_is_removed(app: App) -> None:
+    app.beat("a")
+    app.kafka.clock.advance(seconds=44)
+    app.beat("b")
+    app.kafka.clock.advance(seconds=2)
+    assert [each.member_id for each in app.describe().members] == ["b"]
+
+
+def test_standby_tasks_go_to_another_process(kafka: MockKafka) -> None:
+    settings = {"initial.rebalance.delay.ms": 0, "assignment.interval.ms": 0, "num.standby.replicas": 1}
+    with closing(App(kafka, **settings)) as app:
+        for _ in range(4):
+            for member in ("a", "b"):
+                app.beat(member)
+        shown = app.describe()
+        assert shown.group_state == "Stable"
+        held = [
+            (sorted(each.assignment.active_tasks[0].partitions), sorted(each.assignment.standby_tasks[0].partitions))
+            for each in shown.members
+        ]
+        assert held[0] == held[1][::-1]
+
+
+def test_every_member_is_told_that_one_asked_for_the_end_of_the_application(app: App) -> None:
+    app.beat("a")
+    app.beat("b")
+    app.beat("b", shutdown_application=True)
+    assert SHUTDOWN in told(app.beat("a"))
+
+
+def test_the_partitions_of_each_endpoint_are_told(app: App) -> None:
+    app.beat("a")
+    app.beat("a", user_endpoint={"host": "here", "port": 80})
+    answer = app.beat("a")
+    (found,) = answer.partitions_by_user_endpoint or ()
+    assert (found.user_endpoint.host, found.user_endpoint.port) == ("here", 80)
+    assert [(each.topic, each.partitions) for each in found.active_partitions] == [("in", [0, 1, 2, 3])]
+
+
+@pytest.mark.parametrize("mode", ["clean", "kill"])
+def test_a_group_survives_a_restart(tmp_path: Path, mode: str) -> None:
+    settings = {"initial.rebalance.delay.ms": 0, "assignment.interval.ms": 0}
+    with MockKafka(topics={"in": 4}, data=tmp_path, clock="frozen") as kafka, closing(App(kafka, **settings)) as app:
+        for _ in range(4):
+            for member in ("a", "b"):
+                app.beat(member)
+        before = app.describe()
+        app.close()
+        kafka.restart(mode)
+        after = app.describe()
+        assert (after.group_state, after.group_epoch, after.assignment_epoch) == ("Stable", 3, 3)
+        assert sorted(after.members, key=str) == sorted(before.members, key=str)
+        assert app.beat("a").active_tasks is None, "it keeps its tasks"
+        app.beat("a", member_epoch=-1)
+        app.beat("b", member_epoch=-1)
+        app.ask("DeleteGroups", 2, groups_names=["app"])
+        app.close()
+        kafka.restart(mode)
+        assert app.describe().error_code == GROUP_ID_NOT_FOUND
+
+
+def test_offsets_are_committed_by_members_alone(app: App) -> None:
+    app.beat("a")
+    app.beat("a")
+
+    def commit(member: str, epoch: int) -> int:
+        partitions = [{"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}]
+        answer = app.ask(
+            "OffsetCommit", 9, group_id="app", generation_id_or_member_epoch=epoch, member_id=member,
+            topics=[{"name": "in", "partitions": partitions}],
+        )  # fmt: skip
+        return int(answer.topics[0].partitions[0].error_code)
+
+    epoch = app._epochs["a"]
+    assert (commit("a", epoch), commit("a", epoch - 1), commit("b", epoch)) == (0, 113, UNKNOWN_MEMBER_ID)
+    assert app.kafka.committed_offsets("app")
+
+
+def test_the_group_is_shown_to_python(app: App) -> None:
+    app.beat("a")
+    app.beat("a")
+    shown = app.kafka.groups()["app"]
+    assert (shown.type, shown.state, shown.protocol) == ("streams", "Stable", "sticky")
+    assert [(each.topic, list(each.partitions)) for each in shown.members[0].assignment or ()] == [("in", [0, 1, 2, 3])]
+
+
+def test_the_heap_gives_out_equal_elements_in_javas_order() -> None:
+    heap = JavaHeap(["a0", "b0", "c0", "d0", "e0"], lambda each: int(each[1]))
+    found = []
+    for _ in range(9):
+        found.append(least := heap.pop())
+        heap.push(f"{least[0]}{int(least[1]) + 1}")
+    assert found == ["a0", "e0", "b0", "d0", "c0", "d1", "c1", "e1", "a1"], "what java.util.PriorityQueue gives out"
+
+
+def test_the_assignor_keeps_tasks_and_levels_the_rest() -> None:
+    had = Tasks(active={("0", 0): 0, ("0", 1): 0, ("0", 2): 0, ("0", 3): 0})
+    made = sticky([Assignable("a", "p", had), Assignable("b", "q", NOTHING)], [Work("0", 4, False)], 0)
+    assert {member_id: sorted(tasks.active) for member_id, tasks in made.items()} == {
+        "a": [("0", 0), ("0", 1)], "b": [("0", 2), ("0", 3)],
+    }  # fmt: skip
