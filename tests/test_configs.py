@@ -440,7 +440,7 @@ def test_every_setting_of_kafka_is_used_or_named_as_ignored() -> None:
     topic_names = {name: topic for topic, names in TOPIC_SYNONYMS.items() for name in names}
     composed = re.compile(
         r"compression\..*\.level|flush\.ms|group\.((consumer|share|streams)\.)?(min|max)\..*|"
-        r"(offsets\.topic|transaction\.state\.log|share\.coordinator\.state\.topic)\..*"
+        r"(offsets\.topic|transaction\.state\.log|share\.coordinator\.state\.topic|sasl\.oauthbearer)\..*"
     )
     settings = {*TOPIC_SETTINGS, *BROKER_SETTINGS}
     without_effect = set(ignored(settings))
