@@ -31,6 +31,8 @@ NOT_PARTITIONS = {
 }
 """Why a folder like `orders-0.0123…cdef-stray` is not read (LogManager)."""
 _ASIDE = re.compile(rf"(.+)-[0-9]+\.[0-9a-f]{{32}}-({'|'.join(NOT_PARTITIONS)})")
+_TIERED = re.compile(r"[0-9]{20}-[A-Za-z0-9_-]{22}\.log")
+"""A segment of tiered storage: its base offset and the id of the remote segment."""
 LOST_AND_FOUND = "lost+found"
 """A file system keeps this folder at its root, and only root may read it."""
 
@@ -86,6 +88,11 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
         notices = [] if alone else [each for path in by_log_dir for each in _set_aside(path, topics)]
     except OSError as refused:
         raise NotALogDirectory(f"{refused.filename or root}: {refused.strerror or refused}") from refused
+    if not found and (tiered := _tiered_segment(resolved)) is not None:
+        raise NotALogDirectory(
+            f"{root} holds segments of tiered storage, such as {tiered}, which the audit does not read; a broker reads them: "
+            "--bootstrap"
+        )
     if not found:
         raise NotALogDirectory(f"{root} holds no partition: it contains no folder like `orders-0`")
     if topics and (missing := set(topics) - {each.topic for each in found}):
@@ -107,6 +114,17 @@ def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionF
 def _is_partition(name: str) -> bool:
     found = partition_of(name)
     return found is not None and found[0] != METADATA_TOPIC and not is_deleted_folder(name)
+
+
+def _tiered_segment(folder: Path, depth: int = 3) -> Path | None:
+    """The first segment of tiered storage in the folder and those below it."""
+    with suppress(OSError):
+        for each in sorted(folder.iterdir()):
+            if _TIERED.fullmatch(each.name):
+                return each
+            if depth and each.is_dir() and (found := _tiered_segment(each, depth - 1)) is not None:
+                return found
+    return None
 
 
 def _folders_in(log_dir: Path) -> list[Path]:

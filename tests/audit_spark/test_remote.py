@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
-from audit_spark.synthetic import make_directory
+from audit_spark.synthetic import Writer, make_directory
 from audit_spark.tiny_s3 import serving
 from wirebroker import MockKafka
 from wirebroker_audit import remote
@@ -71,6 +72,27 @@ def test_places_that_are_not_there(s3: Path) -> None:
         read_directory(place("s3a://empty/logs"))
     with pytest.raises(BadPlace, match="the audit cannot open ftp: addresses"):
         log_path("ftp://host/logs", "--path")
+
+
+def test_segments_of_tiered_storage_are_named_and_not_taken_for_a_log(s3: Path) -> None:
+    folder = s3 / "tiered" / "orders-4KVWbYsSQ6CGrd1Rcczhqg" / "0"
+    folder.mkdir(parents=True)
+    (folder / "00000000000000000042-xtzWWN4bTjitpL3kfd9s5g.log").write_bytes(b"x")
+    for root in (s3 / "tiered", place("s3a://tiered/orders-4KVWbYsSQ6CGrd1Rcczhqg")):
+        with pytest.raises(NotALogDirectory, match=r"holds segments of tiered storage, such as .*/0{18}42-xtz.*--bootstrap"):
+            read_directory(root)
+
+
+def test_what_tiered_storage_has_taken_over_is_not_missing(tmp_path: Path) -> None:
+    log = Writer("orders", 0, random.Random(1))
+    for number in range(6):
+        log.roll() if number == 3 else None
+        log.data(1, count=2)
+    log.save(tmp_path)
+    (tmp_path / "orders-0" / f"{0:020d}.log").unlink()  # the broker keeps a copy elsewhere, and the log start offset stays 0
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    (only,) = read_directory(tmp_path).partitions
+    assert only.begins_at == 6
 
 
 def test_an_address_is_a_path_that_keeps_its_scheme_and_travels(tmp_path: Path) -> None:

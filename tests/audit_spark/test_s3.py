@@ -1,0 +1,84 @@
+"""A whole audit, by the command and its executors, of a log directory in an S3: moto's server, in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from audit_spark.synthetic import Writer, make_directory
+from wirebroker_audit.splits import SMALL_BYTES
+from wirekit import lacking
+
+MOTO = "5.2.5"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_REGION": "us-east-1"}
+
+
+def moto() -> Path:
+    """The Python of an environment with moto; the test is skipped where it cannot be fetched."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker"
+    folder = cache / f"moto-{MOTO}"
+    python = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", f"moto[server]=={MOTO}"]
+        for command in ([sys.executable, "-m", "venv", "--clear", folder], install):
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
+            if done.returncode:
+                lacking("s3", f"moto cannot be installed: {done.stderr.strip()[-200:]}")
+        (folder / "complete").touch()
+    return python
+
+
+@pytest.fixture
+def s3() -> Iterator[str]:
+    """The address of an empty S3."""
+    command = [moto(), "-u", "-m", "moto.server", "-p", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        assert server.stdout is not None
+        found = next(
+            (found for line in server.stdout if (found := re.search(r"Running on (http://127\.0\.0\.1:\d+)", line))), None
+        )
+        assert found is not None, "moto's server has ended"
+        yield found[1]
+        server.terminate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_whole_audit_of_a_directory_in_an_s3(s3: str, tmp_path: Path) -> None:
+    made = make_directory(tmp_path / "logs", seed=6, partitions=4)
+    large = Writer("large", 0, random.Random(4))
+    for each in range(5):  # more than the driver reads itself
+        large.data(1, values=[random.Random(each).randbytes(SMALL_BYTES // 4)])
+    large.save(tmp_path / "logs")
+    store = fs.S3FileSystem(
+        endpoint_override=s3.removeprefix("http://"), scheme="http", region="us-east-1", access_key="any", secret_key="any",
+        allow_bucket_creation=True,
+    )  # fmt: skip
+    store.create_dir("backup")
+    fs.copy_files(str(tmp_path / "logs"), "backup/logs", destination_filesystem=store)
+    command = [sys.executable, "-m", "wirebroker", "audit", "--path", "s3a://backup/logs", "--out", tmp_path / "out"]
+    environment = os.environ | CREDENTIALS | {"AWS_ENDPOINT_URL": s3}
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert run.returncode == 1, run.stdout + run.stderr
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["complete"], summary["problems"], summary["origin"]) == (True, [], "s3a:/backup/logs")
+    assert summary["topics"]["large"]["bytes"] > SMALL_BYTES
+    found = pq.read_table(tmp_path / "out" / "findings").to_pylist()
+    assert len(found) == len(made.faults)
+    assert {(each["kind"], each["topic"], each["partition"]) for each in found} == {
+        (fault.kind, fault.topic, fault.partition) for fault in made.faults
+    }
