@@ -13,7 +13,7 @@ from wirebroker.control.endpoint import Endpoint
 from wirebroker.control.forms import Form
 from wirebroker.control.table import ENDPOINTS
 from wirebroker.faults.rules import Rule
-from wirebroker.mock import ClockControl, Faults, Quotas, TraceView
+from wirebroker.mock import ClockControl, Faults, Quotas, TelemetryView, TraceView
 
 METHODS: dict[str, Callable[..., Any]] = {
     "GET /health": MockKafka.connection_count,
@@ -54,6 +54,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /producers/{producer_id}/expire": MockKafka.expire_producer,
     "GET /groups": MockKafka.groups,
     "GET /groups/{group_id}": MockKafka.groups,
+    "GET /telemetry": TelemetryView.points,
     "GET /quotas": Quotas.all,
     "POST /quotas": Quotas.set,
     "DELETE /quotas": Quotas.remove,

@@ -44,6 +44,7 @@ from wirebroker.trace.rows import (
     Row,
     RunRow,
     ShareRow,
+    TelemetryRow,
     ThrottleRow,
     row_from_json,
 )
@@ -109,7 +110,8 @@ def everything() -> list[Row]:
             waits = ThrottleRow(
                 kafka.clock.now(), 1, 7, "app", "User:alice", "Produce", "request_percentage", "user alice", 5.0, 9
             )
-            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused, waits]
+            pushed = TelemetryRow(kafka.clock.now(), 1, 7, "app", "C-puqgyfx4Z4V6JdyiQgBw", False, "zstd", 461)
+            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused, waits, pushed]
             return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + made
 
 
@@ -147,6 +149,7 @@ def test_rows_are_aligned(everything: list[Row]) -> None:
         "expired",
         "denied",
         "throttled",
+        "pushed",
     }
     for row in everything:
         text = line(row)
@@ -172,6 +175,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
             "authorization",
             "shadow",
             "throttle",
+            "telemetry",
             "group",
             "transaction",
             "leader",

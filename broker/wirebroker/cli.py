@@ -94,6 +94,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="the certificates that SSL listeners want from clients (%(default)s)")  # fmt: skip
     repeated("--user", metavar="NAME:PASSWORD", help="a user who may log in at listeners with SASL, by any mechanism "
         "(repeatable)")  # fmt: skip
+    add("--telemetry", action="store_true", help="let clients push their own metrics (KIP-714)")
     repeated("--quota", metavar="WHOSE,LIMIT=N", help="what clients may use, as "
         "user=alice,client-id=app,producer_byte_rate=1000; the name <default> stands for all others (repeatable)")  # fmt: skip
     repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "

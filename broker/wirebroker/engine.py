@@ -40,6 +40,7 @@ from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.racks import racks
 from wirebroker.core.share.partitions import SharePartitions
+from wirebroker.core.telemetry import Telemetry
 from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.effects import Close, Effect, Outcome, Reply
 from wirebroker.engine_directory import EngineDirectory
@@ -86,6 +87,7 @@ class Engine:
         cold_start: bool = True,
         max_versions: Mapping[int, int] | None = None,
         seed: int = 0,
+        telemetry: bool = False,
         store: FolderStore | None = None,
     ) -> None:
         """With a `store` the cluster is the one that is stored there. Raises OSError if it cannot be read."""
@@ -120,7 +122,8 @@ class Engine:
         """The plan, while it has a rule."""
         self._seed = seed
         self._plan: FaultPlan | None = None
-        self.versions = served_versions(self.rules, max_versions or {})
+        self.versions = served_versions(self.rules, max_versions or {}, telemetry=telemetry)
+        self.telemetry = Telemetry(self.configs, on=telemetry)
         self.effects: list[Effect] = []
         self.turns = Turns()
         self.connections: set[Connection] = set()
@@ -204,6 +207,8 @@ class Engine:
             parked.left()
         self.connections.discard(connection)
         self.shares.disconnected(connection.number, self.now)
+        if self.telemetry.on:
+            self.telemetry.disconnected(connection.number)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Close the connection, with a sentence for the log; with `reset` without sending waiting answers."""
@@ -444,6 +449,7 @@ class Engine:
             self.close(connection, "the broker restarts")
         self.timers.clear()
         self.throttle.restarted()
+        self.telemetry.clear()
         self.turns.drop()
         if self._plan is not None:
             self._plan.restarted()

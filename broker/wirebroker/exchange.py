@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from wirebroker.core.groups import GroupCoordinator
     from wirebroker.core.purgatory import Timers
     from wirebroker.core.share.partitions import SharePartitions
+    from wirebroker.core.telemetry import Telemetry
     from wirebroker.core.transactions import TransactionCoordinator
     from wirebroker.engine_directory import EngineDirectory
     from wirebroker.faults.plan import FaultPlan
@@ -72,6 +73,7 @@ class EngineParts(Protocol):
     authenticator: Authenticator
     authorizer: Authorizer
     throttle: Throttle
+    telemetry: Telemetry
     store: FolderStore | None
     trace: BrokerRecorder
     timers: Timers

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from wirebroker.audit.journal import Rows
     from wirebroker.audit.report import AuditReport
     from wirebroker.control.server import Control
+    from wirebroker.metric_points import MetricPoint
 
 T = TypeVar("T")
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
@@ -79,6 +80,7 @@ class Settings(TypedDict, total=False):
     capture: str | os.PathLike[str]
     security: Security
     users: Mapping[str, str]
+    telemetry: bool
 
 
 class MockKafka:
@@ -94,8 +96,8 @@ class MockKafka:
     logs are kept in that directory, in Kafka's own files, and what the directory already holds is served; `sync` says when they
     are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts as
     comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may log
-    in by SASL. Raises ValueError for an option or setting that cannot be used, DataError (an OSError) if the
-    directory cannot.
+    in by SASL. With `telemetry` clients push their own metrics. Raises ValueError for an option or setting that cannot be
+    used, DataError (an OSError) if the directory cannot.
     """
 
     def __init__(
@@ -120,13 +122,14 @@ class MockKafka:
         capture: str | os.PathLike[str] | None = None,
         security: Security = "plaintext",
         users: Mapping[str, str] | None = None,
+        telemetry: bool = False,
         loop_thread: LoopThread | None = None,
     ) -> None:
         self._options = BrokerOptions(
             brokers=brokers, topics=topics or (), profile=profile, rules=rules, configs=configs, clock=clock,
             record_checks=record_checks, max_versions=max_versions, random_seed=random_seed, cold_start=cold_start,
             fault_seed=int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed,
-            trace=trace, data=data, sync=sync, users=users or {},
+            trace=trace, data=data, sync=sync, users=users or {}, telemetry=telemetry,
         )  # fmt: skip
         if self._options.ignored:
             warnings.warn(self._options.ignored, stacklevel=2)
@@ -150,6 +153,7 @@ class MockKafka:
         self.trace = TraceView(self)
         self.faults = Faults(self)
         self.quotas = Quotas(self)
+        self.telemetry = TelemetryView(self)
 
     # Starting and stopping
 
@@ -640,6 +644,30 @@ class Quotas:
     def count_requests_as(self, milliseconds: float | None) -> None:
         """Let request_percentage count each request as taking so long; None measures the machine's time again."""
         self._kafka._call(lambda engine: setattr(engine.throttle, "request_ms", milliseconds))
+
+
+class TelemetryView:
+    """The metrics that clients have pushed (KIP-714), with `MockKafka(telemetry=True)`."""
+
+    def __init__(self, kafka: MockKafka) -> None:
+        self._kafka = kafka
+
+    def subscribe(
+        self, metrics: Iterable[str] = ("*",), *, interval_ms: int = 1000, match: Iterable[str] = (), name: str = "wirebroker"
+    ) -> None:  # fmt: skip
+        """Ask clients for the metrics that begin so, or for all, every `interval_ms` (100 to 3,600,000).
+
+        `match` chooses clients, as `client_id=app.*`. RuntimeError without `telemetry=True`, ValueError for what Kafka refuses.
+        """
+        wanted = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), "match": ",".join(match)}
+        self._kafka._change(lambda engine, now: operations.subscribe(engine, name, wanted, now))
+
+    def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
+        """What clients have pushed, oldest first: of this client, and of this metric. Needs wirebroker[telemetry].
+
+        RuntimeError without that package, ValueError for a push that cannot be read.
+        """
+        return self._kafka._call(lambda engine: states.metric_points(engine, client_id, metric))
 
 
 def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.errors import error_name
 from wirebroker.core.cluster import Topic
+from wirebroker.core.config_resources import Alteration, Change, ResourceType
+from wirebroker.core.config_resources import Operation as AlterOperation
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry, unpack
@@ -121,6 +123,20 @@ def delete_topic(engine: Engine, name: str, now: int) -> None:
     """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if the data directory cannot be written to."""
     topic = topic_named(engine, name)
     engine.cluster.delete_topic(topic, now, lambda: engine.topic_deleted(name, topic.topic_id, now))
+    _write_down(engine, now)
+
+
+def subscribe(engine: Engine, name: str, wanted: Mapping[str, str], now: int) -> None:
+    """Ask clients for their metrics: the settings of a subscription. RuntimeError, ValueError, OSError."""
+    if not engine.telemetry.on:
+        raise RuntimeError(
+            "clients are not asked for metrics here; make it with MockKafka(telemetry=True), or serve --telemetry"
+        )
+    changes = [Change(key, AlterOperation.SET, value) for key, value in wanted.items() if value]
+    node = min(engine.cluster.brokers)
+    made = Alteration(engine.cluster, node, ResourceType.CLIENT_METRICS, name, changes, replaces=True)
+    if (refusal := made.alter(validate_only=False)) is not None:
+        raise ValueError(refusal.message)
     _write_down(engine, now)
 
 

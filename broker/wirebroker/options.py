@@ -55,7 +55,8 @@ class BrokerOptions:
     ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
     first, and so do topics that are created automatically, as in Kafka. `data` is the directory that keeps the logs, and
     `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL.
-    `quotas` are texts such as `user=alice,client-id=app,producer_byte_rate=1000`.
+    `quotas` are texts such as `user=alice,client-id=app,producer_byte_rate=1000`. With `telemetry`
+    clients are offered to push their own metrics (KIP-714).
     """
 
     brokers: int = 1
@@ -74,6 +75,7 @@ class BrokerOptions:
     sync: str = "never"
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     quotas: Sequence[str] = ()
+    telemetry: bool = False
 
     def __post_init__(self) -> None:
         if type(self.brokers) is not int or self.brokers < 1:
@@ -165,7 +167,7 @@ class BrokerOptions:
             now, random_bytes, brokers=self.brokers, settings=self.settings, rules=self.new_rules(),
             full_checks=self.record_checks == "full", cold_start=self.cold_start,
             max_versions={KEYS[name]: version for name, version in (self.max_versions or {}).items()},
-            seed=self.fault_seed, store=store,
+            seed=self.fault_seed, telemetry=self.telemetry, store=store,
         )  # fmt: skip
         if self.cold_start and self.clock == "system":  # with a clock that stands still, no topic would come into being
             engine.cluster.auto_creation_ms = AUTO_CREATION_MS

@@ -37,6 +37,8 @@ SERVED = (
     "StreamsGroupDescribe", "DescribeClientQuotas", "AlterClientQuotas",
 )  # fmt: skip
 """The APIs that have a handler."""
+TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
+"""Those that Kafka offers only if something receives the metrics of clients."""
 
 
 def handler_of(key: int) -> Handler:
@@ -52,10 +54,10 @@ def import_handlers() -> None:
         handler_of(KEYS[name])
 
 
-def served_versions(rules: Rules, max_versions: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry: bool = False) -> dict[int, tuple[int, int]]:
     """The served versions by API key: Kafka 4.3.1's, capped by the profile's release and by the user."""
     served = {}
-    for name in SERVED:
+    for name in (*SERVED, *(TELEMETRY if telemetry else ())):
         key = KEYS[name]
         oldest, newest = versions(key)
         if rules.api_versions is not None:

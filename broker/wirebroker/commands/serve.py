@@ -186,6 +186,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
         sync=arguments.sync,
         users=dict(_user(text) for text in arguments.user),
         quotas=arguments.quota,
+        telemetry=arguments.telemetry,
     )
 
 

@@ -14,6 +14,7 @@ TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
     "verdicts": "Verdicts", "events": "The trace", "exchanges": "Bytes", "exports": "Exports",
     "audit": "Audit", "state": "Producers, transactions, groups", "quotas": "Quotas",
+    "telemetry": "Metrics of clients",
 }  # fmt: skip
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }

@@ -18,6 +18,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
         "transaction",
         "group",
         "share",
+        "telemetry",
         "retention",
         "restart",
     ),

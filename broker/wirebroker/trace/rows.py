@@ -530,6 +530,27 @@ class ShareRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class TelemetryRow(Row):
+    """A client has pushed its own metrics."""
+
+    event = "telemetry"
+
+    node: int
+    connection: int
+    client_id: str | None
+    client_instance_id: str
+    terminating: bool
+    """whether the client ends"""
+    compression: str
+    bytes: int
+    """as they came"""
+
+    def parts(self) -> Parts:
+        ends = ", and ends" if self.terminating else ""
+        return self.client_id or "", f"{self.bytes} B {self.compression}", "pushed", f"{self.client_instance_id}{ends}"
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionRow(Row):
     """Retention deleted the records before `log_start_offset`."""
 
@@ -575,7 +596,7 @@ EVENTS: dict[str, type[Row]] = {
     for row in (
         ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, AuthorizationRow, ThrottleRow, RequestRow,
         UnsupportedRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow,
-        ShareRow, RetentionRow, RestartRow, RunRow,
+        ShareRow, TelemetryRow, RetentionRow, RestartRow, RunRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""

@@ -1,0 +1,52 @@
+"""GetTelemetrySubscriptions, version 0 (KIP-714).
+
+Served only with a receiver of clients' metrics (`telemetry`), as in Kafka. A client gets an id, and the metrics of the
+subscriptions that it matches. If it asks again before its interval is over, it gets THROTTLING_QUOTA_EXCEEDED.
+"""
+
+from __future__ import annotations
+
+from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from kafkawire.primitives import ZERO_UUID, format_uuid
+from wirebroker.core.telemetry import Client
+from wirebroker.exchange import Exchange
+
+ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
+
+
+def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> GetTelemetrySubscriptionsResponse:
+    """Answer with the client's subscription."""
+    instance = request.client_instance_id
+    if instance == ZERO_UUID:
+        instance = exchange.cluster.random_bytes(16)
+    client = client_of(instance, exchange)
+    if not client.may_ask(exchange.now):
+        return GetTelemetrySubscriptionsResponse(
+            error_code=ErrorCode.THROTTLING_QUOTA_EXCEEDED, client_instance_id=ZERO_UUID, subscription_id=0,
+            accepted_compression_types=[], push_interval_ms=0, telemetry_max_bytes=0, delta_temporality=False,
+            requested_metrics=[],
+        )  # fmt: skip
+    client.error = ErrorCode.NONE
+    return GetTelemetrySubscriptionsResponse(
+        error_code=ErrorCode.NONE, client_instance_id=instance, subscription_id=client.subscription_id,
+        accepted_compression_types=list(ACCEPTED), push_interval_ms=client.interval_ms,
+        telemetry_max_bytes=exchange.cluster.configs.integer("telemetry.max.bytes"), delta_temporality=True,
+        requested_metrics=client.metrics,
+    )  # fmt: skip
+
+
+def client_of(instance: bytes, exchange: Exchange) -> Client:
+    """What the broker knows of the client that sends a request."""
+    connection = exchange.connection
+    software, version = connection.software
+    attributes = {
+        "client_instance_id": format_uuid(instance), "client_id": exchange.client_id,
+        "client_software_name": software, "client_software_version": version,
+        "client_source_address": connection.client_host, "client_source_port": None,
+    }  # fmt: skip
+    return exchange.engine.telemetry.client(connection.node_id, connection.number, instance, attributes, exchange.now)

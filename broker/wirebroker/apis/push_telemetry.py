@@ -1,0 +1,69 @@
+"""PushTelemetry, version 0 (KIP-714).
+
+Served only with a receiver of clients' metrics (`telemetry`), as in Kafka. A push that comes too early is
+THROTTLING_QUOTA_EXCEEDED, one for another subscription UNKNOWN_SUBSCRIPTION_ID, one with more than telemetry.max.bytes
+TELEMETRY_TOO_LARGE, and one that cannot be decompressed INVALID_RECORD. After a client has said that it ends, all it sends is
+INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kafkawire.compression import NAMES, NONE, decompress
+from kafkawire.errors import ErrorCode, WireError
+from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from wirebroker.apis.get_telemetry_subscriptions import client_of
+from wirebroker.core.telemetry import Client, Push
+from wirebroker.exchange import Exchange
+
+logger = logging.getLogger("wirebroker")
+RESERVED = (bytes(16), bytes(15) + b"\1")
+"""Ids that no client may have (Kafka's Uuid.RESERVED)."""
+
+
+def handle(request: PushTelemetryRequest, exchange: Exchange) -> PushTelemetryResponse:
+    """Take a client's metrics."""
+    if request.client_instance_id in RESERVED:
+        return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
+    client = client_of(request.client_instance_id, exchange)
+    error = _error(request, client, exchange)
+    client.terminating = request.terminating
+    if not error and request.metrics:
+        error = _keep(request, exchange)
+    client.error = error
+    return PushTelemetryResponse(error_code=error)
+
+
+def _error(request: PushTelemetryRequest, client: Client, exchange: Exchange) -> ErrorCode:
+    """Why the push is refused, in Kafka's order; NONE if it is not."""
+    if client.terminating:
+        return ErrorCode.INVALID_REQUEST
+    if not client.may_push(exchange.now) and not request.terminating:
+        return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    if request.subscription_id != client.subscription_id:
+        return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    if not 0 <= request.compression_type < len(NAMES):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if len(request.metrics) > exchange.cluster.configs.integer("telemetry.max.bytes"):
+        return ErrorCode.TELEMETRY_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _keep(request: PushTelemetryRequest, exchange: Exchange) -> ErrorCode:
+    limit = exchange.cluster.configs.integer("telemetry.max.bytes")
+    codec, metrics = request.compression_type, request.metrics
+    try:
+        plain = bytes(metrics if codec == NONE else decompress(codec, metrics, limit))
+    except WireError as wrong:
+        logger.info("the metrics of the client %s cannot be read: %s", exchange.client_id, wrong)
+        return ErrorCode.INVALID_RECORD
+    connection = exchange.connection
+    push = Push(
+        exchange.now, connection.node_id, exchange.client_id, request.client_instance_id, connection.software,
+        request.terminating, plain,
+    )  # fmt: skip
+    exchange.engine.telemetry.pushes.append(push)
+    if exchange.engine.trace.changes:
+        exchange.engine.trace.pushed(push, connection.number, len(metrics), NAMES[codec])
+    return ErrorCode.NONE

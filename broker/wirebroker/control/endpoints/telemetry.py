@@ -1,0 +1,32 @@
+"""The metrics that clients have pushed (KIP-714)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from wirebroker import states
+from wirebroker.control.controlled import ControlledBroker
+from wirebroker.control.forms import Form, about
+from wirebroker.control.problems import Problem
+from wirebroker.metric_points import MetricPoint
+
+
+class WhichMetrics(Form):
+    """Which metrics to list."""
+
+    client_id: Annotated[str | None, about("only of this client")] = None
+    metric: Annotated[str | None, about("only this metric", examples=["org.apache.kafka.producer.record.send.total"])] = None
+
+
+class Metrics(Form):
+    """Metrics of clients, oldest first."""
+
+    points: list[MetricPoint]
+
+
+def listed(controlled: ControlledBroker, query: WhichMetrics) -> Metrics:
+    """The metrics that clients have pushed, oldest first."""
+    try:
+        return Metrics(states.metric_points(controlled.engine, query.client_id, query.metric))
+    except RuntimeError as missing:
+        raise Problem(501, str(missing)) from None

@@ -1,0 +1,161 @@
+"""Clients' own metrics (KIP-714): who is asked for which, and what clients have pushed (Kafka's ClientMetricsManager).
+
+Each broker knows the clients that it has talked to. A client is asked for the metrics of all subscriptions that it matches, at
+the shortest of their intervals. Times are ms.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.names import hash_order, java_hash
+from wirebroker.core.patterns import PatternError, compile_pattern
+
+INTERVAL_MS = 300_000
+"""How often a client pushes that matches no subscription with an interval."""
+EVERYTHING = "*"
+KEPT_MS = 60_000
+"""How long a client is known at least that sends nothing."""
+MOST_CLIENTS = 16_384
+KEPT_PUSHES = 1000
+FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+"""After these errors a client may ask for its subscription again at once."""
+
+
+class Push(NamedTuple):
+    """What a client pushed: `metrics` is an OTLP MetricsData, decompressed."""
+
+    time: int
+    node: int
+    client_id: str | None
+    client_instance_id: bytes
+    software: tuple[str, str]
+    terminating: bool
+    metrics: bytes
+
+
+@dataclass(slots=True)
+class Client:
+    """A client instance, as a broker knows it."""
+
+    subscription_id: int
+    version: int
+    """of the subscriptions from which it was made"""
+    metrics: list[str]
+    interval_ms: int
+    asked: int = 0
+    pushed: int = 0
+    terminating: bool = False
+    error: ErrorCode = ErrorCode.NONE
+    expires: int = 0
+
+    def may_ask(self, now: int) -> bool:
+        """Whether it may get its subscription now."""
+        if now - max(self.asked, self.pushed) >= self.interval_ms:
+            self.asked = now
+            return True
+        return self.error in FORGIVEN
+
+    def may_push(self, now: int) -> bool:
+        """Whether it may push now: once after it has asked, and then once in its interval."""
+        if self.asked > self.pushed or now - self.pushed >= self.interval_ms:
+            self.pushed = now
+            return True
+        return False
+
+
+@dataclass(slots=True)
+class Telemetry:
+    """The receiver of a cluster."""
+
+    configs: BrokerConfigs
+    on: bool = False
+    """Whether clients are offered to push metrics."""
+    pushes: deque[Push] = field(default_factory=lambda: deque(maxlen=KEPT_PUSHES))
+    _clients: dict[tuple[int, bytes], Client] = field(default_factory=dict)
+    _connections: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    _subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)
+    _version: int = 0
+
+    def clear(self) -> None:
+        """Forget the clients, as a restarted broker does."""
+        self._clients.clear()
+        self._connections.clear()
+
+    def disconnected(self, number: int) -> None:
+        """Forget the client of a connection."""
+        if (key := self._connections.pop(number, None)) is not None:
+            self._clients.pop(key, None)
+
+    def client(self, node: int, number: int, instance: bytes, attributes: Mapping[str, str | None], now: int) -> Client:
+        """The client of this id, which sends a request over the connection of this number."""
+        self._look_at_subscriptions()
+        key = node, instance
+        known = self._clients.pop(key, None)
+        if known is None or known.version < self._version or now >= known.expires:
+            known = self._new(instance, attributes)
+            self._connections[number] = key
+        self._clients[key] = known
+        if len(self._clients) > MOST_CLIENTS:
+            del self._clients[next(iter(self._clients))]
+        known.expires = now + max(KEPT_MS, 3 * known.interval_ms)
+        return known
+
+    def is_known(self, node: int, instance: bytes) -> bool:
+        """Whether the broker knows a client of this id."""
+        return (node, instance) in self._clients
+
+    def _look_at_subscriptions(self) -> None:
+        if self.configs.client_metrics != self._subscriptions:
+            self._subscriptions = {name: dict(held) for name, held in self.configs.client_metrics.items()}
+            self._version += 1
+
+    def _new(self, instance: bytes, attributes: Mapping[str, str | None]) -> Client:
+        wanted: dict[str, None] = {}
+        interval = INTERVAL_MS
+        for held in self._subscriptions.values():
+            if _matches(_listed(held, "match"), attributes):
+                wanted |= dict.fromkeys(_listed(held, "metrics"))
+                interval = min(interval, int(held.get("interval.ms", INTERVAL_MS)))
+        metrics = [EVERYTHING] if EVERYTHING in wanted else hash_order(wanted, java_hash, _buckets(len(wanted)))
+        return Client(_subscription_id(metrics, interval, instance), self._version, metrics, interval)
+
+
+def _listed(held: Mapping[str, str], name: str) -> list[str]:
+    return [each.strip() for each in held.get(name, "").split(",") if each.strip()]
+
+
+def _matches(patterns: list[str], attributes: Mapping[str, str | None]) -> bool:
+    """Whether a client has all these attributes."""
+    for pattern in patterns:
+        name, _, wanted = pattern.partition("=")
+        value = attributes.get(name.strip())
+        try:
+            if value is None or not compile_pattern(wanted.strip()).matches(value):
+                return False
+        except PatternError:  # Java takes it and RE2 does not
+            return False
+    return True
+
+
+def _buckets(count: int) -> int:
+    """The number of buckets of a HashSet of so many."""
+    buckets = 16
+    while count * 4 > buckets * 3:
+        buckets *= 2
+    return buckets
+
+
+def _subscription_id(metrics: list[str], interval: int, instance: bytes) -> int:
+    """Kafka's computeSubscriptionId, as a signed number of 32 bits."""
+    text = f"[{', '.join(metrics)}]{interval}"
+    folded = int.from_bytes(instance[:8], "big") ^ int.from_bytes(instance[8:], "big")
+    number = crc32c(text.encode()) ^ (folded >> 32 ^ folded) & 0xFFFFFFFF
+    return (number + 2**31) % 2**32 - 2**31

@@ -1,0 +1,66 @@
+"""Clients' metrics for people: the points of an OTLP MetricsData. Needs `pip install 'wirebroker[telemetry]'`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from kafkawire.primitives import format_uuid
+from wirebroker.core.telemetry import Push
+
+__tracebackhide__ = True  # pytest shows the caller's line
+
+
+class MetricPoint(msgspec.Struct, frozen=True):
+    """One value of a metric that a client has pushed."""
+
+    time: int
+    """when it was pushed, in ms since the epoch"""
+    node: int
+    client_id: str | None
+    client_instance_id: str
+    name: str
+    kind: str
+    """`gauge`, `sum`, `histogram` or another one of OTLP"""
+    value: float
+    """of a histogram the sum of what it counts"""
+    attributes: dict[str, str]
+
+
+def points(pushes: Iterable[Push]) -> list[MetricPoint]:
+    """All values of these pushes, in their order. RuntimeError without wirebroker[telemetry], ValueError for damage."""
+    try:
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+    except ImportError:
+        raise RuntimeError("metrics of clients are read with a package: pip install 'wirebroker[telemetry]'") from None
+    found: list[MetricPoint] = []
+    for push in pushes:
+        try:
+            data = MetricsData.FromString(push.metrics)
+        except DecodeError:
+            raise ValueError(f"the client {push.client_id} pushed something that is not an OTLP MetricsData") from None
+        for resource in data.resource_metrics:
+            shared = _attributes(resource.resource.attributes)
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    found += _of(metric, shared, push)
+    return found
+
+
+def _of(metric: Any, shared: dict[str, str], push: Push) -> Iterator[MetricPoint]:
+    kind = metric.WhichOneof("data")
+    if kind is None:
+        return
+    for point in getattr(metric, kind).data_points:
+        held = getattr(point, point.WhichOneof("value")) if kind in ("gauge", "sum") and point.WhichOneof("value") else None
+        value = getattr(point, "sum", 0.0) if held is None else held
+        instance = format_uuid(push.client_instance_id)
+        attributes = shared | _attributes(point.attributes)
+        yield MetricPoint(push.time, push.node, push.client_id, instance, metric.name, kind, float(value), attributes)
+
+
+def _attributes(pairs: Any) -> dict[str, str]:
+    return {pair.key: str(getattr(pair.value, pair.value.WhichOneof("value") or "string_value")) for pair in pairs}

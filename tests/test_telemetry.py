@@ -1,0 +1,188 @@
+"""Clients' own metrics (KIP-714): who is asked for which, what is refused, and a client that really pushes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from kafkawire.messages.push_telemetry import PushTelemetryRequest
+from wirebroker import MockKafka
+from wirebroker.wire_client import Connection, ConnectionClosed, address_of
+
+NOBODY = bytes(16)
+GZIP = 1
+EMPTY = b"\x0a\x00"
+"""A MetricsData with one resource that has no metrics."""
+
+
+@pytest.fixture
+def kafka() -> Iterator[MockKafka]:
+    with MockKafka(topics="orders", clock="frozen", telemetry=True, trace="changes") as kafka:
+        yield kafka
+
+
+def connect(kafka: MockKafka, client_id: str = "app") -> Connection:
+    return Connection(address_of(kafka.bootstrap_servers), client_id=client_id)
+
+
+def ask(connection: Connection, instance: bytes = NOBODY) -> GetTelemetrySubscriptionsResponse:
+    answer: GetTelemetrySubscriptionsResponse = connection.request(
+        GetTelemetrySubscriptionsRequest(client_instance_id=instance), 0
+    )
+    return answer
+
+
+def push(
+    connection: Connection, told: GetTelemetrySubscriptionsResponse, metrics: bytes = EMPTY, *, codec: int = 0,
+    terminating: bool = False, subscription: int | None = None,
+) -> int:  # fmt: skip
+    request = PushTelemetryRequest(
+        client_instance_id=told.client_instance_id, terminating=terminating, compression_type=codec, metrics=metrics,
+        subscription_id=told.subscription_id if subscription is None else subscription,
+    )  # fmt: skip
+    code: int = connection.request(request, 0).error_code
+    return code
+
+
+def test_the_apis_are_there_only_with_a_receiver(kafka: MockKafka) -> None:
+    hello = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    assert {71, 72} <= {each.api_key for each in connect(kafka).request(hello, 3).api_keys}
+    with MockKafka() as other:
+        assert not {71, 72} & {each.api_key for each in connect(other).request(hello, 3).api_keys}
+        with pytest.raises(ConnectionClosed):
+            ask(connect(other))
+        with pytest.raises(RuntimeError, match="telemetry=True"):
+            other.telemetry.subscribe()
+
+
+def test_a_client_gets_an_id_and_what_is_wanted_of_it(kafka: MockKafka) -> None:
+    kafka.telemetry.subscribe(["org.apache.kafka.producer."], interval_ms=5000, match=["client_id=app.*"])
+    kafka.telemetry.subscribe(["org.apache.kafka.consumer."], interval_ms=2000, name="second")
+    told = ask(connect(kafka))
+    assert told.client_instance_id != NOBODY
+    assert set(told.requested_metrics) == {"org.apache.kafka.consumer.", "org.apache.kafka.producer."}
+    assert (told.push_interval_ms, told.telemetry_max_bytes, told.delta_temporality) == (2000, 1 << 20, True)
+    assert told.accepted_compression_types == [4, 3, 1, 2]
+    other = ask(connect(kafka, "else"))
+    assert (other.requested_metrics, other.push_interval_ms) == (["org.apache.kafka.consumer."], 2000)
+
+
+def test_one_subscription_to_everything_is_enough(kafka: MockKafka) -> None:
+    kafka.telemetry.subscribe(["a", "b"], name="some")
+    kafka.telemetry.subscribe(name="all")
+    assert ask(connect(kafka)).requested_metrics == ["*"]
+
+
+def test_without_a_subscription_nothing_is_wanted(kafka: MockKafka) -> None:
+    told = ask(connect(kafka))
+    assert (told.error_code, told.requested_metrics, told.push_interval_ms) == (0, [], 300_000)
+
+
+def test_a_client_that_asks_too_early_is_throttled(kafka: MockKafka) -> None:
+    kafka.telemetry.subscribe(interval_ms=1000)
+    connection = connect(kafka)
+    told = ask(connection)
+    assert ask(connection, told.client_instance_id).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    kafka.clock.advance(milliseconds=999)
+    assert ask(connection, told.client_instance_id).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    kafka.clock.advance(milliseconds=1)
+    assert ask(connection, told.client_instance_id).error_code == 0
+
+
+def test_a_client_that_pushes_too_early_is_throttled(kafka: MockKafka) -> None:
+    kafka.telemetry.subscribe(interval_ms=1000)
+    connection = connect(kafka)
+    told = ask(connection)
+    kafka.clock.advance(milliseconds=10)
+    assert push(connection, told) == 0
+    assert push(connection, told) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    kafka.clock.advance(milliseconds=1000)
+    assert push(connection, told) == 0
+    assert push(connection, told, terminating=True) == 0, "the last push may come early"
+    kafka.clock.advance(milliseconds=1000)
+    assert push(connection, told) == ErrorCode.INVALID_REQUEST, "and is the last one"
+
+
+def test_another_subscription_ends_the_one_before(kafka: MockKafka) -> None:
+    kafka.telemetry.subscribe(interval_ms=1000)
+    connection = connect(kafka)
+    told = ask(connection)
+    kafka.telemetry.subscribe(["org.apache.kafka.producer."], interval_ms=1000)
+    assert push(connection, told) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    again = ask(connection, told.client_instance_id)
+    assert (again.error_code, again.requested_metrics) == (0, ["org.apache.kafka.producer."])
+    assert again.subscription_id != told.subscription_id
+
+
+@pytest.mark.parametrize(
+    ("metrics", "codec", "error"),
+    [
+        (b"x" * 101, 0, ErrorCode.TELEMETRY_TOO_LARGE), (EMPTY, 9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (b"no gzip", GZIP, ErrorCode.INVALID_RECORD), (gzip.compress(bytes(5000)), GZIP, ErrorCode.INVALID_RECORD),
+        (gzip.compress(EMPTY), GZIP, ErrorCode.NONE), (b"", 0, ErrorCode.NONE),
+    ],
+    ids=["large", "codec", "damaged", "bomb", "gzip", "nothing"],
+)  # fmt: skip
+def test_what_a_push_may_have_in_it(metrics: bytes, codec: int, error: int) -> None:
+    with MockKafka(clock="frozen", telemetry=True, configs={"telemetry.max.bytes": 100}) as kafka:
+        connection = connect(kafka)
+        assert push(connection, ask(connection), metrics, codec=codec) == error
+
+
+def test_ids_that_nobody_may_have(kafka: MockKafka) -> None:
+    connection = connect(kafka)
+    told = ask(connection)
+    for reserved in (NOBODY, bytes(15) + b"\1"):
+        told.client_instance_id = reserved
+        assert push(connection, told) == ErrorCode.INVALID_REQUEST
+
+
+def test_a_client_is_forgotten_with_its_connection(kafka: MockKafka) -> None:
+    kafka.telemetry.subscribe(interval_ms=1000)
+    first = connect(kafka)
+    told = ask(first)
+    first.close()
+    kafka.wait_until(lambda: kafka.connection_count() == 0)
+    assert ask(connect(kafka), told.client_instance_id).error_code == 0, "it would be throttled otherwise"
+
+
+def test_a_push_is_a_row_of_the_trace(kafka: MockKafka) -> None:
+    connection = connect(kafka)
+    told = ask(connection)
+    push(connection, told, gzip.compress(EMPTY), codec=GZIP)
+    row = kafka.trace.events("telemetry")[0]
+    assert (row.client_id, row.compression, row.terminating) == ("app", "gzip", False)
+
+
+def test_librdkafka_pushes_its_metrics() -> None:
+    pytest.importorskip("opentelemetry.proto")
+    with MockKafka(topics="orders", telemetry=True) as kafka:
+        kafka.telemetry.subscribe(["org.apache.kafka.producer."], interval_ms=100)
+        producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, "client.id": "app", "log_level": 0})
+        producer.produce("orders", b"tea")
+        producer.flush(20)
+
+        def arrived() -> bool:
+            producer.poll(0)
+            return bool(kafka.telemetry.points("app", "org.apache.kafka.producer.connection.creation.total"))
+
+        kafka.wait_until(arrived, timeout=30)
+        assert {point.client_id for point in kafka.telemetry.points()} == {"app"}
+        assert kafka.telemetry.points("another") == []
+
+
+def test_metrics_that_are_none(kafka: MockKafka) -> None:
+    pytest.importorskip("opentelemetry.proto")
+    connection = connect(kafka)
+    assert push(connection, ask(connection), b"\xff\xff") == 0, "Kafka hands on what it gets"
+    with pytest.raises(ValueError, match="the client app pushed something that is not an OTLP MetricsData"):
+        kafka.telemetry.points()
