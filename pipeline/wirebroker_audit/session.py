@@ -20,6 +20,7 @@ LOCAL = {
     "spark.log.level": "ERROR",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM eight times for each column in a query
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.limit.initialNumPartitions": "1000",  # one job tells whether a table has a row, not one after the other
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
 }

@@ -34,6 +34,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
 }
 """One partition, no job for a broadcast, and no code that runs once and takes longer to compile than to interpret."""
+FEW = 10_000
+"""Rows that the driver holds, even of a large log: queries about them cost less, and those about empty tables vanish."""
 Fold = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
@@ -61,13 +63,21 @@ def is_together(spark: SparkSession) -> bool:
 def settled(rows: DataFrame) -> DataFrame:
     """The rows, computed now and once; for tables that several queries read.
 
-    They are checkpointed, not cached: Spark looks through the whole history of every cached table for each query.
+    They are checkpointed, not cached: Spark looks through the whole history of every cached table for each query. A few rows
+    become a local relation.
     """
     spark = rows.sparkSession
-    if not is_together(spark):
-        return rows.localCheckpoint()
-    java = rows._jdf  # rows that do not leave the JVM: Python has no name for that
-    return DataFrame(spark._jsparkSession.createDataFrame(java.collectAsList(), java.schema()), spark).coalesce(1)
+    if is_together(spark):
+        java = rows._jdf  # rows that do not leave the JVM: Python has no name for that
+        return _relation(spark, java.collectAsList(), java.schema()).coalesce(1)
+    held = rows.localCheckpoint()
+    few = held._jdf.takeAsList(FEW + 1)
+    return held if few.size() > FEW else _relation(spark, few, held._jdf.schema())
+
+
+def _relation(spark: SparkSession, rows: Any, schema: Any) -> DataFrame:
+    """Rows of the JVM as a local relation."""
+    return DataFrame(spark._jsparkSession.createDataFrame(rows, schema), spark)
 
 
 def local(spark: SparkSession, table: pa.Table) -> DataFrame:

@@ -24,7 +24,7 @@ from wirebroker.audit.content import digest, head
 from wirebroker.audit.journal import intended_rows
 from wirebroker.audit.matching import Repeats
 from wirebroker.audit.stored import StoredPartition
-from wirebroker_audit import contents, intended, records
+from wirebroker_audit import contents, intended, records, tables
 from wirebroker_audit.intended import BadJournal, read_journal
 from wirebroker_audit.reconcile import reconcile
 from wirebroker_audit.scan import BATCHES, Chunk
@@ -196,3 +196,16 @@ def records_of(raw: bytes) -> list[dict[str, Any]]:
     chunk = Chunk(memoryview(raw), pa.RecordBatch.from_pylist(rows, schema=pa.schema(
         [field for field in BATCHES if field.name in rows[0]])), 0)  # fmt: skip
     return [row for made in records.record_rows([chunk]) for row in made.to_pylist()]
+
+
+@pytest.mark.parametrize("few", [2, 100], ids=["many rows", "few rows"])
+def test_settled_rows_are_computed_once_and_stay_as_they_are(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(tables, "FEW", few)
+    rows = spark.range(5, numPartitions=3).selectExpr("id", "named_struct('a', id, 'b', null) AS pair", "rand() AS chance")
+    held = tables.settled(rows)
+    assert held.schema == rows.schema
+    assert held.orderBy("id").collect() == held.orderBy("id").collect()
+    assert [row["pair"]["a"] for row in held.orderBy("id").collect()] == list(range(5))
+    assert tables.settled(rows.where("id < 0")).isEmpty()
