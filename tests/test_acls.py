@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from answers import only, parts, sole
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.primitives import format_uuid
-from wirebroker import MockKafka
+from wirebroker import MockKafka, faults
+from wirebroker.acl_specs import acl_of
 from wirebroker.core import acls as core_acls
 from wirebroker.core.acls import EVERYBODY, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
 from wirebroker.wire_client import Connection, ConnectionClosed, address_of
@@ -348,3 +350,72 @@ def test_confluent_kafka_manages_acls_and_meets_them(kafka: MockKafka) -> None:
     producer.produce("orders", b"v", on_delivery=lambda error, _: told.append(error))
     producer.flush(10)
     assert [error.code() for error in told] == [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+
+# ACLs to start with
+
+
+def test_a_broker_starts_with_acls(tmp_path: Path) -> None:
+    acls = ["allow User:alice WRITE TOPIC orders", "deny User:* READ TOPIC ord*"]
+    for _ in range(2):
+        with MockKafka(security="sasl_plaintext", users=USERS, acls=acls, topics=["orders", "other"], data=tmp_path) as kafka:
+            alice = connect(kafka, "alice")
+            answers = [only(alice.request(produce_request(topic, batch()), 9)) for topic in ("orders", "other")]
+            assert [answer.error_code for answer in answers] == [0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+            assert kafka.trace.events("authorization")[0].principal == ALICE
+            assert len(kafka._call(lambda engine: list(engine.cluster.acls))) == 2
+
+
+@pytest.mark.mock_kafka(security="sasl_plaintext", users=USERS, acls=["allow User:alice READ TOPIC orders"])
+def test_the_marker_takes_acls(mock_kafka: MockKafka) -> None:
+    assert mock_kafka._call(lambda engine: [str(acl) for acl in engine.cluster.acls]) == [
+        "an ACL allows User:alice READ on TOPIC orders"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("allow User:alice read topic orders", "an ACL allows User:alice READ on TOPIC orders"),
+        ("deny User:* ALL GROUP * from 10.0.0.1", "an ACL denies User:* ALL on GROUP * from 10.0.0.1"),
+        ("allow User:CN=a b,O=c ALTER topic pay-*", "an ACL allows User:CN=a b,O=c ALTER on TOPIC pay-*"),
+        ("allow User:a create_tokens user User:b", "an ACL allows User:a CREATE_TOKENS on USER User:b"),
+    ],
+)
+def test_texts_of_acls(text: str, meaning: str) -> None:
+    assert str(acl_of(text)) == meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("alice may read", "is not allow|deny PRINCIPAL OPERATION TYPE NAME"), ("allow alice READ TOPIC x", "is not allow"),
+        ("allow User:a RED TOPIC x", "did you mean 'READ'"), ("permit User:a READ TOPIC x", "permit is not one of DENY, ALLOW"),
+        ("allow User:a READ TOPICS x", "did you mean 'TOPIC'"),
+        ("allow User:a ALL CLUSTER x", "the only CLUSTER is kafka-cluster"),
+        ("allow User:a ANY TOPIC x", "ANY is not one of ALL"),
+    ],
+)  # fmt: skip
+def test_texts_that_mean_no_acl(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        MockKafka(acls=[text])
+
+
+def test_one_text_is_not_a_list() -> None:
+    with pytest.raises(ValueError, match="acls: give a list of texts"):
+        MockKafka(acls="allow User:a READ TOPIC x")
+
+
+# Faults
+
+
+def test_an_acl_is_withdrawn_in_mid_flight() -> None:
+    acl = "allow User:alice WRITE TOPIC orders"
+    with MockKafka(security="sasl_plaintext", users=USERS, acls=[acl], topics=["orders"]) as kafka:
+        rule = kafka.faults.add(faults.withdraw_acl(acl, principal=ALICE, api="Produce", nth=3))
+        alice = connect(kafka, "alice")
+        answers = [only(alice.request(produce_request("orders", batch()), 9)).error_code for _ in range(4)]
+        assert answers == [0, 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        rule.assert_fired(1)
+    with pytest.raises(ValueError, match="withdraw_acl: 'alice' is not allow|deny"):
+        faults.withdraw_acl("alice")

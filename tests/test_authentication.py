@@ -13,6 +13,7 @@ import confluent_kafka.admin
 import kafka as kafka_python
 import pytest
 
+from answers import only
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import SIZE
 from kafkawire.messages.alter_user_scram_credentials import (
@@ -24,7 +25,7 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
-from wirebroker import MockKafka
+from wirebroker import MockKafka, faults
 from wirebroker.security.clients import tokens
 from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from wirebroker.wire_client import Connection, ConnectionClosed, address_of
@@ -383,3 +384,38 @@ def test_credentials_are_kept_with_the_data(tmp_path: Path) -> None:
         assert log_in(dial(kafka), SCRAM_SHA_256, "alice", "secret").error_code == 0
         assert log_in(dial(kafka), SCRAM_SHA_512, "alice", "secret").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert b"tea" not in b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())
+
+
+# Faults
+
+
+def test_a_rule_strikes_one_principal(secured: MockKafka) -> None:
+    rule = secured.faults.add(faults.error(ErrorCode.NOT_LEADER_OR_FOLLOWER, api="Produce", principal="User:alice"))
+    alice, bob = dial(secured), dial(secured)
+    log_in(alice)
+    log_in(bob, user="bob,=", password="other")
+    codes = [only(each.request(produce_request("orders", batch()), 9)).error_code for each in (alice, bob, alice)]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    rule.assert_fired(2)
+
+
+def test_a_session_ends_by_a_rule(secured: MockKafka) -> None:
+    secured.faults.add(faults.expire_session(principal="User:alice", api="Produce", nth=2))
+    for again in (False, True):
+        connection = dial(secured)
+        log_in(connection)
+        for _ in range(2 if not again else 1):
+            connection.request(produce_request("orders", batch()), 9)
+        if not again:
+            with pytest.raises(ConnectionClosed):
+                connection.request(produce_request("orders", batch()), 9)
+    assert (PLAIN, "expired", "User:alice") in events(secured)
+
+
+def test_a_client_authenticates_again_after_its_session_was_ended(secured: MockKafka) -> None:
+    secured.faults.add(faults.expire_session(api="Metadata", times=1))
+    connection = dial(secured)
+    log_in(connection)
+    connection.request(MetadataRequest(topics=[]), 9)
+    assert log_in(connection).error_code == 0
+    assert connection.request(MetadataRequest(topics=[]), 9).brokers

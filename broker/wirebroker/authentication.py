@@ -14,6 +14,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.frames import KEY_VERSION_CORRELATION
 from kafkawire.registry import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, api_name
 from wirebroker.connection import Connection, Decision, Disconnect, Gate, Refuse, Send, Unauthenticated
+from wirebroker.core.delegation_tokens import password_of
 from wirebroker.core.groups.java_order import set_of_names
 from wirebroker.security.mechanisms import (
     BY_PASSWORD,
@@ -28,7 +29,7 @@ from wirebroker.security.mechanisms import (
 from wirebroker.security.oauthbearer import OAuthBearer
 from wirebroker.security.plain import Plain
 from wirebroker.security.principals import USER, Principal, PrincipalRules
-from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, Scram, credential_of
+from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, Scram, ScramMechanism, TokenOwner, credential_of
 from wirebroker.security.session import Stage
 from wirebroker.security.web_tokens import LATEST, Check, KeySet, SignedTokens, UnsecuredTokens
 
@@ -51,7 +52,7 @@ class KeySource(Protocol):
         """The keys at an address."""
 
     def missing(self, url: str, key_id: str) -> None:
-        """Told of a key that is not there."""
+        """Look for a key that is not there."""
 
 
 class Authenticator:
@@ -91,26 +92,33 @@ class Authenticator:
             return OAuthBearer(self._check_of_tokens(listener))
         mechanism, scram = BY_NAME[name], self._cluster.scram
         nonce = self._cluster.random_bytes(NONCE_BYTES).hex()
-        return Scram(mechanism, nonce, lambda user: scram.get((user, mechanism.number)), lambda _: None)
+        return Scram(
+            mechanism, nonce, lambda user: scram.get((user, mechanism.number)), lambda name: self._token(mechanism, name)
+        )
+
+    def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:
+        """Who may log in by a delegation token, also if it has expired and is not removed yet."""
+        key, token = self._cluster.configs.text("delegation.token.secret.key"), self._cluster.tokens.by_id.get(token_id)
+        if not key or token is None:
+            return None
+        credential = credential_of(mechanism, password_of(token_id, key), self._cluster.random_bytes(SALT_BYTES))
+        return TokenOwner(token.owner.partition(":")[2], credential, token.expires_at)
 
     def _check_of_tokens(self, listener: str) -> Check:
         def value(name: str) -> Any:
             return self._cluster.configs.at(listener, name, OAUTHBEARER)
 
-        def setting(name: str) -> Any:
-            return value(f"sasl.oauthbearer.{name}")
-
-        url = setting("jwks.endpoint.url")
+        url = value("sasl.oauthbearer.jwks.endpoint.url")
         if not url:
             return UnsecuredTokens.configured(value("sasl.jaas.config") or "").check
         return SignedTokens(
             lambda: self.key_sets.of(url),
             lambda key_id: self.key_sets.missing(url, key_id),
-            setting("expected.audience"),
-            setting("expected.issuer") or "",
-            setting("clock.skew.seconds"),
-            setting("sub.claim.name"),
-            setting("scope.claim.name"),
+            value("sasl.oauthbearer.expected.audience"),
+            value("sasl.oauthbearer.expected.issuer") or "",
+            value("sasl.oauthbearer.clock.skew.seconds"),
+            value("sasl.oauthbearer.sub.claim.name"),
+            value("sasl.oauthbearer.scope.claim.name"),
         ).check
 
     # Connections
@@ -222,6 +230,12 @@ class Authenticator:
         if session.expires_at is None:
             connection.gate = None
         self._note(connection, "succeeded", "")
+
+    def expire(self, connection: Connection, now: int) -> None:
+        """End the session of an authenticated client: its next request must begin to authenticate again."""
+        connection.session.expires_at = now - 1
+        connection.gate = self
+        connection.produce_shape = None
 
     def _failed(self, connection: Connection, cause: str, message: str | None = None) -> Failure:
         self._note(connection, "failed", cause)

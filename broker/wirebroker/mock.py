@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
@@ -81,6 +81,7 @@ class Settings(TypedDict, total=False):
     security: Security
     users: Mapping[str, str]
     telemetry: bool
+    acls: Sequence[str]
 
 
 class MockKafka:
@@ -96,8 +97,9 @@ class MockKafka:
     logs are kept in that directory, in Kafka's own files, and what the directory already holds is served; `sync` says when they
     are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts as
     comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may log
-    in by SASL. With `telemetry` clients push their own metrics. Raises ValueError for an option or setting that cannot be
-    used, DataError (an OSError) if the directory cannot.
+    in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.acl_specs`): with them the broker has
+    an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. Raises ValueError for
+    an option or setting that cannot be used, DataError (an OSError) if the directory cannot.
     """
 
     def __init__(
@@ -123,13 +125,14 @@ class MockKafka:
         security: Security = "plaintext",
         users: Mapping[str, str] | None = None,
         telemetry: bool = False,
+        acls: Sequence[str] = (),
         loop_thread: LoopThread | None = None,
     ) -> None:
         self._options = BrokerOptions(
             brokers=brokers, topics=topics or (), profile=profile, rules=rules, configs=configs, clock=clock,
             record_checks=record_checks, max_versions=max_versions, random_seed=random_seed, cold_start=cold_start,
             fault_seed=int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed,
-            trace=trace, data=data, sync=sync, users=users or {}, telemetry=telemetry,
+            trace=trace, data=data, sync=sync, users=users or {}, acls=acls, telemetry=telemetry,
         )  # fmt: skip
         if self._options.ignored:
             warnings.warn(self._options.ignored, stacklevel=2)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkawire.registry import KEYS, api_name
 from wirebroker import operations
+from wirebroker.acl_specs import AUTHORIZER, acl_of
 from wirebroker.apis import served_versions
 from wirebroker.clock import CLOCKS, Clock
+from wirebroker.core.acls import Acl
 from wirebroker.core.profile import PROFILES, Rules, profile
 from wirebroker.core.quotas import CLIENT_ID, IP, PRODUCE, USER
 from wirebroker.core.setting_definitions import ignored
@@ -54,9 +56,10 @@ class BrokerOptions:
     `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the `profile`. `random_seed` makes the
     ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
     first, and so do topics that are created automatically, as in Kafka. `data` is the directory that keeps the logs, and
-    `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL.
-    `quotas` are texts such as `user=alice,client-id=app,producer_byte_rate=1000`. With `telemetry`
-    clients are offered to push their own metrics (KIP-714).
+    `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls`
+    are texts (`wirebroker.acl_specs`); with them there is an authorizer. `quotas` are texts such as
+    `user=alice,client-id=app,producer_byte_rate=1000`. With `telemetry` clients are offered to push their own
+    metrics (KIP-714).
     """
 
     brokers: int = 1
@@ -76,6 +79,7 @@ class BrokerOptions:
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     quotas: Sequence[str] = ()
     telemetry: bool = False
+    acls: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if type(self.brokers) is not int or self.brokers < 1:
@@ -91,6 +95,10 @@ class BrokerOptions:
             raise OptionError("rules" if self.profile in PROFILES else "profile", str(wrong)) from None
         self._check_max_versions()
         self._check_security()
+        try:
+            _ = self._acls
+        except ValueError as wrong:
+            raise OptionError("acls", str(wrong)) from None
         try:
             _ = self.topic_specs
         except ValueError as wrong:
@@ -126,8 +134,15 @@ class BrokerOptions:
 
     @property
     def settings(self) -> dict[str, str]:
-        """`configs` as Kafka writes them."""
-        return {name: operations.setting(value) for name, value in (self.configs or {}).items()}
+        """`configs` as Kafka writes them, with an authorizer if there are ACLs."""
+        found = {name: operations.setting(value) for name, value in (self.configs or {}).items()}
+        return {"authorizer.class.name": AUTHORIZER} | found if self.acls else found
+
+    @cached_property
+    def _acls(self) -> list[Acl]:
+        if isinstance(self.acls, str):
+            raise ValueError(f"give a list of texts, not {self.acls!r}")
+        return [acl_of(text) for text in self.acls]
 
     @cached_property
     def topic_specs(self) -> dict[str, TopicSpec]:
@@ -179,6 +194,7 @@ class BrokerOptions:
                 operations.set_quota(engine, *_quota(text), now)
             except ValueError as refused:
                 raise OptionError("quotas", f"{text}: {refused}") from None
+        engine.cluster.alter_acls(self._acls, ())
         found = store.topics_found if store is not None else ()
         for name, spec in self.topic_specs.items():
             if name not in found:

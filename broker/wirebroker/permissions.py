@@ -18,6 +18,10 @@ from kafkawire.batches import transactional_header
 from kafkawire.declare import Message
 from kafkawire.entities import lists
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 from kafkawire.messages.join_group import JoinGroupResponse
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
@@ -561,6 +565,16 @@ def _describe_cluster(request: Any, access: Access) -> Any:
     return request
 
 
+def _describe_user_scram_credentials(request: Any, access: Access) -> Any:
+    if access.may(_O.DESCRIBE, _R.CLUSTER):
+        return request
+    code = CODES[_R.CLUSTER]
+    nameless = DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None, credential_infos=[])
+    results = [nameless for _ in request.users or ()]
+    access.refused = DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
+    return None
+
+
 GROUP_READ = whole(_O.READ, _R.GROUP, "group_id")
 TRANSACTION_WRITE = whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")
 RULES: dict[str, Rule] = {
@@ -623,7 +637,7 @@ RULES: dict[str, Rule] = {
     "DescribeShareGroupOffsets": each(_O.DESCRIBE, _R.GROUP, "groups", "group_id"),
     "AlterShareGroupOffsets": both(GROUP_READ, topics(_O.READ, MESSAGES[_R.TOPIC])),
     "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), topics(_O.READ, MESSAGES[_R.TOPIC])),
-    "DescribeUserScramCredentials": whole(_O.DESCRIBE, _R.CLUSTER),
+    "DescribeUserScramCredentials": _describe_user_scram_credentials,
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
     "DescribeClientQuotas": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
     "AlterClientQuotas": whole(_O.ALTER_CONFIGS, _R.CLUSTER),

@@ -30,6 +30,7 @@ SERVED = (
     "DescribeProducers", "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
     "DescribeTopicPartitions", "ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments",
     "AlterReplicaLogDirs", "DescribeQuorum", "ListConfigResources", "DescribeAcls", "CreateAcls", "DeleteAcls",
+    "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken",
     "SaslHandshake", "SaslAuthenticate", "DescribeUserScramCredentials", "AlterUserScramCredentials",
     "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
     "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",

@@ -23,12 +23,12 @@ def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> 
     everybody = {user for user, _ in exchange.cluster.scram}
     asked = Counter(user.name for user in request.users or ()) or Counter(everybody)
     results = [_described(name, times, exchange) for name, times in asked.items()]
-    return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, error_message="", results=results)
 
 
 def _described(name: str, times: int, exchange: Exchange) -> DescribeUserScramCredentialsResult:
     found = sorted((mechanism, held.iterations) for (user, mechanism), held in exchange.cluster.scram.items() if user == name)
-    code, message = ErrorCode.NONE, None
+    code, message = ErrorCode.NONE, ""
     if times > 1:
         code, found = ErrorCode.DUPLICATE_RESOURCE, []
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"

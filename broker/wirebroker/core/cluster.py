@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kafkawire.disk.metadata import ScramCredential
+from kafkawire.disk.metadata import ScramCredential, TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.core.acls import Acl, Acls
 from wirebroker.core.changes import Change, TopicChange
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.delegation_tokens import DelegationTokens
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.metadata_writes import Decisions
 from wirebroker.core.names import abs_hash
@@ -126,6 +127,7 @@ class Cluster:
         """Who may do what, if there is an authorizer."""
         self.quotas = Quotas()
         """What clients may use."""
+        self.tokens = DelegationTokens()
         self.cold_start = cold_start
         """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
@@ -239,6 +241,21 @@ class Cluster:
             self.scram.update(before)
 
         self.decisions.made(undo, lambda: None)
+
+    def alter_token(self, token_id: str, token: TokenImage | None) -> None:
+        """Make, change or (None) remove a delegation token. Undone if `decisions` cannot write it down."""
+        held = self.tokens.by_id
+        before = held.get(token_id)
+
+        def change(to: TokenImage | None) -> None:
+            if to is None:
+                held.pop(token_id, None)
+            else:
+                held[token_id] = to
+            self.version += 1
+
+        change(token)
+        self.decisions.made(lambda: change(before), lambda: None)
 
     def auto_create_topic(self, name: str, now: int) -> None:
         """Create a topic with the default settings after `auto_creation_ms`, unless it cannot be written down."""

@@ -1,4 +1,4 @@
-"""The periodic work of a broker: retention, compaction in memory, and the expiration of producers."""
+"""The periodic work of a broker: retention, compaction in memory, and the expiration of producers and delegation tokens."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from wirebroker.core.changes import LogStartChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.compaction import Compaction
+from wirebroker.core.delegation_tokens import has_expired
 from wirebroker.core.partition import Partition
 from wirebroker.slices import pauses
 
@@ -23,6 +24,8 @@ class Maintenance:
         configs = cluster.configs
         cluster.timers.every(lambda: configs.integer("log.retention.check.interval.ms"), now, self._retain)
         cluster.timers.every(lambda: configs.integer("producer.id.expiration.check.interval.ms"), now, self._expire_producers)
+        if configs.text("delegation.token.secret.key"):
+            cluster.timers.every(lambda: configs.integer("delegation.token.expiry.check.interval.ms"), now, self._expire_tokens)
 
     def _retain(self, now: int) -> None:
         self._cluster.timers.work(self._retaining(now))
@@ -54,6 +57,11 @@ class Maintenance:
                     yield
                 else:
                     self._cluster.report(ProducerChange("expired", partition.topic, partition.index, *forgotten))
+
+    def _expire_tokens(self, now: int) -> None:
+        for token in [each for each in self._cluster.tokens if has_expired(each, now)]:
+            self._cluster.alter_token(token.token_id, None)
+        self._cluster.decisions.write_down(now)
 
     def _partitions(self) -> Iterator[Partition]:
         """Every partition; topics may be created and deleted between two of them."""

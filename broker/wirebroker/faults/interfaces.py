@@ -95,6 +95,12 @@ class Broker(Protocol):
     def fence(self, transactional_id: str, now: int) -> int:
         """Raise the epoch of a transactional id, which is returned. Raises NothingToChange."""
 
+    def expire_session(self, connection: Connection, now: int) -> bool:
+        """Let the session of a client end. Returns whether it has authenticated by SASL."""
+
+    def withdraw_acl(self, text: str) -> bool:
+        """Remove an ACL. Returns whether it was there. Raises ValueError for a text that is not an ACL."""
+
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
         """Cut a log at an offset. Returns its log end offset before and after. Raises NothingToChange."""
 

@@ -90,12 +90,14 @@ class FaultPlan:
     def add(self, rule: Rule) -> Rule:
         """Load a rule; it strikes from the next request on. A rule that is loaded already stays as it is.
 
-        Raises FaultError if the host refuses faults, and for a rule that needs the inside of a broker, if there is none.
+        Raises FaultError if the host refuses faults, and for a rule that needs a broker, if there is none.
         """
         if self.host.refuses_faults:
             raise FaultError("kind", self.host.refuses_faults)
         if rule.needs_broker and self.host.fault_broker is None:
             raise FaultError("kind", f"{rule.kind} acts inside a broker, and this is a proxy; load it in the broker instead")
+        if rule.match.principal is not None and self.host.fault_broker is None:
+            raise FaultError("principal", "this is a proxy, which does not know who clients are; load the rule in the broker")
         if rule not in self.rules:
             self.rules.append(rule)
             rule.added = True

@@ -59,6 +59,7 @@ class Match:
     topic: str | None = None
     partition: int | None = None
     client_id: str | None = None
+    principal: str | None = None
     node: int | None = None
     producer_id: int | None = None
     producer_epoch: int | None = None
@@ -76,7 +77,7 @@ class Match:
 
     def matching(self, facts: Facts) -> list[Batch | None]:
         """The matching batches of a Produce; any other request that matches counts once, as None."""
-        if not self.header_fits(facts):
+        if not self.header_fits(facts) or not _fits(self.principal, facts.principal):
             return []
         if self.transactional_id is not None and self.transactional_id not in facts.transactional_ids:
             return []
@@ -144,6 +145,7 @@ class Rule(_Declared, kw_only=True):
     topic: str | None = None
     partition: NonNegative | None = None
     client_id: str | None = None
+    principal: str | None = None
     node: int | None = None
     producer_id: int | None = None
     producer_epoch: int | None = None

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kafkawire.errors import ErrorCode
+from wirebroker.acl_specs import acl_of
+from wirebroker.authentication import Authenticator
+from wirebroker.connection import Connection
 from wirebroker.core.changes import LeaderChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.transactions import TransactionCoordinator
@@ -27,6 +30,7 @@ class Engine(Protocol):
 
     cluster: Cluster
     transactions: TransactionCoordinator
+    authenticator: Authenticator
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""
@@ -120,6 +124,19 @@ class EngineBroker:
         if known is None:
             raise NothingToChange(f"there is no transactional id {transactional_id!r}")
         return known
+
+    def expire_session(self, connection: Connection, now: int) -> bool:
+        """Let the session of a client end. Returns whether it has authenticated by SASL."""
+        if connection.session.sasl_user:
+            self._engine.authenticator.expire(connection, now)
+        return connection.session.sasl_user
+
+    def withdraw_acl(self, text: str) -> bool:
+        """Remove an ACL. Returns whether it was there. Raises ValueError for a text that is not an ACL."""
+        acl, cluster = acl_of(text), self._engine.cluster
+        was_there = acl in cluster.acls
+        cluster.alter_acls((), [acl])
+        return was_there
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
         """Let a partition lose everything from the batch with `offset` on. Returns its log end offset before and after.

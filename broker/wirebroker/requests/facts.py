@@ -55,6 +55,8 @@ class Facts:
     producer: tuple[int, int] | None = None
     batches: tuple[Batch, ...] = ()
     acks: int | None = None
+    principal: str = ""
+    """Who the client is, like `User:alice`."""
 
 
 def facts_of(request: Message, received: Received, implied: Iterable[tuple[str, int | None]] | None = None) -> Facts:
@@ -74,6 +76,7 @@ def facts_of(request: Message, received: Received, implied: Iterable[tuple[str, 
         producer=_producer(request),
         batches=tuple(_batches(produce, received.directory)) if produce is not None else (),
         acks=produce.acks if produce is not None else None,
+        principal=str(received.connection.session.principal),
     )
 
 

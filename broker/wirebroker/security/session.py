@@ -52,3 +52,8 @@ class Session:
         """When the client must have authenticated again, in ms since the epoch (KIP-368); None: never."""
         self.begun_again_at: int | None = None
         """When the last re-authentication began."""
+
+    @property
+    def sasl_user(self) -> bool:
+        """Whether the client has authenticated by SASL."""
+        return self.protocol.sasl and self.mechanism != ""

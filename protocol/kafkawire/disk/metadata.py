@@ -1,4 +1,4 @@
-"""The controller's knowledge as a value, the image: topics, settings, producer ids, ACLs, quotas; and the records between two.
+"""The controller's knowledge as a value, the image: topics, settings, ids, ACLs, quotas, tokens; and the records between two.
 
 An image is read from the records of `__cluster_metadata`, or taken of a running cluster. The difference of two images
 gives the records to write, so a change needs no announcement.
@@ -23,10 +23,12 @@ from kafkawire.metadata_log import Transactions, read_metadata
 from kafkawire.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from kafkawire.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
 from kafkawire.metadata_records.config_record import ConfigRecord
+from kafkawire.metadata_records.delegation_token_record import DelegationTokenRecord
 from kafkawire.metadata_records.partition_change_record import PartitionChangeRecord
 from kafkawire.metadata_records.partition_record import PartitionRecord
 from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
 from kafkawire.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from kafkawire.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
 from kafkawire.metadata_records.remove_topic_record import RemoveTopicRecord
 from kafkawire.metadata_records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kafkawire.metadata_records.topic_record import TopicRecord
@@ -87,9 +89,22 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 """What a client quota is about: its types (`user`, `client-id`, `ip`) in order, each with a name, or None for the default."""
 
 
+class TokenImage(NamedTuple):
+    """A delegation token: principals like `User:alice`, and times in ms since the epoch."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_at: int
+    most_at: int
+    """When it cannot be renewed any more."""
+    expires_at: int
+
+
 @dataclass(slots=True)
 class Image:
-    """Topics, settings, producer ids, ACLs by their ids, and client quotas.
+    """Topics, settings, producer ids, ACLs and delegation tokens by their ids, and client quotas.
 
     Settings are by resource: its type, and its name ("" for all brokers).
     """
@@ -101,6 +116,7 @@ class Image:
     """SCRAM credentials, by user and the mechanism's number."""
     acls: dict[bytes, AclImage] = field(default_factory=dict)
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    tokens: dict[str, TokenImage] = field(default_factory=dict)
 
     def apply(self, record: Message) -> None:
         """Apply the record. KeyError if it names an unknown topic or partition."""
@@ -150,6 +166,13 @@ class Image:
                 limits[record.key] = record.value
             elif not limits:
                 del self.quotas[entity]
+        elif isinstance(record, DelegationTokenRecord):
+            self.tokens[record.token_id] = TokenImage(
+                record.token_id, record.owner, record.requester, tuple(record.renewers), record.issue_timestamp,
+                record.max_timestamp, record.expiration_timestamp,
+            )  # fmt: skip
+        elif isinstance(record, RemoveDelegationTokenRecord):
+            self.tokens.pop(record.token_id, None)
 
 
 def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
@@ -198,6 +221,7 @@ def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, 
             principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission,
         ), 0  # fmt: skip
     yield from _quota_records(old, new)
+    yield from _token_records(old, new)
     if old.next_producer_id != new.next_producer_id:
         yield ProducerIdsRecord(broker_id=node_id, broker_epoch=-1, next_producer_id=new.next_producer_id), 0
 
@@ -221,6 +245,17 @@ def _quota_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
                 named = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
                 gone = key not in after
                 yield ClientQuotaRecord(entity=named, key=key, value=after.get(key, 0.0), remove=gone), 0
+
+
+def _token_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
+    for token_id in sorted(old.tokens.keys() - new.tokens.keys()):
+        yield RemoveDelegationTokenRecord(token_id=token_id), 0
+    for token_id, token in new.tokens.items():
+        if old.tokens.get(token_id) != token:
+            yield DelegationTokenRecord(
+                owner=token.owner, requester=token.requester, renewers=list(token.renewers), issue_timestamp=token.issued_at,
+                max_timestamp=token.most_at, expiration_timestamp=token.expires_at, token_id=token_id,
+            ), 0  # fmt: skip
 
 
 def _partition_records(

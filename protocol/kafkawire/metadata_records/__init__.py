@@ -8,10 +8,12 @@ METADATA_RECORDS: dict[int, tuple[str, str]] = {
     4: ("config_record", "ConfigRecord"),
     5: ("partition_change_record", "PartitionChangeRecord"),
     9: ("remove_topic_record", "RemoveTopicRecord"),
+    10: ("delegation_token_record", "DelegationTokenRecord"),
     11: ("user_scram_credential_record", "UserScramCredentialRecord"),
     14: ("client_quota_record", "ClientQuotaRecord"),
     15: ("producer_ids_record", "ProducerIdsRecord"),
     18: ("access_control_entry_record", "AccessControlEntryRecord"),
     19: ("remove_access_control_entry_record", "RemoveAccessControlEntryRecord"),
     22: ("remove_user_scram_credential_record", "RemoveUserScramCredentialRecord"),
+    26: ("remove_delegation_token_record", "RemoveDelegationTokenRecord"),
 }

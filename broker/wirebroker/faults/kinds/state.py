@@ -6,12 +6,17 @@ from typing import ClassVar, Literal
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
+from wirebroker.acl_specs import acl_of
 from wirebroker.effects import Outcome
+from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import NonNegative, Rule
 from wirebroker.faults.strikes import Hit
 from wirebroker.requests.facts import Batch, Facts
 
-__all__ = ["expire_producer", "expire_transactional_id", "fence", "lose_coordinator", "restart", "truncate"]
+__all__ = [
+    "expire_producer", "expire_session", "expire_transactional_id", "fence", "lose_coordinator", "restart", "truncate",
+    "withdraw_acl",
+]  # fmt: skip
 
 
 class expire_producer(Rule):
@@ -28,6 +33,34 @@ class expire_producer(Rule):
             elif producer is not None:
                 count += broker.expire_producer(producer[0], None, None)
         return count > 0
+
+
+class expire_session(Rule):
+    """The session of the client ends (KIP-368): its next request closes the connection, unless it authenticates again."""
+
+    example = 'faults.expire_session(principal="User:alice", api="Produce", nth=3)'
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, hit: Hit) -> bool:
+        return hit.plan.broker.expire_session(hit.exchange.connection, hit.exchange.now)
+
+
+class withdraw_acl(Rule):
+    """The ACL is removed, as by an administrator; `acl` is a text as in `MockKafka(acls=…)`."""
+
+    acl: str
+
+    example = 'faults.withdraw_acl("allow User:alice WRITE TOPIC orders", api="Produce", nth=3)'
+    needs_broker: ClassVar[bool] = True
+
+    def check_options(self) -> None:
+        try:
+            acl_of(self.acl)
+        except ValueError as wrong:
+            raise FaultError("acl", f"withdraw_acl: {wrong}") from None
+
+    def change(self, hit: Hit) -> bool:
+        return hit.plan.broker.withdraw_acl(self.acl)
 
 
 class expire_transactional_id(Rule):

@@ -180,6 +180,7 @@ class FolderStore:
         for acl_id, acl in image.acls.items():
             cluster.acls.add(Acl(*acl), acl_id)
         cluster.quotas.alter([(entity, key, value) for entity, held in image.quotas.items() for key, value in held.items()])
+        cluster.tokens.by_id.update(image.tokens)
         self.metadata.create()
         for directory in self.directories.values():
             directory.opened()
@@ -389,6 +390,7 @@ class FolderStore:
             settings[BROKER, "" if node is None else str(node)] = dict(layer)
         settings |= {(GROUP, name): dict(held) for name, held in configs.groups.items()}
         settings |= {(CLIENT_METRICS, name): dict(held) for name, held in configs.client_metrics.items()}
+        image.tokens = dict(cluster.tokens.by_id)
         image.acls = {acl_id: acl for acl, acl_id in cluster.acls.ids.items()}
         image.quotas = {entity: dict(held) for entity, held in cluster.quotas.limits.items()}
         for resource, unknown in self._passed_over.items():

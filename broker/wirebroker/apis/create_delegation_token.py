@@ -1,0 +1,85 @@
+"""CreateDelegationToken, versions 1–3.
+
+A token is for the client itself, or from version 3 on for another owner, which needs CREATE_TOKENS on the User. Over plaintext,
+and for a client that logged in by a token, it is DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Renewers must be users.
+"""
+
+from __future__ import annotations
+
+from kafkawire.disk.metadata import TokenImage
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from wirebroker.core.acls import Operation, ResourceType
+from wirebroker.core.delegation_tokens import Lifetimes, new_id, secret_of
+from wirebroker.exchange import Exchange
+from wirebroker.security.principals import ANONYMOUS, USER, Principal
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.security.session import Session
+
+KEY = "delegation.token.secret.key"
+
+
+def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateDelegationTokenResponse:
+    """Make a token."""
+    requester = exchange.connection.session.principal
+    owner = requester
+    if request.owner_principal_name:
+        if request.owner_principal_type is None:
+            return _answer(ErrorCode.UNKNOWN_SERVER_ERROR, ANONYMOUS, ANONYMOUS)
+        owner = Principal(request.owner_principal_type, request.owner_principal_name)
+    refused = _refusal(request, exchange, owner)
+    if refused is not None:
+        return _answer(refused, owner, requester)
+    key = exchange.cluster.configs.text(KEY)
+    if not key:
+        return _answer(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, owner, requester, at=0)
+    token = _token(request, exchange, owner)
+    exchange.cluster.alter_token(token.token_id, token)
+    made = _answer(ErrorCode.NONE, owner, requester)
+    made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms = token.issued_at, token.expires_at, token.most_at
+    made.token_id, made.hmac = token.token_id, secret_of(token.token_id, key)
+    return made
+
+
+def is_allowed(session: Session) -> bool:
+    """Whether a client may ask for and about tokens: not over plaintext, anonymously, or after a login by a token."""
+    anonymous = session.protocol is SecurityProtocol.SSL and session.principal == ANONYMOUS
+    return not (session.by_token or session.protocol is SecurityProtocol.PLAINTEXT or anonymous)
+
+
+def lifetimes(exchange: Exchange) -> Lifetimes:
+    """How long tokens live."""
+    configs = exchange.cluster.configs
+    return Lifetimes(configs.integer("delegation.token.expiry.time.ms"), configs.integer("delegation.token.max.lifetime.ms"))
+
+
+def _refusal(request: CreateDelegationTokenRequest, exchange: Exchange, owner: Principal) -> ErrorCode | None:
+    connection = exchange.connection
+    if not is_allowed(connection.session):
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    authorizer = exchange.engine.authorizer
+    if owner != connection.session.principal and not authorizer.may(
+        connection, Operation.CREATE_TOKENS, ResourceType.USER, str(owner)
+    ):
+        return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    if any(renewer.principal_type != USER for renewer in request.renewers):
+        return ErrorCode.INVALID_PRINCIPAL_TYPE
+    return None
+
+
+def _token(request: CreateDelegationTokenRequest, exchange: Exchange, owner: Principal) -> TokenImage:
+    now, lives = exchange.now, lifetimes(exchange)
+    most_at = now + (min(lives.most, request.max_lifetime_ms) if request.max_lifetime_ms > 0 else lives.most)
+    renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
+    return TokenImage(
+        new_id(exchange.cluster.random_bytes(16)), str(owner), str(exchange.connection.session.principal), renewers, now,
+        most_at, min(most_at, now + lives.renewal),
+    )  # fmt: skip
+
+
+def _answer(code: ErrorCode, owner: Principal, requester: Principal, at: int = -1) -> CreateDelegationTokenResponse:
+    return CreateDelegationTokenResponse(
+        error_code=code, principal_type=owner.kind, principal_name=owner.name, token_requester_principal_type=requester.kind,
+        token_requester_principal_name=requester.name, issue_timestamp_ms=at, expiry_timestamp_ms=at, max_timestamp_ms=at,
+        token_id="", hmac=b"",
+    )  # fmt: skip

@@ -1,0 +1,32 @@
+"""ExpireDelegationToken, versions 1–2.
+
+Owner and renewers may let a token end in `expiry_time_period_ms`; a negative period removes it at once, also if it has expired.
+"""
+
+from __future__ import annotations
+
+from kafkawire.disk.metadata import TokenImage
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from wirebroker.apis.create_delegation_token import is_allowed
+from wirebroker.apis.renew_delegation_token import found
+from wirebroker.core.delegation_tokens import has_expired, may_renew
+from wirebroker.exchange import Exchange
+
+
+def handle(request: ExpireDelegationTokenRequest, exchange: Exchange) -> ExpireDelegationTokenResponse:
+    """Let a token end."""
+    if not is_allowed(exchange.connection.session):
+        refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        return ExpireDelegationTokenResponse(error_code=refused, expiry_timestamp_ms=-1)
+    token = found(bytes(request.hmac), exchange)
+    at_once = request.expiry_time_period_ms < 0
+    if isinstance(token, TokenImage) and not may_renew(token, str(exchange.connection.session.principal)):
+        token = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    if isinstance(token, TokenImage) and not at_once and has_expired(token, exchange.now):
+        token = ErrorCode.DELEGATION_TOKEN_EXPIRED
+    if isinstance(token, ErrorCode):
+        return ExpireDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0)
+    until = exchange.now if at_once else min(token.most_at, exchange.now + request.expiry_time_period_ms)
+    exchange.cluster.alter_token(token.token_id, None if at_once else token._replace(expires_at=until))
+    return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=until)

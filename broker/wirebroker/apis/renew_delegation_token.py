@@ -1,0 +1,39 @@
+"""RenewDelegationToken, versions 1–2.
+
+Owner and renewers may move a token's end: by `renew_period_ms`, at most by delegation.token.expiry.time.ms, and never beyond
+its longest life.
+"""
+
+from __future__ import annotations
+
+from kafkawire.disk.metadata import TokenImage
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from wirebroker.apis.create_delegation_token import KEY, is_allowed, lifetimes
+from wirebroker.core.delegation_tokens import has_expired, may_renew
+from wirebroker.exchange import Exchange
+
+
+def handle(request: RenewDelegationTokenRequest, exchange: Exchange) -> RenewDelegationTokenResponse:
+    """Renew a token."""
+    if not is_allowed(exchange.connection.session):
+        refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        return RenewDelegationTokenResponse(error_code=refused, expiry_timestamp_ms=-1)
+    token = found(bytes(request.hmac), exchange)
+    if isinstance(token, TokenImage) and has_expired(token, exchange.now):
+        token = ErrorCode.DELEGATION_TOKEN_EXPIRED
+    if isinstance(token, TokenImage) and not may_renew(token, str(exchange.connection.session.principal)):
+        token = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    if isinstance(token, ErrorCode):
+        return RenewDelegationTokenResponse(error_code=token, expiry_timestamp_ms=0)
+    until = lifetimes(exchange).until(exchange.now, token.most_at, request.renew_period_ms)
+    exchange.cluster.alter_token(token.token_id, token._replace(expires_at=until))
+    return RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=until)
+
+
+def found(secret: bytes, exchange: Exchange) -> TokenImage | ErrorCode:
+    """The token with this secret, or why there is none."""
+    key = exchange.cluster.configs.text(KEY)
+    if not key:
+        return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    return exchange.cluster.tokens.with_secret(secret, key) or ErrorCode.DELEGATION_TOKEN_NOT_FOUND

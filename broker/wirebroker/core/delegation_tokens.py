@@ -1,0 +1,73 @@
+"""Delegation tokens (KIP-48): credentials that a client makes for others, and that expire.
+
+A token's secret, its hmac, is never kept: it follows from the token's id and `delegation.token.secret.key`.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkawire.disk.metadata import TokenImage
+
+DIGEST = "sha512"
+
+
+class Lifetimes(NamedTuple):
+    """How long tokens live, in ms: until they must be renewed, and at most."""
+
+    renewal: int
+    most: int
+
+    def until(self, now: int, most_at: int, wanted: int) -> int:
+        """When a token expires that is renewed now for so many ms; 0 or less is the default."""
+        return min(most_at, now + (min(self.renewal, wanted) if wanted > 0 else self.renewal))
+
+
+def secret_of(token_id: str, key: str) -> bytes:
+    """The secret by which a client logs in."""
+    return hmac.digest(key.encode(), token_id.encode(), DIGEST)
+
+
+def password_of(token_id: str, key: str) -> str:
+    """The secret as a password of SCRAM."""
+    return b64encode(secret_of(token_id, key)).decode()
+
+
+def new_id(raw: bytes) -> str:
+    """The id of a token, as Kafka's Uuid writes 16 bytes."""
+    return b64encode(raw, b"-_").decode().rstrip("=")
+
+
+def has_expired(token: TokenImage, now: int) -> bool:
+    """Whether it may not be renewed any more."""
+    return token.most_at < now or token.expires_at < now
+
+
+def may_renew(token: TokenImage, principal: str) -> bool:
+    """Whether a principal may renew and expire it."""
+    return principal == token.owner or principal in token.renewers
+
+
+def concerns(token: TokenImage, principal: str) -> bool:
+    """Whether a principal owns it, asked for it, or may renew it."""
+    return principal in (token.owner, token.requester, *token.renewers)
+
+
+class DelegationTokens:
+    """The tokens of a cluster, by their ids."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, TokenImage] = {}
+
+    def __iter__(self) -> Iterator[TokenImage]:
+        return iter(self.by_id.values())
+
+    def with_secret(self, secret: bytes, key: str) -> TokenImage | None:
+        """The token that has this secret."""
+        for token in self:
+            if hmac.compare_digest(secret_of(token.token_id, key), secret):
+                return token
+        return None

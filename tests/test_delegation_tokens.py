@@ -1,0 +1,136 @@
+"""Delegation tokens (KIP-48), and random dialogues about them, logins and ACLs, as a real Kafka was recorded to answer."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acl_requests import SETTINGS, USERS, log_in
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.create_delegation_token import CreateDelegationTokenRequest
+from kafkawire.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from kafkawire.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from kafkawire.messages.renew_delegation_token import RenewDelegationTokenRequest
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from security_dialogues import RECORDED, SECRET, Talk
+from wirebroker import MockKafka
+from wirebroker.net.listener import Listener
+from wirebroker.security.clients import tokens
+from wirebroker.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
+from wirebroker.wire_client import Connection, ConnectionClosed, address_of
+from wirekit import batch, produce_request
+
+RECORDING: dict[str, Any] = json.loads(Path(__file__).with_name("data").joinpath(RECORDED).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[tuple[MockKafka, tuple[str, int]]]:
+    configs = SETTINGS | SECRET
+    with MockKafka(security="sasl_plaintext", users=USERS, configs=configs, topics=["seen", "hidden"], clock="frozen") as kafka:
+        yield kafka, kafka._listen(Listener(1, "127.0.0.1"))
+
+
+@pytest.mark.parametrize("seed", RECORDING)
+def test_a_random_dialogue_gets_kafkas_answers(seed: str, secured: tuple[MockKafka, tuple[str, int]]) -> None:
+    kafka, plaintext = secured
+    talk = Talk(int(seed), address_of(kafka.bootstrap_servers), plaintext, kafka.clock.now, lambda _: None)
+    for theirs, ours in zip(RECORDING[seed], talk.play(), strict=True):
+        assert json.loads(json.dumps(ours)) == theirs
+
+
+# Tokens
+
+
+def broker(**options: Any) -> MockKafka:
+    configs = SECRET | options.pop("configs", {})
+    return MockKafka(security="sasl_plaintext", users=USERS, configs=configs, clock="frozen", **options)
+
+
+def log_in_by(kafka: MockKafka, token: Any, mechanism: str = SCRAM_SHA_256) -> tuple[Connection, Any]:
+    """A connection that tried to log in by a token, and the last answer."""
+    connection = Connection(address_of(kafka.bootstrap_servers), 10)
+    connection.request(SaslHandshakeRequest(mechanism=mechanism), 1)
+    dialogue = tokens(mechanism, token.token_id, b64encode(bytes(token.hmac)).decode(), ",tokenauth=true")
+    sent = next(dialogue)
+    while True:
+        answer = connection.request(SaslAuthenticateRequest(auth_bytes=sent), 2)
+        try:
+            sent = dialogue.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            return connection, answer
+
+
+def create(kafka: MockKafka, lives_ms: int = -1) -> Any:
+    admin = log_in(address_of(kafka.bootstrap_servers), "admin")
+    return admin.request(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=lives_ms), 3)
+
+
+def described(kafka: MockKafka) -> list[Any]:
+    admin = log_in(address_of(kafka.bootstrap_servers), "admin")
+    found: list[Any] = admin.request(DescribeDelegationTokenRequest(owners=None), 3).tokens
+    return found
+
+
+@pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
+def test_a_client_is_the_owner_of_its_token(mechanism: str) -> None:
+    with broker(topics={"orders": 1}) as kafka:
+        connection, answer = log_in_by(kafka, create(kafka), mechanism)
+        assert answer.session_lifetime_ms == int(SECRET["delegation.token.expiry.time.ms"])
+        connection.request(produce_request("orders", batch()), 9)
+        assert kafka.trace.events("authentication")[-1].principal == "User:admin"
+
+
+def test_a_session_ends_with_its_token_and_an_expired_token_is_removed() -> None:
+    with broker(configs={"delegation.token.expiry.check.interval.ms": 600_000}) as kafka:
+        token = create(kafka, 300_000)
+        connection, answer = log_in_by(kafka, token)
+        assert answer.session_lifetime_ms == 300_000
+        kafka.clock.advance(milliseconds=300_001)
+        with pytest.raises(ConnectionClosed):
+            connection.request(produce_request("orders", batch()), 9)
+        _, answer = log_in_by(kafka, token)
+        assert (answer.error_code, answer.session_lifetime_ms) == (0, 0), "as in Kafka until the token is removed"
+        kafka.clock.advance(milliseconds=300_000)
+        assert described(kafka) == []
+        assert log_in_by(kafka, token)[1].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_tokens_are_kept_without_their_secrets(tmp_path: Path) -> None:
+    with broker(data=tmp_path) as kafka:
+        token, gone = create(kafka), create(kafka)
+        admin = log_in(address_of(kafka.bootstrap_servers), "admin")
+        admin.request(RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=60_000), 2)
+        admin.request(ExpireDelegationTokenRequest(hmac=gone.hmac, expiry_time_period_ms=-1), 2)
+        before = described(kafka)
+        assert [each.token_id for each in before] == [token.token_id]
+    with broker(data=tmp_path) as kafka:
+        assert described(kafka) == before
+        assert log_in_by(kafka, token)[1].error_code == 0
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(token.token_id.encode() in each for each in files)
+    assert not any(bytes(token.hmac) in each or b64encode(bytes(token.hmac)) in each for each in files)
+
+
+def test_a_capture_has_no_secret_of_a_token(tmp_path: Path) -> None:
+    with broker(capture=tmp_path / "session.pcapng", trace="all") as kafka:
+        token = create(kafka)
+        described(kafka)
+    captured = (tmp_path / "session.pcapng").read_bytes()
+    assert token.token_id.encode() in captured
+    assert bytes(token.hmac) not in captured
+
+
+def test_without_a_secret_key_there_are_no_tokens() -> None:
+    with MockKafka(security="sasl_plaintext", users=USERS) as kafka:
+        assert create(kafka).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        admin = log_in(address_of(kafka.bootstrap_servers), "admin")
+        disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        assert admin.request(RenewDelegationTokenRequest(hmac=b"x"), 2).error_code == disabled
+        assert admin.request(ExpireDelegationTokenRequest(hmac=b"x"), 2).error_code == disabled
+        assert admin.request(DescribeDelegationTokenRequest(owners=[]), 3).error_code == disabled
