@@ -18,8 +18,8 @@ SCENARIOS = load()
 
 
 def test_the_recording_is_whole() -> None:
-    assert len(SCENARIOS) == 163
-    assert sum(len(scenario.steps) for scenario in SCENARIOS) == 1423
+    assert len(SCENARIOS) == 182
+    assert sum(len(scenario.steps) for scenario in SCENARIOS) == 1530
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
-RECORDINGS = ("kafka-4.3.1.json", "kafka-4.3.1-security.json")
+RECORDINGS = ("kafka-4.3.1.json", "kafka-4.3.1-security.json", "kafka-4.3.1-quotas.json")
 NOT_COMPARED = ("n", "n_v0", "len")
 """Counts of advertised APIs: a broker with fewer APIs may still answer those that it has as Kafka does."""
 PRESENCE_ONLY = ("message", "m")
@@ -26,6 +26,7 @@ BASE_SETTINGS = {
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "main": {},
+    "quotas": {},
     "restart": {},
     "cold": {},
     "slow": {},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from kafkawire.errors import ProtocolError
+from wirebroker.conformance.quota_steps import QUOTA_OPERATIONS
 from wirebroker.conformance.readiness import prepare
 from wirebroker.conformance.recording import Difference, Json, Scenario, compare
 from wirebroker.conformance.run import Broker, Run
@@ -31,7 +32,7 @@ def observe(run: Run, index: int, step: Json) -> Json:
     except KeyError as missing:
         return {"undone": f"no earlier step returned {missing}"}
     try:
-        observed = OPERATIONS[step["op"]](run, step)
+        observed = (OPERATIONS | QUOTA_OPERATIONS)[step["op"]](run, step)
     except ConnectionClosed:
         return {"conn": "closed"}
     except NoAnswer:

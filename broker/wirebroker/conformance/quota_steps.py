@@ -1,0 +1,147 @@
+"""The steps of scenarios about client quotas. Each client has a connection of its own, because a throttled one is muted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkawire.declare import from_plain
+from kafkawire.registry import KEYS, request_class
+from wirebroker.conformance.batches import record_data
+from wirebroker.conformance.readiness import until
+from wirebroker.conformance.recording import Json
+from wirebroker.conformance.run import Run
+from wirebroker.conformance.steps import shown
+from wirebroker.wire_client import Connection
+
+NOT_MUTED = 0.5
+"""Seconds in which a connection that is not muted answers."""
+
+
+def _alter(run: Run, step: Json) -> Json:
+    """Change quotas; names that begin with `=` are literal, others are of this run alone."""
+    entries = []
+    for entity, limits in step["entries"]:
+        named = [{"entity_type": kind, "entity_name": _real(run, name)} for kind, name in entity.items()]
+        ops = [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in limits]
+        entries.append({"entity": named, "ops": ops})
+    answer = run.ask("AlterClientQuotas", step, 1, entries=entries, validate_only=step.get("validate_only", False))
+    results = [
+        {"entity": _entity(run, each.entity), "error": shown(each.error_code), "message": each.error_message}
+        for each in answer.entries
+    ]
+    if not step.get("validate_only"):
+        _wait(run, step, {str(each["entity"]) for each in results if each["error"] == shown(0)})
+    return {"results": sorted(results, key=str)}
+
+
+def _wait(run: Run, step: Json, altered: set[str]) -> None:
+    """Until the broker that answers knows of the change, which Kafka's controller has made."""
+    for entity, limits in step["entries"]:
+        wanted = {key: value for key, value in limits if value is not None}
+        components = [
+            {"entity_type": kind, "match_type": 0 if name is not None else 1, "match": _real(run, name)}
+            for kind, name in entity.items()
+        ]
+
+        def known(components: list[Json] = components, wanted: dict[str, float] = wanted, limits: Any = limits) -> bool:
+            answer = run.ask("DescribeClientQuotas", {}, 1, components=components, strict=True)
+            held = {value.key: value.value for each in answer.entries or () for value in each.values}
+            return wanted.items() <= held.items() and not any(value is None and key in held for key, value in limits)
+
+        if str(_shown_entity(entity)) in altered and len({key for key, _ in limits}) == len(limits):
+            until(known)
+
+
+def _real(run: Run, name: str | None) -> str | None:
+    if name is None or not name:
+        return name
+    return name[1:] if name.startswith("=") else run.name(name)
+
+
+def _shown_entity(entity: Json) -> Json:
+    return dict(sorted(entity.items()))
+
+
+def _entity(run: Run, named: Any) -> Json:
+    own = run.name("x")[:-1]
+    return _shown_entity({each.entity_type: _symbol(each.entity_name, own) for each in named})
+
+
+def _symbol(name: str | None, own: str) -> str | None:
+    if not name:
+        return name
+    return name.removeprefix(own) if name.startswith(own) else f"={name}"
+
+
+def _describe(run: Run, step: Json) -> Json:
+    components = [{"entity_type": kind, "match_type": how, "match": _real(run, name)} for kind, how, name in step["components"]]
+    answer = run.ask("DescribeClientQuotas", step, 1, components=components, strict=step.get("strict", False))
+    if answer.entries is None:
+        return {"error": shown(answer.error_code), "message": answer.error_message, "entries": None}
+    entries = [
+        {"entity": _entity(run, each.entity), "values": [[value.key, value.value] for value in each.values]}
+        for each in answer.entries
+    ]
+    return {"error": shown(answer.error_code), "entries": sorted(entries, key=str)}
+
+
+def _of(run: Run, step: Json) -> Connection:
+    return Connection(run.broker.address, client_id=run.name(step["client"]))
+
+
+def _produce(run: Run, step: Json) -> Json:
+    """A Produce; the throttle time of a client's first one hangs on its size alone."""
+    entry = {"pid": -1, "epoch": -1, "seq": -1, "n": step["n"]}
+    records = record_data(entry, 1_000)
+    data = {"name": run.topic(step), "partition_data": [{"index": 0, "records": records}]}
+    fields = {"transactional_id": None, "acks": step.get("acks", -1), "timeout_ms": 5000, "topic_data": [data]}
+    return _throttled(run, step, "Produce", 9, fields)
+
+
+def _fetch(run: Run, step: Json) -> Json:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    topics = [{"topic": run.topic(step), "partitions": [partition]}]
+    fields = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 24, "session_epoch": -1, "topics": topics}
+    return _throttled(run, step, "Fetch", 11, fields)
+
+
+def _ask(run: Run, step: Json) -> Json:
+    return _throttled(run, step, step["api"], step["v"], step.get("fields", {}))
+
+
+def _throttled(run: Run, step: Json, api: str, version: int, fields: Json) -> Json:
+    connection = _of(run, step)
+    request = from_plain(request_class(KEYS[api]), fields)
+    if fields.get("acks") == 0:
+        connection.send(request, version, answered=False)
+        connection.send(from_plain(request_class(KEYS["ApiVersions"]), {}), 0)
+        connection.answer(NOT_MUTED)
+        return {"answered": True}
+    answer = connection.request(request, version)
+    connection.close()
+    observed: Json = {"throttle_time_ms": answer.throttle_time_ms}
+    return observed | ({"topics": len(answer.responses)} if api == "Fetch" else {})
+
+
+def _create(run: Run, step: Json) -> Json:
+    """Create, grow or delete a topic; how long it waits hangs on the time between two requests."""
+    name, version, timeout = run.topic(step), step["v"], {"timeout_ms": 10_000}
+    if step["api"] == "CreateTopics":
+        topic: Json = {"name": name, "num_partitions": step["partitions"], "replication_factor": 1}
+        fields = {"topics": [topic], "validate_only": step.get("validate_only", False)}
+    elif step["api"] == "CreatePartitions":
+        fields = {"topics": [{"name": name, "count": step["partitions"], "assignments": None}]}
+    else:
+        fields = {"topics": [{"name": name}]} if version >= 6 else {"topic_names": [name]}
+    request = from_plain(request_class(KEYS[step["api"]]), fields | timeout)
+    answer = _of(run, step).request(request, version)
+    result = next(
+        iter(getattr(answer, {"CreateTopics": "topics", "CreatePartitions": "results"}.get(step["api"], "responses")))
+    )
+    return {"error": shown(result.error_code), "throttled": answer.throttle_time_ms > 0}
+
+
+QUOTA_OPERATIONS = {
+    "alter_quotas": _alter, "describe_quotas": _describe, "quota_produce": _produce, "quota_fetch": _fetch,
+    "quota_ask": _ask, "quota_change": _create,
+}  # fmt: skip
