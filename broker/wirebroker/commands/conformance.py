@@ -18,6 +18,7 @@ from wirebroker.conformance.replay import RemoteBroker, replay
 from wirebroker.wire_client import WireClient, address_of
 
 NEEDS_RESTART = "restarts the broker, which cannot be done by address"
+NEEDS_GROUPS = "needs share groups and streams groups"
 NEEDS_SETTINGS = "was recorded with other settings than a broker by address has"
 
 
@@ -80,6 +81,8 @@ def _unable(scenario: Scenario, remote: RemoteBroker | None) -> str | None:
         return None
     if scenario.ran_on == "restart":
         return NEEDS_RESTART
+    if scenario.ran_on == "groups":
+        return NEEDS_GROUPS
     return NEEDS_SETTINGS if scenario.ran_on not in ("main", "slow") else None
 
 

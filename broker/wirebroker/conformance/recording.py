@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
-RECORDINGS = ("kafka-4.3.1.json", "kafka-4.3.1-security.json", "kafka-4.3.1-quotas.json")
+RECORDINGS = ("kafka-4.3.1.json", "kafka-4.3.1-security.json", "kafka-4.3.1-quotas.json", "kafka-4.3.1-groups.json")
 NOT_COMPARED = ("n", "n_v0", "len")
 """Counts of advertised APIs: a broker with fewer APIs may still answer those that it has as Kafka does."""
 PRESENCE_ONLY = ("message", "m")
@@ -30,6 +30,7 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "restart": {},
     "cold": {},
     "slow": {},
+    "groups": {},
     "expire": {
         "producer.id.expiration.ms": "2000",
         "producer.id.expiration.check.interval.ms": "500",

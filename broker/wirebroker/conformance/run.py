@@ -51,6 +51,8 @@ class Run:
         """The number of the present step."""
         self.results: dict[str, Json] = {}
         """The observations that later steps may refer to, by name."""
+        self.topic_names: dict[bytes, str] = {}
+        """The topics of the run whose ids an exchange has needed, by id."""
         self._prefix = f"o{secrets.token_hex(4)}-{scenario.name}"
         self._last_timestamp = 0
         self._batches: dict[int, int] = {}

@@ -15,6 +15,7 @@ from kafkawire.errors import error_name
 from kafkawire.frames import SIZE
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS, versions
+from wirebroker.conformance.any_request import exchange
 from wirebroker.conformance.batches import record_data
 from wirebroker.conformance.readiness import COORDINATOR_CODES, markers_written, prepare
 from wirebroker.conformance.recording import NO_ERROR, Json
@@ -511,6 +512,11 @@ def op_ask(run: Run, step: Json) -> Json:
     """Any request; the names of all errors in its answer."""
     answer = run.ask(step["api"], step, versions(KEYS[step["api"]])[1], **step.get("fields", {}))
     return {"errors": [shown(code) for code in values(answer, "errorCode")]}
+
+
+@_operation
+def op_exchange(run: Run, step: Json) -> Json:
+    return exchange(run, step)
 
 
 @_operation

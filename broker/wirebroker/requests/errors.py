@@ -27,7 +27,8 @@ READING = frozenset(
         "OffsetForLeaderEpoch", "DescribeConfigs", "DescribeLogDirs", "DescribeCluster", "DescribeProducers",
         "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions", "ConsumerGroupDescribe",
         "ListPartitionReassignments", "DescribeQuorum", "ListConfigResources", "DescribeAcls", "SaslHandshake",
-        "DescribeUserScramCredentials", "DescribeClientQuotas",
+        "DescribeUserScramCredentials", "DescribeClientQuotas", "ShareGroupDescribe", "StreamsGroupDescribe",
+        "DescribeShareGroupOffsets",
     }
 )  # fmt: skip
 """APIs that change nothing: handling their requests before the answer is overwritten does no harm."""

@@ -125,6 +125,7 @@ class lose_coordinator(Rule):
     only_apis: ClassVar[tuple[str, ...]] = (
         "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch",
         "OffsetDelete", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "DescribeGroups", "DeleteGroups",
+        "ShareGroupHeartbeat", "ShareGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
         "TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions",
     )  # fmt: skip
     """The APIs that only a coordinator answers, and the one that finds it."""

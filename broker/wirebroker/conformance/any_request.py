@@ -1,0 +1,83 @@
+"""The step `exchange`: any request, by the names of its fields, and all fields of the answer.
+
+In a request `@T` is a topic of the run, `#T` its id, and `@g` any other name of the run. The answer is recorded in the same
+words, without fields that have their default. Of error messages it is recorded whether there is one, and of records the first
+offset and the number of each batch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kafkawire.batches import iter_batches, read_header
+from kafkawire.declare import Field, Struct
+from kafkawire.errors import error_name
+from wirebroker.conformance.recording import Json
+from wirebroker.conformance.run import Run
+
+NAME, ID = "@", "#"
+_TOPIC = re.compile(r"[@#](T\w*)")
+_UNORDERED = frozenset({"members", "groups", "topics", "topic_partitions", "active_tasks", "standby_tasks", "responses"})
+_NOT_RECORDED = frozenset({"throttle_time_ms", "client_host", "node_endpoints"})
+_PRESENCE = frozenset({"error_message", "acknowledge_error_message"})
+
+
+def exchange(run: Run, step: Json) -> Json:
+    """Send the request of a step; the answer as recordings have it."""
+    for name in dict.fromkeys(_topics(step["fields"])):
+        run.topic_names.setdefault(run.topic_id(run.topic({"topic": name})), name)
+    ids = {name: raw for raw, name in run.topic_names.items()}
+    answer = run.ask(step["api"], step, step["v"], **_meant(step["fields"], run, ids))
+    return {"answer": _shown(answer, run)}
+
+
+def _topics(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _topics(each)
+    elif isinstance(value, str) and (found := _TOPIC.fullmatch(value)):
+        yield found.group(1)
+
+
+def _meant(value: Any, run: Run, ids: dict[str, bytes]) -> Any:
+    if isinstance(value, dict):
+        return {key: _meant(each, run, ids) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_meant(each, run, ids) for each in value]
+    if isinstance(value, str) and (found := _TOPIC.fullmatch(value)):
+        return ids[found.group(1)] if value.startswith(ID) else run.topic({"topic": found.group(1)})
+    return run.name(value[1:]) if isinstance(value, str) and value.startswith(NAME) else value
+
+
+def _shown(answer: Struct, run: Run) -> Json:
+    told = {}
+    for declared in answer.__wire__:
+        value = getattr(answer, declared.name)
+        default = declared.default() if callable(declared.default) else declared.default
+        if declared.name not in _NOT_RECORDED and value != default:
+            told[declared.name] = _field(value, declared, run)
+    return told
+
+
+def _field(value: Any, declared: Field, run: Run) -> Any:
+    if declared.name.endswith("error_code"):
+        return f"{value} {error_name(value)}"
+    if declared.name in _PRESENCE:
+        return value is not None
+    if declared.spec == "records":
+        headers = [read_header(batch) for batch in iter_batches(memoryview(value or b""))]
+        return [[header.base_offset, header.records_count] for header in headers]
+    if isinstance(value, list):
+        items = [_item(each, run) for each in value]
+        return sorted(items, key=repr) if declared.name in _UNORDERED else items
+    return _item(value, run)
+
+
+def _item(value: Any, run: Run) -> Any:
+    if isinstance(value, Struct):
+        return _shown(value, run)
+    if isinstance(value, bytes):
+        return ID + run.topic_names[value] if value in run.topic_names else value.hex()
+    return value.replace(run.topic({}), NAME + "T").replace(f"{NAME}T-", NAME) if isinstance(value, str) else value
