@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,17 +44,18 @@ def moto() -> Path:
 
 
 @pytest.fixture
-def s3() -> Iterator[str]:
+def s3(tmp_path: Path) -> Iterator[str]:
     """The address of an empty S3."""
+    said = tmp_path / "moto.log"
     command = [moto(), "-u", "-m", "moto.server", "-p", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
-        assert server.stdout is not None
-        found = next(
-            (found for line in server.stdout if (found := re.search(r"Running on (http://127\.0\.0\.1:\d+)", line))), None
-        )
-        assert found is not None, "moto's server has ended"
-        yield found[1]
-        server.terminate()
+    with said.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as server:
+        try:
+            while (found := re.search(r"Running on (http://127\.0\.0\.1:\d+)", said.read_text())) is None:
+                assert server.poll() is None, said.read_text()
+                time.sleep(0.05)
+            yield found[1]
+        finally:
+            server.terminate()
 
 
 @pytest.mark.slow
