@@ -189,6 +189,7 @@ def _groups() -> Iterator[tuple[str, int, Plain]]:
             yield "AddOffsetsToTxn", 3, fields
             yield "TxnOffsetCommit", 3, fields | {"generation_id": -1, "topics": _topics(committed_offset=1)}
     yield from _share_groups({"group_id": GROUPS[1]})
+    yield from _streams_groups()
     both = [{"group_id": GROUPS[0], "topics": offsets}, {"group_id": GROUPS[1], "topics": None}]
     yield "OffsetFetch groups", 8, {"groups": both}
     yield "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": list(GROUPS)}
@@ -196,6 +197,28 @@ def _groups() -> Iterator[tuple[str, int, Plain]]:
     yield "ListGroups", 4, {}
     yield "DeleteGroups", 2, {"groups_names": ["g-none", GROUPS[1]]}
     yield "ConsumerGroupDescribe", 1, {"group_ids": [*GROUPS, "g848"], "include_authorized_operations": True}
+
+
+def _streams_groups() -> Iterator[tuple[str, int, Plain]]:
+    empty: Plain = {"source_topic_regex": [], "repartition_source_topics": [], "copartition_groups": []}
+    for group_id in GROUPS:
+        member: Plain = {"group_id": group_id, "member_id": "m", "member_epoch": 3, "endpoint_information_epoch": 0}
+        yield f"StreamsGroupHeartbeat without a topology, {group_id}", 0, member
+        for source, store in (
+            ("mine", "mine"),
+            ("mine", "other"),
+            ("other", "mine"),
+            ("a b", "other"),
+            ("__consumer_offsets", "mine"),
+        ):
+            changelog = {"name": store, "partitions": 0, "replication_factor": 0, "topic_configs": []}
+            subtopology = empty | {
+                "subtopology_id": "0", "source_topics": [source], "state_changelog_topics": [changelog],
+                "repartition_sink_topics": ["seen"],
+            }  # fmt: skip
+            topology = {"epoch": 0, "subtopologies": [subtopology]}
+            yield f"StreamsGroupHeartbeat {source} {store}, {group_id}", 0, member | {"topology": topology}
+    yield "StreamsGroupDescribe", 0, {"group_ids": list(GROUPS), "include_authorized_operations": True}
 
 
 def _share_groups(group: Plain) -> Iterator[tuple[str, int, Plain]]:
