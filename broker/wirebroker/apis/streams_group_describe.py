@@ -25,7 +25,7 @@ from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
 from wirebroker.core.groups.streams_group import StreamsGroup
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, Tasks
-from wirebroker.core.groups.streams_topology import InternalTopic
+from wirebroker.core.groups.streams_topology import Configured, InternalTopic
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import IDS, MEMBERS, pauses
 
@@ -64,7 +64,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[StreamsGroup | None, D
         return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
     answer = DescribedGroup(
         error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
-        assignment_epoch=group.assignment_epoch, topology=_topology(group), members=[],
+        assignment_epoch=group.assignment_epoch, topology=_topology(group, groups.streams.shown(group)), members=[],
     )  # fmt: skip
     return group, answer
 
@@ -76,12 +76,11 @@ def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> Desc
     )  # fmt: skip
 
 
-def _topology(group: StreamsGroup) -> Topology | None:
+def _topology(group: StreamsGroup, known: Configured | None) -> Topology | None:
     """The topology: as the cluster's topics make it if these are all there, else as the application sent it."""
     if group.topology is None:
         return None
-    ready = group.configured is not None and group.configured.told is None
-    configured = group.configured.subtopologies if group.configured is not None and ready else None
+    configured = known.subtopologies if known is not None and known.told is None else None
     made = []
     for key, each in sorted(group.topology.subtopologies.items()):
         changelogs = [_sent(topic) for topic in each.state_changelog_topics]

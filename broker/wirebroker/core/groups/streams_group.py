@@ -37,6 +37,8 @@ class StreamsGroup(TimedGroup):
         self.topology: Topology | None = None
         self.configured: Configured | None = None
         """The topology with what the cluster's topics make of it; None after a restart, until a member sends a heartbeat."""
+        self.configured_at = 0
+        """The end of the group's partition of __consumer_offsets at that moment."""
         self.valid_topology_epoch = 0
         """The epoch of the topology that was ready when the group's epoch last rose; −1 if none was."""
         self.facts: Mapping[str, tuple[bytes, int]] = {}

@@ -209,6 +209,7 @@ class StreamsGroups:
             if isinstance(made, Misfit):
                 return Refused(*made)
             configured = group.configured = made
+            group.configured_at = self._log_end(group)
         if error := _unknown_tasks(request, configured):
             return error
         valid = topology.epoch if configured.told is None else -1
@@ -249,6 +250,18 @@ class StreamsGroups:
     def _count(self, name: str) -> int | None:
         topic = self._cluster.topics.get(name)
         return None if topic is None else len(topic.partitions)
+
+    def _log_end(self, group: StreamsGroup) -> int:
+        log = self._cluster.coordinator_log("group", group.group_id)
+        return 0 if log is None else log.log_end_offset
+
+    def shown(self, group: StreamsGroup) -> Configured | None:
+        """What the topics make of the topology, as far as descriptions show it.
+
+        Kafka describes the state of the last written record, and what it finds out itself is not part of any record. So a
+        description shows that only after a further record of this or another group in the same partition.
+        """
+        return group.configured if self._log_end(group) > group.configured_at else None
 
     # Targets
 
