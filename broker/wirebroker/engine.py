@@ -454,7 +454,7 @@ class Engine:
         if self._plan is not None:
             self._plan.restarted()
         for node_id, broker in self.cluster.brokers.items():
-            broker.alive = True
+            broker.alive = broker.registered = True
             self.cluster.producer_ids.restarted(node_id)
         if self.store is not None:
             self.store.restart(mode, now)

@@ -639,6 +639,9 @@ RULES: dict[str, Rule] = {
     "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), topics(_O.READ, MESSAGES[_R.TOPIC])),
     "DescribeUserScramCredentials": _describe_user_scram_credentials,
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
+    "UnregisterBroker": whole(_O.ALTER, _R.CLUSTER),
+    "AddRaftVoter": whole(_O.ALTER, _R.CLUSTER),
+    "RemoveRaftVoter": whole(_O.ALTER, _R.CLUSTER),
     "DescribeClientQuotas": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
     "AlterClientQuotas": whole(_O.ALTER_CONFIGS, _R.CLUSTER),
 }

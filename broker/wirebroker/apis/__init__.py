@@ -35,7 +35,7 @@ SERVED = (
     "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
     "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
     "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "StreamsGroupHeartbeat",
-    "StreamsGroupDescribe", "DescribeClientQuotas", "AlterClientQuotas",
+    "StreamsGroupDescribe", "DescribeClientQuotas", "AlterClientQuotas", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter",
 )  # fmt: skip
 """The APIs that have a handler."""
 TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")

@@ -51,6 +51,8 @@ class Broker:
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
     rack: str | None = None
     alive: bool = True
+    registered: bool = True
+    """Whether the controller knows it; a broker that starts registers itself."""
 
     def address(self, listener: str) -> tuple[str, int]:
         """The advertised host and port for this listener; for an unknown listener those of the first one."""

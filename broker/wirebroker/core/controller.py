@@ -58,7 +58,7 @@ class Controller:
         broker = self._broker(node_id)
         if broker.alive:
             return
-        broker.alive = True
+        broker.alive = broker.registered = True
         self._cluster.report(BrokerChange("started", node_id))
         held = self._held_by(node_id)
         self._change_all(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)

@@ -1,0 +1,21 @@
+"""UnregisterBroker, version 0.
+
+A broker that is not registered is BROKER_ID_NOT_REGISTERED, also one that was unregistered before. A broker that is down is
+registered again when it starts. One that runs goes on here; in Kafka it leaves the metadata until it starts again.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from wirebroker.exchange import Exchange
+
+
+def handle(request: UnregisterBrokerRequest, exchange: Exchange) -> UnregisterBrokerResponse:
+    """Forget the broker."""
+    broker = exchange.cluster.brokers.get(request.broker_id)
+    if broker is None or not broker.registered:
+        message = f"Broker ID {request.broker_id} is not currently registered"
+        return UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
+    broker.registered = False
+    return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message="")
