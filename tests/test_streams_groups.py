@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from answers import only
 from kafkawire.declare import from_plain
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from kafkawire.registry import KEYS, request_class
@@ -259,7 +260,7 @@ def test_offsets_are_committed_by_members_alone(app: App) -> None:
             "OffsetCommit", 9, group_id="app", generation_id_or_member_epoch=epoch, member_id=member,
             topics=[{"name": "in", "partitions": partitions}],
         )  # fmt: skip
-        return int(answer.topics[0].partitions[0].error_code)
+        return int(only(answer).error_code)
 
     epoch = app._epochs["a"]
     assert (commit("a", epoch), commit("a", epoch - 1), commit("b", epoch)) == (0, 113, UNKNOWN_MEMBER_ID)
