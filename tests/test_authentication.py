@@ -26,8 +26,10 @@ from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from wirebroker import MockKafka, faults
+from wirebroker.net.listener import Listener
 from wirebroker.security.clients import tokens
 from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.wire_client import Connection, ConnectionClosed, address_of
 from wirekit import batch, produce_request
 
@@ -419,3 +421,30 @@ def test_a_client_authenticates_again_after_its_session_was_ended(secured: MockK
     connection.request(MetadataRequest(topics=[]), 9)
     assert log_in(connection).error_code == 0
     assert connection.request(MetadataRequest(topics=[]), 9).brokers
+
+
+# Settings of one listener
+
+
+def test_a_listener_has_mechanisms_and_sessions_of_its_own() -> None:
+    configs = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.other.sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN",
+        "listener.name.other.plain.connections.max.reauth.ms": "5000",
+        "listener.name.other.connections.max.reauth.ms": "9000",
+    }
+    with MockKafka(security="sasl_plaintext", users=USERS, configs=configs) as kafka:
+        other = kafka._listen(Listener(1, "127.0.0.1", 0, None, "OTHER", SecurityProtocol.SASL_PLAINTEXT))
+        for address, mechanism, lifetime in (
+            (address_of(kafka.bootstrap_servers), PLAIN, 0), (other, PLAIN, 5000), (other, SCRAM_SHA_256, 9000),
+        ):  # fmt: skip
+            assert log_in(Connection(address, 5), mechanism).session_lifetime_ms == lifetime
+        refused = dial(kafka).request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1)
+        assert (refused.error_code, refused.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, [PLAIN])
+
+
+def test_the_names_of_a_listeners_settings_are_checked() -> None:
+    with pytest.raises(ValueError, match="Unknown config name: listener.name.other.sasl.nonsense"):
+        MockKafka(configs={"listener.name.other.sasl.nonsense": "x"}).start()
+    with pytest.raises(ValueError, match="GSSAPI: Kerberos is not served here"):
+        MockKafka(configs={"listener.name.other.sasl.enabled.mechanisms": "GSSAPI"})

@@ -79,7 +79,8 @@ async def test_aiokafka_logs_in_by_sasl_over_tls() -> None:
 
 def test_librdkafka_shows_a_certificate() -> None:
     rules = r"RULE:^CN=([^,]+),OU=.*$/$1/U,DEFAULT"
-    with MockKafka(security="ssl", configs={"ssl.client.auth": "required", "ssl.principal.mapping.rules": rules}) as kafka:
+    configs = {"ssl.client.auth": "required", "listener.name.ssl.ssl.principal.mapping.rules": rules}
+    with MockKafka(security="ssl", configs=configs) as kafka:
         folder = kafka.tls_folder
         admin = confluent_kafka.admin.AdminClient({
             "bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "ssl", "ssl.ca.location": str(folder / "ca.pem"),
@@ -99,10 +100,11 @@ def test_a_client_without_a_certificate_is_anonymous(client: str) -> None:
         assert all(re.fullmatch(r"User:CN=client,OU=.*,O=trustme.*", name) for name in names)
 
 
-def test_a_missing_certificate_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("prefix", ["", "listener.name.ssl."])
+def test_a_missing_certificate_is_refused(caplog: pytest.LogCaptureFixture, prefix: str) -> None:
     with (
         caplog.at_level(logging.INFO, "wirebroker"),
-        MockKafka(security="ssl", configs={"ssl.client.auth": "required"}) as kafka,
+        MockKafka(security="ssl", configs={f"{prefix}ssl.client.auth": "required"}) as kafka,
     ):
         with suppress(OSError):
             assert ask(kafka, context(kafka)) == b""

@@ -78,10 +78,9 @@ class Authenticator:
             if held != made:
                 self._cluster.alter_scram({(name, mechanism.number): made})
 
-    @property
-    def mechanisms(self) -> list[str]:
-        """The enabled mechanisms, in the order in which Kafka names them."""
-        enabled = self._cluster.configs.value("sasl.enabled.mechanisms")
+    def mechanisms(self, listener: str) -> list[str]:
+        """The enabled mechanisms of a listener, in the order in which Kafka names them."""
+        enabled = self._cluster.configs.at(listener, "sasl.enabled.mechanisms")
         names = enabled if isinstance(enabled, list) and enabled != [GSSAPI] else BY_PASSWORD
         return set_of_names(names)
 
@@ -167,7 +166,8 @@ class Authenticator:
 
     def by_certificate(self, connection: Connection, subject: str) -> None:
         """A client has shown a certificate with this name."""
-        session, rules = connection.session, self._cluster.configs.text("ssl.principal.mapping.rules")
+        session = connection.session
+        rules = str(self._cluster.configs.at(session.listener, "ssl.principal.mapping.rules"))
         session.asked = session.mechanism = "SSL"
         name = PrincipalRules(rules).name(subject)
         if name is None:
@@ -186,7 +186,8 @@ class Authenticator:
 
     def handshake(self, connection: Connection, name: str, *, bare: bool) -> Failure | None:
         """Begin to authenticate by this mechanism; `bare` if its tokens come without requests around them."""
-        session, enabled = connection.session, self.mechanisms
+        session = connection.session
+        enabled = self.mechanisms(session.listener)
         if name not in enabled:
             return self._failed(connection, f"it asked for the SASL mechanism {name!r}; enabled: {', '.join(enabled)}")
         if session.mechanism not in ("", name):
@@ -223,7 +224,7 @@ class Authenticator:
         session.again = bool(session.mechanism)
         session.principal, session.by_token, session.mechanism = principal, outcome.by_token, session.asked
         session.sasl, session.stage = None, Stage.DONE
-        most = self._cluster.configs.integer("connections.max.reauth.ms")
+        most = int(str(self._cluster.configs.at(session.listener, "connections.max.reauth.ms", session.mechanism)))
         ends = [*([now + most] if most > 0 else []), *([] if outcome.expires_at is None else [outcome.expires_at])]
         session.expires_at = max(min(ends), now) if ends else None
         connection.frame_limit = self._cluster.configs.integer("socket.request.max.bytes")

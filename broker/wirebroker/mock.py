@@ -227,11 +227,12 @@ class MockKafka:
         if not self._protocol.tls:
             return None
         settings = self._options.settings
-        if (named := tls_of(settings, None)) is not None:
+        if (named := tls_of(settings, None, self._protocol.name)) is not None:
             return named
         if self._tls_folder is None:
             self._tls_folder = tempfile.TemporaryDirectory(prefix="wirebroker-tls-", ignore_cleanup_errors=True)
-        return tls_of(settings, make_certificates(Path(self._tls_folder.name), [self._address[0], "localhost"]))
+        made_here = make_certificates(Path(self._tls_folder.name), [self._address[0], "localhost"])
+        return tls_of(settings, made_here, self._protocol.name)
 
     @property
     def tls_folder(self) -> Path:

@@ -119,7 +119,8 @@ class BrokerOptions:
         for name, password in self.users.items():
             if not name or not isinstance(password, str) or not password:
                 raise OptionError("users", f"the user {name!r} needs a name and a password")
-        for mechanism in self.settings.get("sasl.enabled.mechanisms", PLAIN).split(","):
+        enabled = [value for name, value in self.settings.items() if name.endswith("sasl.enabled.mechanisms")]
+        for mechanism in ",".join(enabled or [PLAIN]).split(","):
             if mechanism.strip() not in SERVED:
                 why = "Kerberos is not served here" if mechanism.strip() == GSSAPI else "this mechanism is not served here"
                 raise OptionError(

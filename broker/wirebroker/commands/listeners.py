@@ -36,16 +36,20 @@ def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_i
         shown.setdefault(next(iter(found)), shown.pop(""))
     if unknown := shown.keys() - found.keys():
         raise UsageError(f"--advertise {min(unknown)}: no listener has this name; there is {', '.join(found)}")
-    tls = _tls(arguments, settings, [host for (host, _), _ in found.values()] + [host for host, _ in shown.values()])
+    given_tls = _given_tls(arguments, [host for (host, _), _ in found.values()] + [host for host, _ in shown.values()])
     made: list[Listener] = []
     for name, ((host, port), protocol) in found.items():
         security = protocol or SecurityProtocol.PLAINTEXT
+        try:
+            tls = tls_of(settings, given_tls, name)
+        except TlsError as wrong:
+            raise UsageError(str(wrong)) from None
         made += one_each(node_ids, host or "0.0.0.0", port, shown.get(name), name, security, tls)
     return made
 
 
-def _tls(arguments: argparse.Namespace, settings: Mapping[str, str], hosts: list[str]) -> Tls | None:
-    """The certificates that the flags or settings name, or that are made. Raises UsageError."""
+def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
+    """The certificates that the flags name, or that are made. Raises UsageError."""
     if arguments.tls is None and arguments.tls_cert is None and (arguments.tls_key or arguments.tls_client_ca):
         raise UsageError("--tls-key and --tls-client-ca need --tls-cert")
     try:
@@ -58,7 +62,7 @@ def _tls(arguments: argparse.Namespace, settings: Mapping[str, str], hosts: list
             print(f"certificate authority in {folder / CA}", flush=True)
         if given is not None:
             given = replace(given, client=arguments.tls_client, client_ca=arguments.tls_client_ca or given.client_ca)
-        return tls_of(settings, given)
+        return given
     except TlsError as wrong:
         raise UsageError(str(wrong)) from None
 

@@ -130,7 +130,7 @@ class Host:
     async def _open_key_set(self, listener: str) -> None:
         configs = self.engine.configs
         url = configs.at(listener, SETTING, OAUTHBEARER)
-        if url and OAUTHBEARER in self.engine.authenticator.mechanisms:
+        if url and OAUTHBEARER in self.engine.authenticator.mechanisms(listener):
             await self._key_sets.open(str(url), configs.integer("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
 
     def look_for_idle(self) -> None:

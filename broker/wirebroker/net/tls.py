@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from wirebroker.core.configs import PER_LISTENER
 from wirebroker.security.protocols import SecurityProtocol
 
 logger = logging.getLogger("wirebroker")
@@ -61,8 +62,14 @@ class Tls:
         return context
 
 
-def tls_of(settings: Mapping[str, str], given: Tls | None) -> Tls | None:
-    """TLS as Kafka's ssl.* settings ask for it, with PEM files; what is `given` comes first. Raises TlsError."""
+def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -> Tls | None:
+    """TLS as Kafka's ssl.* settings ask for it, with PEM files; what is `given` comes first. Raises TlsError.
+
+    The settings of a listener (`listener.name.NAME.ssl.…`) come before those of all.
+    """
+    prefix = f"{PER_LISTENER}{listener.lower()}."
+    own = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
+    settings = {**settings, **own}
     client = settings.get("ssl.client.auth", "none")
     location, trusted = settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location")
     for kind, where in (("keystore", location), ("truststore", trusted)):
