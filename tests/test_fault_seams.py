@@ -35,6 +35,7 @@ from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import KINDS, Rule
 from wirebroker.faults.strikes import Hit, Struck
 from wirebroker.mock import MockKafka
+from wirebroker.security.session import Session
 from wirebroker.trace.recorder import Recorder, Traced
 from wirekit import NOW, batch, client
 
@@ -171,7 +172,7 @@ class Passing:
         self.api_key = type(request).__schema__.key
         self.version = version
         self.client_id: str | None = "shop"
-        self.connection = Connection(1, 5, "10.0.0.9", "PLAINTEXT")
+        self.connection = Connection(1, 5, "10.0.0.9", Session("PLAINTEXT"))
         self.correlation_id = 7
         self.node_id = 5
         self.now = NOW
@@ -269,7 +270,10 @@ def test_a_proxy_delays_a_request_and_cuts_its_answer(proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if kind.needs_broker])
 def test_a_proxy_refuses_a_rule_that_acts_inside_a_broker(proxy: Proxy, kind: str) -> None:
-    words: dict[str, Any] = {"truncate": {"offset": 0, "topic": "orders", "partition": 0}}.get(kind, {})
+    words: dict[str, Any] = {
+        "truncate": {"offset": 0, "topic": "orders", "partition": 0},
+        "withdraw_acl": {"acl": "allow User:alice READ TOPIC orders"},
+    }.get(kind, {})
     if "transactional_id" in vars(KINDS[kind]).get("__annotations__", {}):
         words = {"transactional_id": "till"}
     with pytest.raises(ValueError, match=f"{kind} acts inside a broker, and this is a proxy"):
