@@ -24,5 +24,5 @@ USER wirebroker
 VOLUME /data
 EXPOSE 9092
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5s \
-    CMD ["wirebroker", "health", "--bootstrap", "127.0.0.1:9092"]
+    CMD ["wirebroker", "health"]
 ENTRYPOINT ["wirebroker", "serve", "--host", "0.0.0.0"]

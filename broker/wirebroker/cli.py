@@ -45,10 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--no-spark", action="store_true", help="leave out the audit on Spark, which runs if wirebroker[audit] is installed"
     )
     demo.set_defaults(command="demo")
-    health = commands.add_parser("health", help="exit 0 if a broker answers, 1 if not; for container health checks")
-    health.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="H:P", help="any Kafka broker (%(default)s)")
-    health.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
-    health.set_defaults(command="health")
+    _health(commands)
     conformance = commands.add_parser("conformance", help="replay recorded scenarios and print each difference from Kafka")
     conformance.add_argument("--bootstrap", metavar="H:P", help="the broker to compare; without it wirebroker starts its own")
     conformance.add_argument("--only", metavar="NAME,…", help="only these scenarios")
@@ -61,6 +58,16 @@ def build_parser() -> argparse.ArgumentParser:
     _decode(commands)
     _audit(commands)
     return parser
+
+
+def _health(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser("health", help="exit 0 if a broker answers, 1 if not; for container health checks")
+    parser.add_argument("--bootstrap", metavar="H:P", help="any Kafka broker (without it: where `serve` would listen with the "
+        "same environment, 127.0.0.1:9092 with none)")  # fmt: skip
+    parser.add_argument("--command-config", type=_named, metavar="FILE", help="how to reach a secured broker: TLS and SASL, as "
+        "Kafka's tools take it")  # fmt: skip
+    parser.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
+    parser.set_defaults(command="health", serve=lambda: build_parser().parse_args(["serve"]))
 
 
 def _serve(commands: argparse._SubParsersAction[Parser]) -> None:

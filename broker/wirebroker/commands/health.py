@@ -3,27 +3,71 @@
 from __future__ import annotations
 
 import argparse
+import os
+import ssl
 import sys
 from contextlib import closing
 
 from kafkawire.errors import WireError
+from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
-from wirebroker.wire_client import WireClient
+from wirebroker.access.login import LoginFailed, log_in
+from wirebroker.access.settings import Access, BadConfig, read_access
+from wirebroker.commands.listeners import places
+from wirebroker.commands.serve import from_environment
+from wirebroker.commands.usage import pair
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.wire_client import Connection, address_of
+
+ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where to reach a broker that listens at all addresses of this machine."""
+SECURED = "; if this listener has TLS or SASL, --command-config tells how to reach it"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask for metadata; the exit code: 0 with an answer, 1 without, 2 if the address is not host:port."""
+    """Ask a broker who it is; the exit code: 0 with an answer, 1 without, 2 if the address or the settings are wrong."""
     try:
-        client = WireClient.at(options.bootstrap, options.timeout)
-    except ValueError as wrong:
+        access = read_access(options.command_config) if options.command_config else None
+        if options.bootstrap is None:
+            address, protocol = own_listener(options.serve())
+        else:
+            address, protocol = address_of(options.bootstrap), SecurityProtocol.PLAINTEXT
+        tls = access.context() if access else _unchecked() if protocol.tls else None
+    except (ValueError, BadConfig) as wrong:
         print(f"wirebroker health: {wrong}", file=sys.stderr)
         return 2
-    where = "{}:{}".format(*client.address)
-    with closing(client):
-        try:
-            answer = client.request(MetadataRequest(topics=[]), 1)
-        except (OSError, WireError) as broken:
-            print(f"{where} is not healthy: {broken}", file=sys.stderr)
-            return 1
-    print(f"{where} is healthy: {len(answer.brokers)} broker(s)")
+    where = "{}:{}".format(*address)
+    try:
+        with closing(Connection(address, options.timeout, tls=tls)) as connection:
+            told = _ask(connection, access or Access(), anonymous=access is None and protocol.sasl)
+    except (OSError, WireError, LoginFailed) as broken:
+        hint = SECURED if options.bootstrap and access is None else ""
+        print(f"{where} is not healthy: {broken}{hint}", file=sys.stderr)
+        return 1
+    print(f"{where} is healthy: {told}")
     return 0
+
+
+def own_listener(arguments: argparse.Namespace) -> tuple[tuple[str, int], SecurityProtocol]:
+    """Where a `serve` with these flags and this environment listens, without TLS if it can be. Raises UsageError."""
+    from_environment(arguments, os.environ)
+    found = places(arguments, dict(pair(text, "--config") for text in arguments.config), {})
+    (host, port), protocol = min(found.values(), key=lambda place: (place[1].tls, place[1].sasl))
+    return (ANYWHERE.get(host, host), port), protocol
+
+
+def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
+    """The number of brokers, which a client that may not log in cannot ask for."""
+    if anonymous:
+        answer = connection.request(ApiVersionsRequest(), 0)
+        return f"it speaks {len(answer.api_keys)} APIs; who asks for more has to log in"
+    log_in(connection, access)
+    return f"{len(connection.request(MetadataRequest(topics=[]), 1).brokers)} broker(s)"
+
+
+def _unchecked() -> ssl.SSLContext:
+    """For a listener of this machine, whose certificate need not be one that this process trusts."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

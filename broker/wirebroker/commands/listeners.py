@@ -20,11 +20,34 @@ MAP, LISTENERS, ADVERTISED = "listener.security.protocol.map", "listeners", "adv
 
 def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_ids: Collection[int]) -> list[Listener]:
     """Every socket to open. Raises UsageError for a bad address, and for a name that two listeners have."""
-    protocols = NAMES | _protocols(settings.get(MAP, ""))
     shown = _advertised(arguments.advertise, settings.get(ADVERTISED, ""))
-    places = _kafka_addresses(settings[LISTENERS], LISTENERS) if LISTENERS in settings else {}
+    found = places(arguments, settings, shown)
+    if "" in shown:
+        shown.setdefault(next(iter(found)), shown.pop(""))
+    if unknown := shown.keys() - found.keys():
+        raise UsageError(f"--advertise {min(unknown)}: no listener has this name; there is {', '.join(found)}")
+    given_tls = _given_tls(arguments, [host for (host, _), _ in found.values()] + [host for host, _ in shown.values()])
+    made: list[Listener] = []
+    for name, ((host, port), security) in found.items():
+        try:
+            tls = tls_of(settings, given_tls, name)
+        except TlsError as wrong:
+            raise UsageError(str(wrong)) from None
+        made += one_each(node_ids, host or "0.0.0.0", port, shown.get(name), name, security, tls)
+    return made
+
+
+def places(
+    arguments: argparse.Namespace, settings: Mapping[str, str], shown: dict[str, Address]
+) -> dict[str, tuple[Address, SecurityProtocol]]:
+    """Where the listeners of the first broker are, by name, and what they speak; what they advertise goes into `shown`.
+
+    Raises UsageError for a bad address, and for a name that two listeners have.
+    """
+    protocols = NAMES | _protocols(settings.get(MAP, ""))
+    bound = _kafka_addresses(settings[LISTENERS], LISTENERS) if LISTENERS in settings else {}
     controllers = settings.get("controller.listener.names", "CONTROLLER").upper().split(",")
-    found = {name: (where, protocols.get(name)) for name, where in places.items() if name not in controllers}
+    found = {name: (where, protocols.get(name)) for name, where in bound.items() if name not in controllers}
     given = [_given(text, shown) for text in arguments.listener]
     if not found and (arguments.host or arguments.port is not None or all(protocol is None for _, _, protocol in given)):
         found["PLAINTEXT"] = ((arguments.host or "127.0.0.1", 9092 if arguments.port is None else arguments.port), None)
@@ -32,20 +55,7 @@ def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_i
         if name in found:
             raise UsageError(f"--listener {name}: another listener has this name")
         found[name] = where, protocol or protocols.get(name)
-    if "" in shown:
-        shown.setdefault(next(iter(found)), shown.pop(""))
-    if unknown := shown.keys() - found.keys():
-        raise UsageError(f"--advertise {min(unknown)}: no listener has this name; there is {', '.join(found)}")
-    given_tls = _given_tls(arguments, [host for (host, _), _ in found.values()] + [host for host, _ in shown.values()])
-    made: list[Listener] = []
-    for name, ((host, port), protocol) in found.items():
-        security = protocol or SecurityProtocol.PLAINTEXT
-        try:
-            tls = tls_of(settings, given_tls, name)
-        except TlsError as wrong:
-            raise UsageError(str(wrong)) from None
-        made += one_each(node_ids, host or "0.0.0.0", port, shown.get(name), name, security, tls)
-    return made
+    return {name: (where, protocol or SecurityProtocol.PLAINTEXT) for name, (where, protocol) in found.items()}
 
 
 def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
