@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOLS = {"MTLS": "SSL"}
+"""Protocols of listeners whose name is not one."""
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -70,7 +72,7 @@ class Security:
         store = {"keystore": SERVER, "truststore": CA}
         lines = {f"ssl.{name}.type": "PEM" for name in store}
         lines |= {f"ssl.{name}.location": str(self.folder / file) for name, file in store.items()}
-        protocols = {each: each for each in ("PLAINTEXT", *self.listeners)} | {"CONTROLLER": "PLAINTEXT"}
+        protocols = {each: PROTOCOLS.get(each, each) for each in ("PLAINTEXT", *self.listeners)} | {"CONTROLLER": "PLAINTEXT"}
         lines |= {
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "ssl.client.auth": "requested",

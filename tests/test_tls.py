@@ -66,6 +66,11 @@ def test_kafka_python_produces(secured: MockKafka) -> None:
     assert secured.trace.events("authentication") == []
 
 
+def test_keys_have_the_only_form_that_java_reads(secured: MockKafka) -> None:
+    for name in ("client.pem", "server.pem"):
+        assert (secured.tls_folder / name).read_text().startswith("-----BEGIN PRIVATE KEY-----")
+
+
 @pytest.mark.asyncio
 async def test_aiokafka_logs_in_by_sasl_over_tls() -> None:
     async with MockKafka(security="sasl_ssl", users={"alice": "secret"}, topics={"orders": 1}) as kafka:

@@ -45,6 +45,8 @@ class Server:
         self.command = [str(part) for part in command]
         self._ready_within = ready_within
         self.address = ""
+        self.output = ""
+        """What it printed until it was ready."""
         self.pid = 0
 
     def __enter__(self) -> Server:
@@ -80,7 +82,7 @@ class Server:
         found = re.search(rb"listening on (\S+:\d+)", output)
         if found is None:
             raise ServerFailed(f"{self.command[0]} did not say where it listens: {output!r}")
-        self.address = found[1].decode()
+        self.address, self.output = found[1].decode(), output.decode()
 
     def signal(self, number: int) -> None:
         """Send the server a signal."""

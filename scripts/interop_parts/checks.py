@@ -21,6 +21,14 @@ CHECKS = {
     "delete-records": "delete records",
     "groups": "list, describe, delete groups",
     "transactions": "list and describe transactions",
+    "tls": "produce and consume over TLS",
+    "mtls": "the same with a client's certificate",
+    "sasl-plain": "log in by SASL PLAIN",
+    "scram-sha-256": "log in by SCRAM, over TLS",
+    "scram-sha-512": "log in by SCRAM",
+    "oauthbearer": "log in by a token, over TLS",
+    "acl": "the refusal of a topic is named; the client goes on",
+    "quota": "a quota slows it down",
 }
 """Each check's id and purpose; programs/ has the code for each client."""
 

@@ -7,10 +7,13 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from wirebroker.core.configs import PER_LISTENER
 from wirebroker.security.protocols import SecurityProtocol
+
+if TYPE_CHECKING:
+    from trustme import LeafCert
 
 logger = logging.getLogger("wirebroker")
 
@@ -94,10 +97,18 @@ def make_certificates(folder: Path, hosts: list[str], client: str = "client") ->
         raise TlsError("to make certificates, install wirebroker[tls], or name files with --tls-cert and --tls-key") from None
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / CA))
-    authority.issue_cert(*hosts).private_key_and_cert_chain_pem.write_to_path(str(folder / SERVER))
-    issued = authority.issue_cert(f"{client}@example.org", common_name=client)
-    issued.private_key_and_cert_chain_pem.write_to_path(str(folder / CLIENT))
+    _write(folder / SERVER, authority.issue_cert(*hosts))
+    _write(folder / CLIENT, authority.issue_cert(f"{client}@example.org", common_name=client))
     return Tls(str(folder / SERVER), client_ca=str(folder / CA))
+
+
+def _write(path: Path, issued: LeafCert) -> None:
+    """Write the key and the certificates. The key is in PKCS #8, the only form that Java reads."""
+    from cryptography.hazmat.primitives import serialization as form
+
+    key = form.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    text = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    path.write_bytes(text + b"".join(each.bytes() for each in issued.cert_chain_pems))
 
 
 def _reporting(listener: str) -> type[ssl.SSLObject]:

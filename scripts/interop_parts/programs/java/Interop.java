@@ -1,5 +1,8 @@
 // The Java client, as the other programs here: java -cp 'JARS/*' Interop.java BOOTSTRAP PREFIX CHECK...
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -35,6 +38,9 @@ import org.apache.kafka.common.utils.AppInfoParser;
 public class Interop {
     static final Duration LIMIT = Duration.ofSeconds(20);
 
+    static final List<String> SECURED =
+        List.of("tls", "mtls", "sasl-plain", "scram-sha-256", "scram-sha-512", "oauthbearer");
+
     static String bootstrap;
 
     interface Check {
@@ -58,6 +64,9 @@ public class Interop {
         checks.put("delete-records", Interop::deleteRecords);
         checks.put("groups", Interop::groups);
         checks.put("transactions", Interop::transactions);
+        for (String check : SECURED) checks.put(check, Interop::secured);
+        checks.put("acl", Interop::acl);
+        checks.put("quota", Interop::quota);
         System.out.printf("{\"client\": \"java\", \"version\": \"%s\"}%n", AppInfoParser.getVersion());
         for (String check : Arrays.asList(args).subList(2, args.length)) {
             long began = System.nanoTime();
@@ -476,5 +485,69 @@ public class Interop {
 
     static TransactionDescription transaction(Admin admin, String id) throws Exception {
         return get(admin.describeTransactions(List.of(id)).all()).get(id);
+    }
+
+    // Secured listeners
+
+    /** The settings with which the check of this name reaches the broker. */
+    static Map<String, Object> access(String name) throws Exception {
+        JsonNode known = new ObjectMapper().readTree(new File(System.getenv("INTEROP_ACCESS")));
+        Map<String, Object> settings = new HashMap<>();
+        known.fields().forEachRemaining(check -> {
+            if (name.endsWith("-" + check.getKey())) {
+                check.getValue().get("java").fields().forEachRemaining(
+                    each -> settings.put(each.getKey(), each.getValue().asText()));
+            }
+        });
+        settings.put("client.id", name);
+        return settings;
+    }
+
+    static KafkaProducer<String, String> securedProducer(String name) throws Exception {
+        return new KafkaProducer<>(access(name), new StringSerializer(), new StringSerializer());
+    }
+
+    static String secured(String name) throws Exception {
+        TopicPartition partition = create(name, 1, Map.of());
+        try (KafkaProducer<String, String> producer = securedProducer(name)) {
+            send(producer, name, List.of("x"));
+        }
+        Map<String, Object> settings = access(name);
+        settings.put("auto.offset.reset", "earliest");
+        try (var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
+            consumer.assign(List.of(partition));
+            until(() -> !consumer.poll(Duration.ofMillis(200)).isEmpty(), "the record");
+        }
+        return "";
+    }
+
+    static String acl(String name) throws Exception {
+        create(name, 1, Map.of());
+        try (KafkaProducer<String, String> producer = securedProducer(name)) {
+            String told = "";
+            try {
+                send(producer, "interop-refused", List.of("x"));
+                throw new AssertionError("the topic could be written");
+            } catch (ExecutionException error) {
+                told = error.getCause().getClass().getSimpleName();
+                same(told, "TopicAuthorizationException", "error");
+            }
+            send(producer, name, List.of("x"));
+            return told;
+        }
+    }
+
+    static String quota(String name) throws Exception {
+        create(name, 1, Map.of());
+        try (KafkaProducer<String, String> producer = securedProducer(name)) {
+            get(producer.send(new ProducerRecord<>(name, "x".repeat(115_000)))); // 1.5 s
+            long began = System.nanoTime();
+            send(producer, name, List.of("x"));
+            double waited = (System.nanoTime() - began) / 1e9;
+            same(waited >= 1, true, "waited " + waited + " s:");
+            Object told = producer.metrics().values().stream()
+                .filter(each -> each.metricName().name().equals("produce-throttle-time-max")).findFirst().get().metricValue();
+            return String.format("waited %.1f s, produce-throttle-time-max is %.0f", waited, told);
+        }
     }
 }

@@ -1,5 +1,6 @@
 // kafkajs, as the other programs here: node kafkajs.js BOOTSTRAP PREFIX CHECK...
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { setTimeout as sleep } from 'node:timers/promises'
 import kafkajs from 'kafkajs'
@@ -231,6 +232,54 @@ async function filled(name) {
   await create(name, 1, { 'retention.ms': '-1' })
   const messages = ['1000', '2000', '3000'].map(timestamp => ({ value: 'x', timestamp }))
   await using(plain(), producer => producer.send({ topic: name, acks: -1, messages }))
+}
+
+/** Connect with the certificates or the user of this check. */
+function secured(name) {
+  const known = JSON.parse(readFileSync(process.env.INTEROP_ACCESS))
+  const { sasl, ...settings } = known[Object.keys(known).find(check => name.endsWith(check))].kafkajs
+  if (sasl?.token) sasl.oauthBearerProvider = async () => ({ value: sasl.token })
+  return new Kafka({ clientId: name, logLevel: logLevel.NOTHING, ...settings, ...(sasl && { sasl }) })
+}
+
+/** Produce and consume. */
+async function produceAndConsume(name) {
+  await create(name)
+  const client = secured(name)
+  await using(client.producer(), producer => send(producer, name, ['x']))
+  await using(client.consumer({ groupId: name, maxWaitTimeInMs: 100 }), async consumer => {
+    let found
+    await consumer.subscribe({ topic: name, fromBeginning: true })
+    await consumer.run({ eachMessage: async ({ message }) => { found = String(message.value) } })
+    await until(() => found === 'x', 'the record')
+  })
+}
+
+for (const check of ['tls', 'mtls', 'sasl-plain', 'scram-sha-256', 'scram-sha-512', 'oauthbearer']) checks[check] = produceAndConsume
+
+checks.acl = async name => {
+  await create(name)
+  return using(secured(name).producer(), async producer => {
+    let told
+    await assert.rejects(send(producer, 'interop-refused', ['x']), error => {
+      told = error.type
+      return told === 'TOPIC_AUTHORIZATION_FAILED'
+    })
+    await send(producer, name, ['x'])
+    return told
+  })
+}
+
+checks.quota = async name => {
+  await create(name)
+  return using(secured(name).producer(), async producer => {
+    await send(producer, name, ['x'.repeat(57_500)]) // both the key and the value: 115,000 bytes, 1.5 s
+    const began = Date.now()
+    await send(producer, name, ['x'])
+    const waited = (Date.now() - began) / 1000
+    assert(waited >= 1, `waited ${waited} s`)
+    return `waited ${waited.toFixed(1)} s`
+  })
 }
 
 const say = line => console.log(JSON.stringify(line))

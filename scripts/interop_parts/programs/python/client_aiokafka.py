@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,9 @@ import aiokafka.errors
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from kit import LIMIT, numbered, run, same
+from kit import LIMIT, OVER, REFUSED, SECURED, access, numbered, run, same, waited_since
+
+from wirebroker.client_settings import client_settings
 
 FENCED = (aiokafka.errors.ProducerFenced, aiokafka.errors.InvalidProducerEpoch)
 
@@ -216,8 +219,8 @@ async def filled(bootstrap: str, name: str) -> TopicPartition:
     """A partition with three records, of the times 1000, 2000 and 3000 (ms since the epoch)."""
     partition = await create(bootstrap, name, config={"retention.ms": "-1"})
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
-        for time in (1000, 2000, 3000):
-            await send(producer, name, [b"x"], timestamp_ms=time)
+        for at in (1000, 2000, 3000):
+            await send(producer, name, [b"x"], timestamp_ms=at)
     return partition
 
 
@@ -254,10 +257,44 @@ async def groups(bootstrap: str, name: str) -> str:
     return "no call to delete a group"
 
 
+async def secured(bootstrap: str, name: str) -> None:
+    """Produce and consume with the certificates or the user of this check."""
+    partition = await create(bootstrap, name)
+    settings = client_settings("aiokafka", access(name))
+    async with AIOKafkaProducer(**settings) as producer:
+        await send(producer, name, [b"x"])
+    async with AIOKafkaConsumer(**settings, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        same((await asyncio.wait_for(consumer.getone(), LIMIT)).value, b"x", "record")
+
+
+async def acl(bootstrap: str, name: str) -> str:
+    await create(bootstrap, name)
+    async with AIOKafkaProducer(**client_settings("aiokafka", access(name))) as producer:
+        try:
+            await send(producer, REFUSED, [b"x"])
+        except aiokafka.errors.TopicAuthorizationFailedError as error:
+            told = type(error).__name__
+        else:
+            raise AssertionError("the topic could be written")
+        await send(producer, name, [b"x"])
+    return told
+
+
+async def quota(bootstrap: str, name: str) -> str:
+    await create(bootstrap, name)
+    async with AIOKafkaProducer(**client_settings("aiokafka", access(name)), client_id=name) as producer:
+        await send(producer, name, [bytes(OVER)])
+        began = time.monotonic()
+        await send(producer, name, [b"x"])
+        return waited_since(began)
+
+
 ALL = {
     "produce": produce, "commit": commit, "abort": abort, "fence": fence,
     "offsets-in-transaction": offsets_in_transaction, "rebalance": rebalance, "topics": topics, "configs": configs,
     "list-offsets": list_offsets, "delete-records": delete_records, "groups": groups,
+    **dict.fromkeys(SECURED, secured), "acl": acl, "quota": quota,
 }  # fmt: skip
 
 

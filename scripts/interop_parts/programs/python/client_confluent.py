@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import confluent_kafka
@@ -15,7 +16,7 @@ from confluent_kafka.admin import (
     NewTopic,
     OffsetSpec,
 )
-from kit import LIMIT, numbered, run, same, until
+from kit import LIMIT, OVER, REFUSED, SECURED, numbered, run, same, settings, until, waited_since
 
 FENCED = (confluent_kafka.KafkaError._FENCED, confluent_kafka.KafkaError.PRODUCER_FENCED)
 
@@ -219,8 +220,8 @@ def filled(bootstrap: str, name: str) -> TopicPartition:
     """A partition with three records, of the times 1000, 2000 and 3000 (ms since the epoch)."""
     partition = create(bootstrap, name, config={"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": bootstrap})
-    for time in (1000, 2000, 3000):
-        send(producer, name, [b"x"], timestamp=time)
+    for at in (1000, 2000, 3000):
+        send(producer, name, [b"x"], timestamp=at)
     return partition
 
 
@@ -263,10 +264,52 @@ def groups(bootstrap: str, name: str) -> None:
     same(listed(), [], "listed")
 
 
+def consumed(settings: dict[str, Any], topic: str) -> bytes:
+    """The first value of a topic."""
+    consumer = Consumer(settings | {"group.id": "none", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    (message,) = consumer.consume(1, timeout=LIMIT)
+    consumer.close()
+    if message.error() is not None:
+        raise KafkaException(message.error())
+    return message.value()
+
+
+def secured(bootstrap: str, name: str) -> None:
+    """Produce and consume with the certificates or the user of this check."""
+    create(bootstrap, name)
+    found = settings(name, "confluent")
+    send(Producer(found), name, [b"x"])
+    same(consumed(found, name), b"x", "record")
+
+
+def acl(bootstrap: str, name: str) -> str:
+    create(bootstrap, name)
+    producer = Producer(settings(name, "confluent"))
+    refused: list[str] = []
+    producer.produce(REFUSED, b"x", on_delivery=lambda error, _: refused.append(error.name() if error else "nothing"))
+    same(producer.flush(LIMIT), 0, "unsent")
+    same(refused, ["TOPIC_AUTHORIZATION_FAILED"], "error")
+    send(producer, name, [b"x"])
+    return refused[0]
+
+
+def quota(bootstrap: str, name: str) -> str:
+    create(bootstrap, name)
+    throttled: list[int] = []
+    told = {"throttle_cb": lambda event: throttled.append(event.throttle_time)}
+    producer = Producer(settings(name, "confluent") | {"client.id": name} | told)
+    send(producer, name, [bytes(OVER)])
+    began = time.monotonic()
+    send(producer, name, [b"x"])
+    until(lambda: producer.poll(0.05) == 0 and bool(throttled), "throttle_cb is called")
+    return f"{waited_since(began)}, throttle_cb was called with {throttled[0]}"
+
+
 if __name__ == "__main__":
     run("confluent-kafka", f"{confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})", {
         "produce": produce, "commit": commit, "abort": abort, "fence": fence,
         "offsets-in-transaction": offsets_in_transaction, "rebalance": rebalance, "rebalance-848": rebalance_848,
         "topics": topics, "configs": configs, "list-offsets": list_offsets, "delete-records": delete_records,
-        "groups": groups,
+        "groups": groups, **dict.fromkeys(SECURED, secured), "acl": acl, "quota": quota,
     })  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import kafka
@@ -9,7 +10,9 @@ import kafka.errors
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
-from kit import numbered, run, same, until
+from kit import OVER, REFUSED, SECURED, access, numbered, run, same, until, waited_since
+
+from wirebroker.client_settings import client_settings
 
 FENCED = (kafka.errors.ProducerFencedError, kafka.errors.InvalidProducerEpochError)
 
@@ -185,8 +188,8 @@ def filled(bootstrap: str, name: str) -> TopicPartition:
     with admin(bootstrap) as client:
         client.alter_configs([ConfigResource("TOPIC", name, {"retention.ms": "-1"})])
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
-        for time in (1000, 2000, 3000):
-            producer.send(name, b"x", timestamp_ms=time).get(20)
+        for at in (1000, 2000, 3000):
+            producer.send(name, b"x", timestamp_ms=at).get(20)
     return partition
 
 
@@ -233,9 +236,44 @@ def transactions(bootstrap: str, name: str) -> None:
         until(lambda: client.describe_transactions([name])[name].state.value == "CompleteCommit", "CompleteCommit")
 
 
+def secured(bootstrap: str, name: str) -> None:
+    """Produce and consume with the certificates or the user of this check."""
+    (partition,) = create(bootstrap, name)
+    settings = client_settings("kafka-python", access(name))
+    with KafkaProducer(**settings) as producer:
+        send(producer, name, [b"x"])
+    with KafkaConsumer(**settings, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        until(lambda: bool(consumer.poll(200)), "the record")
+
+
+def acl(bootstrap: str, name: str) -> str:
+    create(bootstrap, name)
+    settings = client_settings("kafka-python", access(name))
+    with KafkaProducer(**settings, enable_idempotence=False) as producer:  # an idempotent one is of no use after a refusal
+        try:
+            send(producer, REFUSED, [b"x"])
+        except kafka.errors.TopicAuthorizationFailedError as error:
+            told = type(error).__name__
+        else:
+            raise AssertionError("the topic could be written")
+        send(producer, name, [b"x"])
+    return told
+
+
+def quota(bootstrap: str, name: str) -> str:
+    create(bootstrap, name)
+    with KafkaProducer(**client_settings("kafka-python", access(name)), client_id=name) as producer:
+        send(producer, name, [bytes(OVER)])
+        began = time.monotonic()
+        send(producer, name, [b"x"])
+        return waited_since(began)
+
+
 if __name__ == "__main__":
     run("kafka-python", kafka.__version__, {
         "produce": produce, "commit": commit, "abort": abort, "fence": fence,
         "offsets-in-transaction": offsets_in_transaction, "rebalance": rebalance, "topics": topics, "configs": configs,
         "list-offsets": list_offsets, "delete-records": delete_records, "groups": groups, "transactions": transactions,
+        **dict.fromkeys(SECURED, secured), "acl": acl, "quota": quota,
     })  # fmt: skip

@@ -9,9 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from kit import LIMIT, numbered, run, same, until
+from kit import LIMIT, OVER, REFUSED, SECURED, WAITS, NotOffered, access, numbered, run, same, settings, until, waited_since
 
 KCAT = os.environ.get("KCAT", "kcat")
+VERSION = re.findall(r"Version (\S+) .*librdkafka (\S+)", subprocess.check_output([KCAT, "-V"], text=True))[0]
 PIECE = 20_000
 """Filler lines that make kcat send a part of them."""
 FENCED = ("fenced", "_FENCED", "PRODUCER_FENCED")
@@ -122,9 +123,59 @@ def list_offsets(bootstrap: str, name: str) -> None:
         same(re.findall(r"offset (-?\d+)", found), [str(offset)], f"offset for {when}")
 
 
+def flags(name: str) -> list[str]:
+    """The settings of this check, as flags; kcat gives no text for true and false as Python does."""
+    found = settings(name, "confluent")
+    texts = {key: str(value).lower() if value is True else value for key, value in found.items() if key != "bootstrap.servers"}
+    return [word for key, value in texts.items() for word in ("-X", f"{key}={value}")]
+
+
+def secured(_: str, name: str) -> None:
+    """Produce and consume with the certificates or the user of this check."""
+    broker = access(name).bootstrap_servers
+    kcat(broker, "-P", "-t", name, *flags(name), given="x\n")
+    same(kcat(broker, "-C", "-t", name, "-o", "beginning", "-c", "1", "-q", *flags(name)), "x\n", "record")
+
+
+def scram(bootstrap: str, name: str) -> None:
+    if VERSION[1].startswith("2.0."):
+        raise NotOffered(f"librdkafka {VERSION[1]} computes a wrong proof; a real Kafka refuses it, too")
+    secured(bootstrap, name)
+
+
+def acl(_: str, name: str) -> str:
+    broker, named = access(name).bootstrap_servers, "Topic authorization failed"
+    command = [KCAT, "-b", broker, "-P", "-t", REFUSED, *flags(name)]
+    done = subprocess.run(command, input="x\n", capture_output=True, text=True, timeout=LIMIT, check=False)
+    same((done.returncode != 0, named in done.stderr), (True, True), f"{done.stderr.strip()[-200:]}: refused")
+    kcat(broker, "-P", "-t", name, *flags(name), given="x\n")
+    return named
+
+
+def quota(_: str, name: str) -> str:
+    """Two records, each in a request of its own. The first one uses up the quota for 2.5 s; kcat takes a second without it."""
+    alone = ("-X", "linger.ms=0", "-X", "batch.num.messages=1", "-X", "max.in.flight.requests.per.connection=1")
+    began = time.monotonic()
+    given = "x" * (OVER + 10_000) + "\nx\n"
+    kcat(
+        access(name).bootstrap_servers,
+        "-P",
+        "-t",
+        name,
+        "-p",
+        "0",
+        "-X",
+        f"client.id={name}",
+        *alone,
+        *flags(name),
+        given=given,
+    )
+    return waited_since(began, 2 * WAITS)
+
+
 if __name__ == "__main__":
-    version = re.findall(r"Version (\S+) .*librdkafka (\S+)", subprocess.check_output([KCAT, "-V"], text=True))[0]
-    run("kcat", f"{version[0]} (librdkafka {version[1]})", {
+    run("kcat", f"{VERSION[0]} (librdkafka {VERSION[1]})", {
         "produce": produce, "commit": commit, "abort": abort, "fence": fence, "rebalance": rebalance,
-        "list-offsets": list_offsets,
+        "list-offsets": list_offsets, **dict.fromkeys(SECURED, secured),
+        "scram-sha-256": scram, "scram-sha-512": scram, "acl": acl, "quota": quota,
     })  # fmt: skip

@@ -8,11 +8,22 @@ A program is called with the broker's address, a prefix for all names it uses, a
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
+SECURED = ("tls", "mtls", "sasl-plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
+"""The checks that only need another access."""
+REFUSED = "interop-refused"
+"""A topic that bob may not write."""
+OVER = 115_000
+"""Bytes that use up a quota of 10,000 bytes a second for 1.5 s."""
+WAITS = 1.0
+"""Seconds that a client has to wait at least, once it has used up its quota."""
 LIMIT = 20.0
 """Seconds that a program waits for anything."""
 
@@ -39,6 +50,28 @@ def run(client: str, version: str, checks: Mapping[str, Callable[[str, str], str
         _say(check=name, result=result, detail=detail, seconds=round(time.monotonic() - began, 2))
 
 
+def access(name: str) -> Any:
+    """How the check with this name reaches a secured broker: a `wirebroker.client_settings.Access`."""
+    from wirebroker.client_settings import Access
+    from wirebroker.security.protocols import SecurityProtocol
+
+    check = _forms(name)["access"]
+    files = {file: Path(check[file]) if check[file] else None for file in ("ca", "client")}
+    token = check["token"]
+    return Access(**check | files | {"protocol": SecurityProtocol[check["protocol"]], "token": lambda: token})
+
+
+def settings(name: str, library: str) -> dict[str, Any]:
+    """The same as a library's settings."""
+    found: dict[str, Any] = _forms(name)[library]
+    return found
+
+
+def _forms(name: str) -> Any:
+    known = json.loads(Path(os.environ["INTEROP_ACCESS"]).read_text())
+    return next(forms for check, forms in known.items() if name.endswith(check))
+
+
 def _say(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
@@ -55,6 +88,14 @@ def until(condition: Callable[[], bool], what: str, limit: float = LIMIT) -> Non
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"after {limit:.0f} s not yet: {what}")
+
+
+def waited_since(began: float, least: float = WAITS) -> str:
+    """Says how long a client waited that had used up its quota; AssertionError if that is not long enough."""
+    waited = time.monotonic() - began
+    if waited < least:
+        raise AssertionError(f"the next acknowledgement came after {waited:.2f} s, not as late as {least:.0f} s")
+    return f"waited {waited:.1f} s"
 
 
 def numbered(word: str, count: int) -> list[bytes]:

@@ -15,12 +15,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 var committed = kgo.FetchIsolationLevel(kgo.ReadCommitted())
 
 func main() {
-	kit.Run("franz-go", "github.com/twmb/franz-go", map[string]kit.Check{
+	checks := map[string]kit.Check{
 		"produce": produce, "commit": commit, "abort": abort, "fence": fence,
 		"offsets-in-transaction": offsetsInTransaction, "topics": topics, "configs": configs,
 		"list-offsets": listOffsets, "delete-records": deleteRecords, "groups": groups, "transactions": transactions,
@@ -29,7 +32,12 @@ func main() {
 		"rebalance-848": func(name string) string {
 			return rebalance(name, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 		},
-	})
+		"acl": acl, "quota": quota,
+	}
+	for _, check := range kit.Secured {
+		checks[check] = secured
+	}
+	kit.Run("franz-go", "github.com/twmb/franz-go", checks)
 }
 
 func limited() context.Context {
@@ -393,4 +401,66 @@ func transactions(name string) string {
 	kit.Must(end(producer, kgo.TryCommit))
 	kit.Until("CompleteCommit", func() bool { return described().State == "CompleteCommit" })
 	return ""
+}
+
+// access is the options with which the check of this name reaches the broker.
+func access(name string, options ...kgo.Opt) *kgo.Client {
+	way := kit.AccessOf(name)
+	options = append(options, kgo.SeedBrokers(way.Brokers...), kgo.ClientID(name))
+	if config := way.TLS(); config != nil {
+		options = append(options, kgo.DialTLSConfig(config))
+	}
+	switch user := (scram.Auth{User: way.User, Pass: way.Password}); way.Mechanism {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: way.User, Pass: way.Password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(user.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(user.AsSha512Mechanism()))
+	case "OAUTHBEARER":
+		options = append(options, kgo.SASL(oauth.Auth{Token: way.Token}.AsMechanism()))
+	}
+	return kit.Get(kgo.NewClient(options...))
+}
+
+func secured(name string) string {
+	create(name, 1, nil)
+	client := access(name, kgo.ConsumeTopics(name))
+	defer client.Close()
+	send(client, name, []string{"x"})
+	fetches := client.PollFetches(limited())
+	kit.Must(fetches.Err())
+	kit.Same(fetches.NumRecords(), 1, "records")
+	return ""
+}
+
+func acl(name string) string {
+	create(name, 1, nil)
+	producer := access(name)
+	defer producer.Close()
+	err := producer.ProduceSync(limited(), &kgo.Record{Topic: kit.Refused, Value: []byte("x")}).FirstErr()
+	if !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		panic(fmt.Sprintf("the refused topic came to: %v", err))
+	}
+	send(producer, name, []string{"x"})
+	return "TopicAuthorizationFailed"
+}
+
+// throttles counts the answers that name a time to wait.
+type throttles struct{ longest atomic.Int64 }
+
+func (t *throttles) OnBrokerThrottle(_ kgo.BrokerMetadata, interval time.Duration, _ bool) {
+	t.longest.Store(interval.Milliseconds())
+}
+
+func quota(name string) string {
+	create(name, 1, nil)
+	told := &throttles{}
+	producer := access(name, kgo.WithHooks(told), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	defer producer.Close()
+	kit.Must(producer.ProduceSync(limited(), &kgo.Record{Topic: name, Value: make([]byte, kit.Over)}).FirstErr())
+	began := time.Now()
+	send(producer, name, []string{"x"})
+	kit.Until("the throttle is told", func() bool { return told.longest.Load() > 0 })
+	return fmt.Sprintf("%s, OnBrokerThrottle was called with %d ms", kit.Waited(began), told.longest.Load())
 }

@@ -12,14 +12,19 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 )
 
 func main() {
-	kit.Run("sarama", "github.com/IBM/sarama", map[string]kit.Check{
+	checks := map[string]kit.Check{
 		"produce": produce, "commit": commit, "abort": abort, "fence": fence,
 		"offsets-in-transaction": offsetsInTransaction, "rebalance": rebalance, "topics": topics, "configs": configs,
-		"list-offsets": listOffsets, "delete-records": deleteRecords, "groups": groups,
-	})
+		"list-offsets": listOffsets, "delete-records": deleteRecords, "groups": groups, "acl": acl, "quota": quota,
+	}
+	for _, check := range kit.Secured {
+		checks[check] = secured
+	}
+	kit.Run("sarama", "github.com/IBM/sarama", checks)
 }
 
 var brokers = []string{kit.Bootstrap()}
@@ -380,4 +385,87 @@ func groups(name string) string {
 	kit.Must(client.DeleteConsumerGroup(name))
 	kit.Same(there(), false, "listed:")
 	return ""
+}
+
+// login is a SCRAM exchange, which sarama leaves to its users.
+type login struct {
+	hash scram.HashGeneratorFcn
+	*scram.ClientConversation
+}
+
+func (l *login) Begin(user, password, authzID string) error {
+	client, err := l.hash.NewClient(user, password, authzID)
+	if err == nil {
+		l.ClientConversation = client.NewConversation()
+	}
+	return err
+}
+
+type token string
+
+func (t token) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(t)}, nil
+}
+
+// access is the brokers and the settings with which the check of this name reaches them.
+func access(name string) ([]string, *sarama.Config) {
+	way, config := kit.AccessOf(name), config()
+	config.ClientID = name
+	config.Net.TLS.Config = way.TLS()
+	config.Net.TLS.Enable = config.Net.TLS.Config != nil
+	config.Net.SASL.Enable = way.Mechanism != ""
+	config.Net.SASL.Mechanism = sarama.SASLMechanism(way.Mechanism)
+	config.Net.SASL.User, config.Net.SASL.Password = way.User, way.Password
+	hashes := map[string]scram.HashGeneratorFcn{"SCRAM-SHA-256": scram.SHA256, "SCRAM-SHA-512": scram.SHA512}
+	if hash, ok := hashes[way.Mechanism]; ok {
+		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &login{hash: hash} }
+	}
+	if way.Token != "" {
+		config.Net.SASL.TokenProvider = token(way.Token)
+	}
+	return way.Brokers, config
+}
+
+func secured(name string) string {
+	create(name, 1, nil)
+	brokers, config := access(name)
+	producer := kit.Get(sarama.NewSyncProducer(brokers, config))
+	defer producer.Close()
+	kit.Must(producer.SendMessages(messages(name, []string{"x"})))
+	consumer := kit.Get(sarama.NewConsumer(brokers, config))
+	defer consumer.Close()
+	partition := kit.Get(consumer.ConsumePartition(name, 0, sarama.OffsetOldest))
+	defer partition.Close()
+	select {
+	case message := <-partition.Messages():
+		kit.Same(string(message.Value), "x", "record")
+	case <-time.After(kit.Limit):
+		panic("no record came")
+	}
+	return ""
+}
+
+func acl(name string) string {
+	create(name, 1, nil)
+	brokers, config := access(name)
+	producer := kit.Get(sarama.NewSyncProducer(brokers, config))
+	defer producer.Close()
+	_, _, err := producer.SendMessage(messages(kit.Refused, []string{"x"})[0])
+	if !errors.Is(err, sarama.ErrTopicAuthorizationFailed) {
+		panic(fmt.Sprintf("the refused topic came to: %v", err))
+	}
+	kit.Must(producer.SendMessages(messages(name, []string{"x"})))
+	return "ErrTopicAuthorizationFailed"
+}
+
+func quota(name string) string {
+	create(name, 1, nil)
+	brokers, config := access(name)
+	producer := kit.Get(sarama.NewSyncProducer(brokers, config))
+	defer producer.Close()
+	large := &sarama.ProducerMessage{Topic: name, Value: sarama.ByteEncoder(make([]byte, kit.Over))}
+	kit.Must(producer.SendMessages([]*sarama.ProducerMessage{large}))
+	began := time.Now()
+	kit.Must(producer.SendMessages(messages(name, []string{"x"})))
+	return kit.Waited(began)
 }
