@@ -500,9 +500,11 @@ def test_the_page_on_conformance_names_the_clients_and_checks_of_interop() -> No
     finally:
         sys.path.pop(0)
     headings, *rows = table(page("conformance.md"), "| client | version |")
-    assert headings[2:] == [check.replace("-", " ") for check in CHECKS]
+    secured, *others = table(page("conformance.md"), "| client | tls |")
+    assert headings[2:] + secured[1:] == [check.replace("-", " ") for check in CHECKS]
     assert [row[0] for row in rows] == list(CLIENTS)
-    assert {mark for row in rows for mark in row[2:]} == {"✓", "–"}
+    assert {row[0] for row in others} < set(CLIENTS)
+    assert {mark for row in rows for mark in row[2:]} == {mark for row in others for mark in row[1:]} == {"✓", "–"}
 
 
 def test_the_page_on_conformance_counts_the_tests_of_the_clients_suites() -> None:
