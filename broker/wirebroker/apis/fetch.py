@@ -10,7 +10,7 @@ With the RackAwareReplicaSelector the leader sends no records to a consumer with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -166,15 +166,13 @@ class Fetch:
         if self.cluster.quotas.on and not from_follower(request):
             self.room = exchange.engine.throttle.room(exchange)
             request.min_bytes = min(request.min_bytes, self.room)
-        self._guarded = exchange.engine.authorizer.on
-        self._readable: dict[str, bool] = {}
-        """Whether the client may read a topic, if there is an authorizer."""
+        self._readable: dict[str, bool] | None = {} if exchange.engine.authorizer.on else None
+        """Whether the client may read a topic; None if there is no authorizer."""
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
         self._watched: dict[Partition, Named] = {}
         self._changed: dict[Partition, None] = {}
         """The partitions that changed before the request began to wait."""
-        self._callback: Callable[[Partition, int], None] = self._appended
 
     def _rack_of_consumer(self) -> str:
         """The rack whose replicas are to be read; empty for the leader only, and for followers."""
@@ -232,23 +230,23 @@ class Fetch:
             name = topic.name
         else:
             topic = cluster.topics.get(name)
-        if self._guarded and not self._may_read(name):
+        if self._readable is not None and not self._may_read(name, self._readable):
             return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition = topic.partition(index) if topic is not None else None
         followers = self.exchange.version >= FROM_FOLLOWERS_SINCE
         error = leader_error(partition, self.node_id, requested.current_leader_epoch, or_follower=followers)
         return partition, error
 
-    def _may_read(self, topic: str) -> bool:
+    def _may_read(self, topic: str, known: dict[str, bool]) -> bool:
         """Whether an authorizer allows it: a consumer reads the topic, a follower acts for the cluster."""
-        if topic not in self._readable:
+        if topic not in known:
             exchange, request = self.exchange, self.request
             if from_follower(request):
                 needed = Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
             else:
                 needed = Operation.READ, ResourceType.TOPIC, topic
-            self._readable[topic] = exchange.engine.authorizer.may(exchange.connection, *needed)
-        return self._readable[topic]
+            known[topic] = exchange.engine.authorizer.may(exchange.connection, *needed)
+        return known[topic]
 
     def _refuse(self, requested: FetchPartition, partition: Partition | None, error: ErrorCode) -> PartitionData:
         data = PartitionData(
@@ -377,10 +375,11 @@ class Fetch:
 
     def watch(self, partitions: Iterable[Named]) -> None:
         """Watch partitions for changes."""
+        callback = self._appended  # not kept: a Fetch that refers to itself would wait for the garbage collector
         for key, requested in partitions:
             partition, _ = self._find(key, requested)
             if partition is not None:
-                partition.waiting[self._callback] = None
+                partition.waiting[callback] = None
                 self._watched[partition] = key, requested
 
     def has_changed(self) -> bool:
@@ -450,5 +449,6 @@ class Fetch:
         self._watched.clear()
 
     def _leave(self, partitions: Iterable[Partition]) -> None:
+        callback = self._appended
         for partition in partitions:
-            partition.waiting.pop(self._callback, None)
+            partition.waiting.pop(callback, None)
