@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import NoneType, UnionType
+from typing import get_args, get_origin, get_type_hints
+
 import pytest
 
 from wirebroker.requests.facts import Batch
 from wirebroker.trace.filters import FilterError, parsed
-from wirebroker.trace.rows import FaultRow, FetchRow, GroupRow, ReplyRow, Row, TransactionRow
+from wirebroker.trace.rows import EVENTS, FaultRow, FetchRow, GroupRow, ReplyRow, Row, TransactionRow
 
 REPLY = ReplyRow(1000, 1, 7, "billing", "librdkafka/2.8", "Produce", 9, 3, 57, 12, (), ("orders-0", "transaction pay-1"))
 FAILED = ReplyRow(1001, 1, 7, "load", "", "JoinGroup", 7, 4, 20, 150, ("MEMBER_ID_REQUIRED",), ("group g-1",))
@@ -82,3 +85,11 @@ FOUND_BY_ITS_BATCH = [("topic=orders partition=0", True), ("producer=4", True), 
 @pytest.mark.parametrize(("text", "met"), FOUND_BY_ITS_BATCH)
 def test_a_fault_is_found_by_the_batch_that_it_struck(text: str, met: bool) -> None:
     assert parsed(text).has(STRUCK) is met
+
+
+def test_no_field_holds_numbers_in_some_rows_and_texts_in_others() -> None:
+    """The page does not search numbers for words."""
+    for row in EVENTS.values():
+        unions = [set(get_args(kind)) for kind in get_type_hints(row).values() if get_origin(kind) is UnionType]
+        assert unions or row.event not in ("produce", "reply")
+        assert not [kinds for kinds in unions if kinds & {int, float} and kinds - {int, float, NoneType}]

@@ -69,9 +69,10 @@ function hasWord(word) {
     if (value === null || value === undefined) return false;
     return typeof value === "object" ? Object.values(value).some(has) : inText(String(value));
   };
-  const fields = {}; // rows of an event have the same fields
+  const fields = {}; // rows of an event have the same fields, and a field that is a number in one is never a text in another
+  const wanted = (row, name) => (name === "event" || !BESIDE_FIELDS.has(name)) && (maybeNumber || typeof row[name] !== "number");
   return (row) => {
-    const names = fields[row.event] ??= Object.keys(row).filter((name) => name === "event" || !BESIDE_FIELDS.has(name));
+    const names = fields[row.event] ??= Object.keys(row).filter((name) => wanted(row, name));
     for (const name of names) if (has(row[name])) return true;
     return row.event in DERIVED && DERIVED[row.event](row).some(has);
   };
