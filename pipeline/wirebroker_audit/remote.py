@@ -7,6 +7,7 @@ The driver lists a directory whole, with few requests, and looks names and sizes
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import re
@@ -23,6 +24,10 @@ S3, HDFS, AZURE = ("s3", "s3a"), ("hdfs", "viewfs"), ("abfs", "abfss")
 SCHEMES = (*S3, *HDFS, *AZURE)
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """Environment variables with the address of an S3 that is not Amazon's."""
+AZURE_ENDPOINT = "AZURE_STORAGE_ENDPOINT"
+"""Environment variable with the address of an Azure Blob Storage that is not Microsoft's, such as Azurite's."""
+HDFS_SETTINGS = {"dfs.client.failover.max.attempts": "3"}
+"""A NameNode that is not there is missed after 10 s; by default it takes three minutes."""
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/+(.+)", re.IGNORECASE)
 
 _listed: dict[str, dict[str, dict[str, fs.FileInfo]]] = {}
@@ -120,7 +125,7 @@ def _system(path: RemotePath) -> tuple[fs.FileSystem, str]:
         return _s3(), "/".join((authority, *rest))
     if scheme in AZURE:
         container, _, host = authority.partition("@")
-        return _azure(host.partition(".")[0]), "/".join((container, *rest))
+        return _azure(host), "/".join((container, *rest))
     return _hadoop(f"{scheme}://{authority}"), "/" + "/".join(rest)
 
 
@@ -137,14 +142,36 @@ def _s3() -> fs.FileSystem:
 
 
 @cache
-def _azure(account: str) -> fs.FileSystem:
-    return fs.AzureFileSystem(account_name=account, account_key=os.environ.get("AZURE_STORAGE_KEY"))
+def _azure(host: str) -> fs.FileSystem:
+    """The storage account of a host such as `account.dfs.core.windows.net`, or what `AZURE_STORAGE_ENDPOINT` names in its place.
+
+    The credentials are a key or a token of the environment, or else what Azure's own libraries find.
+    """
+    account, _, cloud = host.partition(".")
+    secrets = {"account_key": os.environ.get("AZURE_STORAGE_KEY"), "sas_token": os.environ.get("AZURE_STORAGE_SAS_TOKEN")}
+    given = {name: value for name, value in secrets.items() if value}
+    if AZURE_ENDPOINT in os.environ:
+        found = urlsplit(os.environ[AZURE_ENDPOINT])
+        where = {"blob_storage_authority": found.netloc, "blob_storage_scheme": found.scheme}
+        where |= {"dfs_storage_authority": found.netloc, "dfs_storage_scheme": found.scheme}
+    else:
+        dfs = f".{cloud or 'dfs.core.windows.net'}"
+        where = {"dfs_storage_authority": dfs, "blob_storage_authority": dfs.replace(".dfs.", ".blob.", 1)}
+    return fs.AzureFileSystem(account_name=account, **given, **where)
 
 
 @cache
 def _hadoop(address: str) -> fs.FileSystem:
-    """HDFS through libhdfs, which needs HADOOP_HOME and a CLASSPATH of Hadoop's jars."""
-    return fs.HadoopFileSystem.from_uri(address)
+    """HDFS through hdfs-native, which needs no Java, or through the libhdfs of an installed Hadoop. Raises OSError."""
+    try:
+        client = importlib.import_module("hdfs_native.fsspec")
+    except ImportError:
+        if "HADOOP_HOME" not in os.environ:
+            raise OSError(None, "hdfs: needs wirebroker[hdfs], or HADOOP_HOME and a CLASSPATH of Hadoop's jars", address) from None
+        return fs.HadoopFileSystem.from_uri(address)
+    found = urlsplit(address)
+    kind = client.ViewfsFileSystem if found.scheme == "viewfs" else client.HdfsFileSystem
+    return fs.PyFileSystem(fs.FSSpecHandler(kind(host=found.hostname, port=found.port, **HDFS_SETTINGS)))
 
 
 def size_of(file: BinaryIO) -> int:

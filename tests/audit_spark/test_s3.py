@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -16,11 +14,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
-import pyarrow.parquet as pq
 from pyarrow import fs
 
-from audit_spark.synthetic import Writer, make_directory
-from wirebroker_audit.splits import SMALL_BYTES
+from audit_spark.stores import check_audit, make_logs
 from wirekit import lacking
 
 MOTO = "5.2.5"
@@ -61,26 +57,12 @@ def s3(tmp_path: Path) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_whole_audit_of_a_directory_in_an_s3(s3: str, tmp_path: Path) -> None:
-    made = make_directory(tmp_path / "logs", seed=6, partitions=4)
-    large = Writer("large", 0, random.Random(4))
-    for each in range(5):  # more than the driver reads itself
-        large.data(1, values=[random.Random(each).randbytes(SMALL_BYTES // 4)])
-    large.save(tmp_path / "logs")
+    made = make_logs(tmp_path / "logs")
     store = fs.S3FileSystem(
         endpoint_override=s3.removeprefix("http://"), scheme="http", region="us-east-1", access_key="any", secret_key="any",
         allow_bucket_creation=True,
     )  # fmt: skip
     store.create_dir("backup")
     fs.copy_files(str(tmp_path / "logs"), "backup/logs", destination_filesystem=store)
-    command = [sys.executable, "-m", "wirebroker", "audit", "--path", "s3a://backup/logs", "--out", tmp_path / "out"]
-    environment = os.environ | CREDENTIALS | {"AWS_ENDPOINT_URL": s3}
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert run.returncode == 1, run.stdout + run.stderr
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert (summary["complete"], summary["problems"], summary["origin"]) == (True, [], "s3a:/backup/logs")
-    assert summary["topics"]["large"]["bytes"] > SMALL_BYTES
-    found = pq.read_table(tmp_path / "out" / "findings").to_pylist()
-    assert len(found) == len(made.faults)
-    assert {(each["kind"], each["topic"], each["partition"]) for each in found} == {
-        (fault.kind, fault.topic, fault.partition) for fault in made.faults
-    }
+    environment = CREDENTIALS | {"AWS_ENDPOINT_URL": s3}
+    check_audit("s3a://backup/logs", made, "s3a:/backup/logs", environment, tmp_path / "out")
