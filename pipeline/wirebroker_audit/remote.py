@@ -143,7 +143,7 @@ def _s3() -> fs.FileSystem:
 
 @cache
 def _azure(host: str) -> fs.FileSystem:
-    """The storage account of a host such as `account.dfs.core.windows.net`, or what `AZURE_STORAGE_ENDPOINT` names in its place.
+    """The storage account of a host such as `account.dfs.core.windows.net`, or what `AZURE_STORAGE_ENDPOINT` names instead.
 
     The credentials are a key or a token of the environment, or else what Azure's own libraries find.
     """
@@ -167,7 +167,9 @@ def _hadoop(address: str) -> fs.FileSystem:
         client = importlib.import_module("hdfs_native.fsspec")
     except ImportError:
         if "HADOOP_HOME" not in os.environ:
-            raise OSError(None, "hdfs: needs wirebroker[hdfs], or HADOOP_HOME and a CLASSPATH of Hadoop's jars", address) from None
+            raise OSError(
+                None, "hdfs: needs wirebroker[hdfs], or HADOOP_HOME and a CLASSPATH of Hadoop's jars", address
+            ) from None
         return fs.HadoopFileSystem.from_uri(address)
     found = urlsplit(address)
     kind = client.ViewfsFileSystem if found.scheme == "viewfs" else client.HdfsFileSystem
