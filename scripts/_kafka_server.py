@@ -17,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -115,13 +115,14 @@ class KafkaServer:
         data: Path | None = None,
         heap: str = "512m",
         security: Security | None = None,
+        java_options: Sequence[str] = JAVA_OPTIONS,
     ) -> None:
         self.version = version
         self.security = security or Security(listeners=())
         self.settings = {**self.SETTINGS, **(settings or {})}
         self.address = (HOST, port or free_port())
         self.addresses = {"PLAINTEXT": self.address} | {each: (HOST, free_port()) for each in self.security.listeners}
-        self._heap = heap
+        self._heap, self._java_options = heap, java_options
         self._temporary = data is None
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-")) if data is None else data
         self._process: subprocess.Popen[bytes] | None = None
@@ -195,7 +196,7 @@ class KafkaServer:
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         jars = fetch_jars(self.version)
-        options = (*JAVA_OPTIONS, *self.security.java_options())
+        options = (*self._java_options, *self.security.java_options())
         return ["java", f"-Xmx{self._heap}", *options, "-cp", f"{jars}/*", main, *arguments]
 
     def _properties(self) -> str:

@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from answers import only
+from kafkawire.batches import Record, build_batch
 from kafkawire.declare import from_plain
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
+from wirebroker.apis.share_fetch import _in_reach
+from wirebroker.core.share.in_flight import Batches, InFlight, InFlightBatch, RecordState
+from wirebroker.core.share.partition import SharePartition
 from wirebroker.trace.rows import ShareRow
 from wirebroker.wire_client import WireClient
 
@@ -228,3 +233,20 @@ def test_a_fault_strikes_share_fetch_as_any_api(kafka: MockKafka) -> None:
         data = group.fetch("a")
         assert data is not None
         assert (data.error_code, rule.fired) == (6, 1)
+
+
+@pytest.mark.parametrize(
+    ("given_out", "read"), [(None, [0, 10, 20, 30]), (9, [0, 10, 20, 30, 40]), (10, list(range(0, 500, 10)))]
+)
+def test_a_fetch_looks_at_the_batches_in_reach_alone(given_out: int | None, read: list[int]) -> None:
+    """Room for 25 records, that is three batches and the next one; records up to `given_out` are another member's."""
+    ten = [Record(number, 0, None, b"v") for number in range(10)]
+    log = b"".join(build_batch(ten, base_offset=base) for base in range(0, 500, 10))
+    batches = Batches()
+    if given_out is not None:
+        batches.put(InFlightBatch(0, given_out, InFlight(RecordState.ACQUIRED, 1, "other")))
+    share = SimpleNamespace(batches=batches, start_offset=0, end_offset=given_out or 0)
+    begin = 0 if given_out in (None, 10) else 10
+    data = memoryview(log)[begin * len(log) // 500 :]
+    found = [header.base_offset for header, _ in _in_reach(data, cast("SharePartition", share), 25)]
+    assert found == [base for base in read if base >= begin]

@@ -8,7 +8,8 @@ for no more than max_records records ("record_limit"), and may renew its locks i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kafkawire.batches import BatchHeader, iter_batches, iter_records, read_header, read_marker
@@ -30,7 +31,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 from wirebroker.core.share.acquiring import Acquired, Acquisition, FetchedBatch, without
 from wirebroker.core.share.in_flight import RecordState
-from wirebroker.core.share.partition import Broken
+from wirebroker.core.share.partition import Broken, SharePartition
 from wirebroker.core.share.partitions import Held, SharePartitions
 from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, Wanted
 from wirebroker.effects import Outcome
@@ -348,7 +349,7 @@ class ShareFetch:
         self, held: Held, read: Read, found: Slice, room: int, now: int
     ) -> tuple[list[Acquired], memoryview, int]:  # fmt: skip
         request = self.request
-        batches = [(read_header(view), view) for view in iter_batches(found.data)]
+        batches = list(_in_reach(found.data, held.share, room))
         fetched = [FetchedBatch(header.base_offset, header.last_offset) for header, _ in batches]
         acquisition = Acquisition(
             held.share, request.member_id or "", fetched, now,
@@ -415,6 +416,22 @@ def _read(held: Held, limit: int, at_least_one: bool) -> Read:
 
 
 Batch = tuple[BatchHeader, memoryview]
+
+
+def _in_reach(data: memoryview, share: SharePartition, room: int) -> Iterator[Batch]:
+    """The batches that were read, as far as `room` records can reach, and the next one.
+
+    All of them if some may have records that are not available: those take no room.
+    """
+    end: float | None = None
+    for view in iter_batches(data):
+        header = read_header(view)
+        if end is None:
+            untouched = not len(share.batches) or share.batches.last.last < header.base_offset
+            end = max(header.base_offset, share.start_offset, share.end_offset) + room if untouched else math.inf
+        yield header, view
+        if header.base_offset >= end:
+            return
 
 
 def _aborted(batches: list[Batch], transactions: list[AbortedTransaction]) -> list[FetchedBatch]:

@@ -51,6 +51,7 @@ class Tls:
         """The context of a listener. As in Kafka, only SSL asks for client certificates, not SASL_SSL. Raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.sslobject_class = _reporting(listener)
+        context.num_tickets = 1  # as Java's server; OpenSSL's two cost time in each handshake
         try:
             context.load_cert_chain(self.certificate, self.key)
             if protocol is SecurityProtocol.SSL and self.client != "none":

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"os"
@@ -14,8 +15,18 @@ import (
 
 func main() {
 	port := flag.Int("port", 0, "port to listen on; 0 is any free one")
+	pair := flag.String("tls", "", "file with a key and its certificates, to speak TLS")
 	flag.Parse()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(*port))
+	options := []kfake.Opt{kfake.NumBrokers(1), kfake.Ports(*port)}
+	if *pair != "" {
+		certificate, err := tls.LoadX509KeyPair(*pair, *pair)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "kfakeserver:", err)
+			os.Exit(2)
+		}
+		options = append(options, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))
+	}
+	cluster, err := kfake.NewCluster(options...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kfakeserver:", err)
 		os.Exit(2)

@@ -3,7 +3,8 @@
 // Produce: every connection is an idempotent producer with a partition of its own; batches carry a real CRC-32C,
 // sequences without gaps and the time of sending. Every answer's error code and base offset is checked. Fetch: every
 // connection fills its partition first and then reads it from end to end, again and again; what comes back must be the
-// batches that follow each other, and in the first round their CRCs must be right. Anything unexpected ends the run.
+// batches that follow each other, and in the first round their CRCs must be right. Handshake: every worker connects, asks
+// for the versions of the APIs, closes, and begins again. Anything unexpected ends the run.
 //
 // The server's CPU time over the measured window comes from /proc, by its process id (Linux).
 package main
@@ -39,13 +40,14 @@ type Options struct {
 	FillBytes    int
 	Pid          int
 	ReserveMB    int
+	TLS          bool
 }
 
 func parseOptions() Options {
 	var o Options
 	flag.StringVar(&o.Address, "address", "127.0.0.1:9092", "host:port of the broker")
 	flag.StringVar(&o.Topic, "topic", "bench", "topic to create; it must not exist")
-	flag.StringVar(&o.Mode, "mode", "produce", "produce or fetch")
+	flag.StringVar(&o.Mode, "mode", "produce", "produce, fetch or handshake")
 	flag.IntVar(&o.BatchBytes, "bytes", 1024, "most bytes of a batch, header included")
 	flag.IntVar(&o.Records, "records", 16, "records in a batch")
 	flag.IntVar(&o.RecordBytes, "record-bytes", 0, "bytes of each record's value, instead of -bytes")
@@ -61,14 +63,15 @@ func parseOptions() Options {
 	flag.IntVar(&o.FillBytes, "fill", 64<<20, "bytes that each partition is filled with before fetching")
 	flag.IntVar(&o.Pid, "pid", 0, "process id of the server, for its CPU time")
 	flag.IntVar(&o.ReserveMB, "reserve", 0, "megabytes of memory to have ready for the server when the measured time begins")
+	flag.BoolVar(&o.TLS, "tls", false, "speak TLS, and believe any certificate")
 	flag.Parse()
 	return o
 }
 
 func (o Options) check() error {
 	switch {
-	case o.Mode != "produce" && o.Mode != "fetch":
-		return fmt.Errorf("-mode is produce or fetch, not %q", o.Mode)
+	case o.Mode != "produce" && o.Mode != "fetch" && o.Mode != "handshake":
+		return fmt.Errorf("-mode is produce, fetch or handshake, not %q", o.Mode)
 	case o.Version < 5 || o.Version > 13:
 		return fmt.Errorf("Produce version %d is none of 5 to 13", o.Version)
 	case o.FetchVersion < 11 || o.FetchVersion > 18:
@@ -143,8 +146,11 @@ func run(o Options) (Report, error) {
 	for i := range workers {
 		producer := newProducer(o, shape, topicID, i)
 		workers[i] = producer
-		if o.Mode == "fetch" {
+		switch o.Mode {
+		case "fetch":
 			workers[i] = newFetcher(o, producer, topicID, i)
+		case "handshake":
+			workers[i] = &greeter{options: o}
 		}
 	}
 	if err := together(workers, worker.prepare); err != nil {
@@ -190,6 +196,10 @@ func summary(o Options, shape *batchShape, workers []worker, seconds float64, se
 		total.latencies = append(total.latencies, r.latencies...)
 	}
 	requests, megabytes := float64(total.requests), float64(total.bytes)/1e6
+	perMB := 0.0 // handshakes move none
+	if megabytes > 0 {
+		perMB = float64(server.Nanoseconds()) / 1e3 / megabytes
+	}
 	version := o.Version
 	if o.Mode == "fetch" {
 		version = o.FetchVersion
@@ -200,7 +210,7 @@ func summary(o Options, shape *batchShape, workers []worker, seconds float64, se
 		RequestsPerSecond: requests / seconds, MegabytesPerSec: megabytes / seconds,
 		P50: percentile(total.latencies, 0.50), P99: percentile(total.latencies, 0.99),
 		ServerCPU:      float64(server.Nanoseconds()) / 1e3 / requests,
-		ServerCPUPerMB: float64(server.Nanoseconds()) / 1e3 / megabytes,
+		ServerCPUPerMB: perMB,
 		OwnCPU:         float64(own.Nanoseconds()) / 1e3 / requests,
 	}
 }

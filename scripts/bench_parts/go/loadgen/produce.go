@@ -63,7 +63,7 @@ func newProducer(o Options, shape *batchShape, topicID []byte, partition int) *p
 }
 
 func (p *producer) prepare() error {
-	conn, err := net.Dial("tcp", p.options.Address)
+	conn, err := p.options.dial()
 	if err != nil {
 		return err
 	}

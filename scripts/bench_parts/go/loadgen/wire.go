@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 )
 
 // API keys and the versions that this generator speaks where it has no choice.
@@ -23,6 +24,8 @@ const (
 	fetchFlexibleFrom   = 12
 	fetchTopicIDFrom    = 13
 	fetchNoReplicaFrom  = 15
+
+	coordinatorLoading = 14
 
 	clientID = "bench"
 )
@@ -157,7 +160,7 @@ func exchange(conn net.Conn, w writer) (*reader, error) {
 
 // createTopic makes the topic with a partition for each connection; its id.
 func createTopic(o Options) ([]byte, error) {
-	conn, err := net.Dial("tcp", o.Address)
+	conn, err := o.dial()
 	if err != nil {
 		return nil, err
 	}
@@ -188,19 +191,30 @@ func createTopic(o Options) ([]byte, error) {
 	return id, nil
 }
 
-// initProducerID asks for an idempotent producer's id and epoch.
-func initProducerID(conn net.Conn) (int64, int16, error) {
+// initProducerID asks for an idempotent producer's id and epoch, again while a Kafka that has just started has none.
+func initProducerID(conn net.Conn) (id int64, epoch int16, err error) {
+	code := int16(coordinatorLoading)
+	for tries := 0; tries < 100 && code == coordinatorLoading && err == nil; tries++ {
+		if tries > 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+		id, epoch, code, err = tryInitProducerID(conn)
+	}
+	if err == nil && code != 0 {
+		err = fmt.Errorf("InitProducerId was answered with error %d", code)
+	}
+	return id, epoch, err
+}
+
+func tryInitProducerID(conn net.Conn) (id int64, epoch, code int16, err error) {
 	w := request(keyInitProducerID, initProducerIDVersion, 1, false)
 	w.i16(-1) // no transactional id
 	w.i32(60_000)
 	r, err := exchange(conn, w)
 	if err != nil {
-		return 0, 0, fmt.Errorf("InitProducerId: %w", err)
+		return 0, 0, 0, fmt.Errorf("InitProducerId: %w", err)
 	}
 	r.i32()
-	code, id, epoch := r.i16(), r.i64(), r.i16()
-	if code != 0 || r.err != nil {
-		return 0, 0, fmt.Errorf("InitProducerId was answered with error %d (%v)", code, r.err)
-	}
-	return id, epoch, nil
+	code, id, epoch = r.i16(), r.i64(), r.i16()
+	return id, epoch, code, r.err
 }
