@@ -206,7 +206,7 @@ def lost(judged: DataFrame) -> DataFrame:
     rows = rows.withColumn("label", sf.date_format(sf.timestamp_millis("time"), "yyyy-MM-dd HH:mm:ss"))
     evidence = sf.struct(head("key").alias("key"), "time", ROW.rows.alias("rows_of_key"), ROW.records.alias("records_of_key"))
     words = WORDS.row_without_record(head("key"), ROW.label, ROW.rows, ROW.records)
-    return finding(rows, sf.lit("lost"), evidence, words, ROW.severity)
+    return finding(rows, "lost", evidence, words, ROW.severity)
 
 
 def width_for(first: int, last: int) -> int:

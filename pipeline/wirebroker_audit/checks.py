@@ -17,12 +17,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from kafkawire.batches import CONTROL, SEQUENCES, TRANSACTIONAL
 from wirebroker.audit.copies import Copied, copied
-from wirebroker.audit.findings import DAMAGE, EXPIRATION_MS, INTERNAL_TOPICS, KINDS, severity_of
+from wirebroker.audit.findings import DAMAGE, EXPIRATION_MS, INTERNAL_TOPICS, severity_of
 from wirebroker_audit import schema
 from wirebroker_audit.folding import HEADER, KEYS, fold
 from wirebroker_audit.schema import FINDINGS
-from wirebroker_audit.tables import in_groups, local_rows, mapped, settled, united
-from wirebroker_audit.wording import ROW, WORDS
+from wirebroker_audit.tables import collected, in_groups, local_rows, mapped, settled, united
+from wirebroker_audit.wording import ROW, WORDS, column_of
 
 PARTITION = ("topic", "partition")
 PRODUCER = (*PARTITION, "producer_id")
@@ -94,7 +94,7 @@ def joined(parts: DataFrame) -> DataFrame:
 def summed(folded: DataFrame) -> dict[tuple[str, int], Row]:
     """By topic and partition: batches, records, bytes, committed, aborted, and the `last` offset."""
     sums = (sf.sum(name).cast("bigint").alias(name) for name in ("batches", "records", "bytes", "committed", "aborted"))
-    rows = folded.groupBy(*PARTITION).agg(*sums, sf.max("last.last_offset").alias("last")).collect()
+    rows = collected(folded.groupBy(*PARTITION).agg(*sums, sf.max("last.last_offset").alias("last")))
     return {(row["topic"], row["partition"]): row for row in rows}
 
 
@@ -146,7 +146,7 @@ def damages(troubled: DataFrame) -> DataFrame:
         rows = rows.withColumn(name, sf.when(no_batch, -1).otherwise(sf.col(name)))
     words = WORDS.damaged(ROW.segment, ROW.position, ROW.base_offset, ROW.detail)
     evidence = sf.struct("segment", "position", "bytes", "crc_stored", "crc_computed", "detail")
-    return finding(rows, ROW.problem, evidence, WORDS.choose(ROW.problem == "crc", WORDS.crc(ROW), words))
+    return finding(rows, ROW.problem, evidence, WORDS.choose(ROW.problem == "crc", WORDS.crc(ROW), words), "certain")
 
 
 def offset_regressions(troubled: DataFrame, between: DataFrame) -> DataFrame:
@@ -154,7 +154,7 @@ def offset_regressions(troubled: DataFrame, between: DataFrame) -> DataFrame:
     ends = between.where("base_offset <= last_before").withColumn("detail", sf.col("last_before").cast("string"))
     within = troubled.where("problem = 'offset_regression'")
     fallen = united(rows.select(*_ABOUT, "detail") for rows in (within, ends))
-    return finding(fallen, sf.lit("offset_regression"), _place(), WORDS.offset_regression(ROW, ROW.detail))
+    return finding(fallen, "offset_regression", _place(), WORDS.offset_regression(ROW, ROW.detail))
 
 
 def splits(folded: DataFrame) -> DataFrame:
@@ -228,7 +228,7 @@ def offset_gaps(missing: DataFrame, told: DataFrame | None) -> DataFrame:
         found = found.withColumn("over", over).where("unexplained > over")
     words = WORDS.offset_gap(ROW.base_offset, ROW.last_offset)
     severity = sf.when(ROW.policy_known, severity_of("offset_gap")).otherwise("likely")
-    return finding(found, sf.lit("offset_gap"), sf.struct("after"), words, severity)
+    return finding(found, "offset_gap", sf.struct("after"), words, severity)
 
 
 # Transactions
@@ -280,7 +280,7 @@ def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
     rows = spans.join(sf.broadcast(latest), [*PARTITION])
     rows = rows.withColumn("open_ms", sf.greatest(sf.col("latest") - sf.col("max_timestamp"), sf.lit(0)))
     words = WORDS.open_transaction(ROW, ROW.open_ms)
-    return finding(rows, sf.lit("open_transaction"), sf.struct("open_ms", *_PLACE), words)
+    return finding(rows, "open_transaction", sf.struct("open_ms", *_PLACE), words)
 
 
 def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataFrame:
@@ -288,7 +288,7 @@ def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataF
     rows = spans.join(sf.broadcast(bounds), [*PARTITION]).join(sf.broadcast(torn), [*PARTITION], "left")
     lost = (sf.col("base_offset") < sf.col("cleaned_until")) | ((sf.col("log_start") > 0) & ~sf.col("known"))
     lost |= sf.coalesce(sf.col("torn") < sf.struct(*LOG_ORDER), sf.lit(False))
-    return finding(rows.where(~lost), sf.lit("marker_without_data"), _place(), WORDS.marker_without_data(ROW))
+    return finding(rows.where(~lost), "marker_without_data", _place(), WORDS.marker_without_data(ROW))
 
 
 # Epochs and sequences
@@ -439,7 +439,7 @@ def epoch_regressions(heads: DataFrame) -> DataFrame:
     fallen = heads.where("producer_epoch < before.producer_epoch")
     before = sf.struct("before.producer_epoch", "before.base_offset", "before.last_offset")
     words = WORDS.epoch_regression(ROW, _is_marker(), ROW.before)
-    return finding(fallen, sf.lit("epoch_regression"), sf.struct(before.alias("before"), *_PLACE), words)
+    return finding(fallen, "epoch_regression", sf.struct(before.alias("before"), *_PLACE), words)
 
 
 def duplicates(ordered: DataFrame) -> DataFrame:
@@ -454,7 +454,7 @@ def duplicates(ordered: DataFrame) -> DataFrame:
     )
     once, again = (ROW.once, ROW.once_last), (ROW.base_offset, ROW.last_offset)
     words = WORDS.duplicate(ROW, _sequences(), ROW.doubled, once, again)
-    return finding(rows, sf.lit("duplicate"), sf.struct("first", "last", *_PLACE), words)
+    return finding(rows, "duplicate", sf.struct("first", "last", *_PLACE), words)
 
 
 def gaps(ordered: DataFrame) -> DataFrame:
@@ -505,7 +505,7 @@ def unexplained(missing: DataFrame) -> DataFrame:
     rows = missing.where("holes < place - from_place").transform(_between)
     about = (ROW, _sequences(), ROW.before, ROW.after)
     words = WORDS.choose(ROW.late, WORDS.late_start(*about), WORDS.gap(*about))
-    return finding(rows, sf.lit("gap"), sf.struct("before", "after"), words)
+    return finding(rows, "gap", sf.struct("before", "after"), words)
 
 
 def disorder(ordered: DataFrame) -> DataFrame:
@@ -516,7 +516,7 @@ def disorder(ordered: DataFrame) -> DataFrame:
         .withColumn("before", sf.lag(tail).over(_log(EPOCH)))
         .where("place < before.place")
     )  # fmt: skip
-    return finding(rows, sf.lit("disorder"), sf.struct("before", *_PLACE), WORDS.disorder(ROW, ROW.before))
+    return finding(rows, "disorder", sf.struct("before", *_PLACE), WORDS.disorder(ROW, ROW.before))
 
 
 # Findings
@@ -581,14 +581,24 @@ def _place() -> Column:
     return sf.struct(*_PLACE)
 
 
-def finding(rows: DataFrame, kind: Column, evidence: Column, words: Column, severity: Column | None = None) -> DataFrame:
-    """Findings about the batches or records in the rows. The severity is that of the kind unless it is given."""
+def finding(
+    rows: DataFrame, kind: Column | str, evidence: Column, words: Column, severity: Column | str | None = None
+) -> DataFrame:  # fmt: skip
+    """Findings about the batches or records in the rows. `kind` and `severity` are names or columns.
+
+    The severity is that of the kind if it is not given; then the kind must be a name.
+    """
     if severity is None:
-        severity = sf.create_map(*(sf.lit(text) for name in KINDS for text in (name, severity_of(name))))[kind]
+        assert isinstance(kind, str)
+        severity = severity_of(kind)
     sentence = WORDS.text("{place}: {words}", place=WORDS.partition(ROW.topic, ROW.partition), words=words)
     values = {
-        "kind": kind, "severity": severity, "first_sequence": sf.col("base_sequence"), "first_offset": sf.col("base_offset"),
-        "evidence": sf.to_json(evidence), "explanation": sentence,
+        "kind": column_of(kind), "severity": column_of(severity), "first_sequence": sf.col("base_sequence"),
+        "first_offset": sf.col("base_offset"), "evidence": sf.to_json(evidence),
+        "explanation": sentence,
     }  # fmt: skip
-    columns = [values.get(field.name, sf.col(field.name)).cast(field.dataType).alias(field.name) for field in FINDINGS.fields]
+    columns = []
+    for field in FINDINGS.fields:
+        value = values[field.name] if field.name in values else sf.col(field.name)
+        columns.append(value.cast(field.dataType.simpleString()).alias(field.name))  # of a DataType, PySpark asks the JVM often
     return rows.select(*columns)

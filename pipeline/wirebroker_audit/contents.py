@@ -21,7 +21,7 @@ from wirebroker.audit.findings import INTERNAL_TOPICS
 from wirebroker.audit.matching import MANY, Repeats
 from wirebroker_audit.checks import LOG_ORDER, PARTITION, PRODUCER, finding, intact
 from wirebroker_audit.scan import Array
-from wirebroker_audit.tables import in_groups, mapped, settled, united
+from wirebroker_audit.tables import collected, in_groups, mapped, settled, united
 from wirebroker_audit.wording import ROW, WORDS
 
 UNIT = (
@@ -101,7 +101,7 @@ def bad_records(problems: DataFrame) -> DataFrame:
     at = {"base_offset": sf.col("batch_offset"), "last_offset": sf.col("batch_offset")}
     rows = problems.where("problem = 'bad_batch'").withColumns(none | at)
     words = WORDS.damaged(ROW.segment, ROW.position, ROW.base_offset, ROW.detail)
-    return finding(rows, sf.lit("bad_batch"), sf.struct("segment", "position", "detail"), words)
+    return finding(rows, "bad_batch", sf.struct("segment", "position", "detail"), words)
 
 
 def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
@@ -192,7 +192,7 @@ def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
         sf.sum(sf.when(many, 0).otherwise(1)).alias("contents"),
     )
     total = units.groupBy("topic").agg(sf.count(sf.lit(1)).alias("units"))
-    rows = among.join(total, ["topic"]).orderBy("topic").collect()
+    rows = collected(among.join(total, ["topic"]).orderBy("topic"))
     return {row["topic"]: Repeats(row["units"], row["many"], row["units"] - row["among"] + row["contents"]) for row in rows}
 
 

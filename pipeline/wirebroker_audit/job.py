@@ -35,7 +35,7 @@ from wirebroker_audit.reconcile import reconcile
 from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.sources.trace import BadTrace, read_trace
 from wirebroker_audit.splits import SMALL_BYTES, is_small
-from wirebroker_audit.tables import local_rows, settled, united
+from wirebroker_audit.tables import collected, local_rows, settled, united
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, ask
 
 RECORDS_LIMIT = 1_000_000
@@ -334,7 +334,7 @@ class _Audit:
 
     def _with_coordinators(self, findings: DataFrame) -> DataFrame:
         """The findings; those about open transactions with what the coordinators know."""
-        rows = findings.where("kind = 'open_transaction'").select(*Open._fields).limit(OPEN_LIMIT).collect()
+        rows = collected(findings.where("kind = 'open_transaction'").select(*Open._fields).limit(OPEN_LIMIT))
         if not rows:
             return findings
         known = self.origin.coordinators(row["producer_id"] for row in rows)
@@ -393,7 +393,7 @@ class _Audit:
         rows = settled(rows.select("topic", "partition", "problem", "detail"))
         if rows.isEmpty():
             return
-        told = rows.distinct().orderBy(sf.desc("problem")).limit(SAID + 1).collect()
+        told = collected(rows.distinct().orderBy(sf.desc("problem")).limit(SAID + 1))
         problems = [row["detail"] for row in told if row["problem"] == "unreadable"]
         gone = [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in told if row["problem"] != "unreadable"]
         self.problems += [each for each in problems[:SAID] if each not in self.problems]
@@ -411,7 +411,7 @@ class _Audit:
             for name in sums:
                 totals[topic][name] += row[name]
         sent = folded.where("producer_id >= 0 AND batches > 0").select("topic", "producer_id").distinct()
-        for row in sent.groupBy("topic").count().collect():
+        for row in collected(sent.groupBy("topic").count()):
             totals[row["topic"]]["producers"] = row["count"]
         return totals
 
@@ -530,7 +530,7 @@ class _Audit:
     def _summary(
         self, findings: DataFrame, totals: dict[str, dict[str, int]], outcomes: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        rows = findings.groupBy("topic", "kind", "severity").count().collect()
+        rows = collected(findings.groupBy("topic", "kind", "severity").count())
         by_topic = sorted(
             (row.asDict() | {"fails": self.policies.of(row["topic"]).fails(row["severity"])} for row in rows),
             key=lambda each: (each["topic"], weight(each["severity"], each["kind"])),

@@ -33,7 +33,7 @@ from wirebroker_audit.live_segments import RESTARTED
 from wirebroker_audit.micro_batches import Folder, MicroBatches
 from wirebroker_audit.origin import Cluster, Directory
 from wirebroker_audit.policy import Policy
-from wirebroker_audit.tables import settled
+from wirebroker_audit.tables import collected, settled
 
 SAID = 500
 """Characters of a failure that are shown."""
@@ -158,9 +158,9 @@ def _write(path: Path, content: Any) -> None:
 
 def _replace(path: Path, found: DataFrame, micro: int, notices: list[str]) -> None:
     """Write the findings beside their place, then move them there."""
-    rows = [row.asDict() for row in found.orderBy("topic", "partition", "first_offset", "kind").limit(LIMIT).collect()]
+    rows = [row.asDict() for row in collected(found.orderBy("topic", "partition", "first_offset", "kind").limit(LIMIT))]
     counts, severities = (
-        {row[name]: row["count"] for row in found.groupBy(name).count().collect()} for name in ("kind", "severity")
+        {row[name]: row["count"] for row in collected(found.groupBy(name).count())} for name in ("kind", "severity")
     )
     current = {"micro": micro, "counts": counts, "severities": severities, "notices": notices, "findings": rows}
     _write(path, current)

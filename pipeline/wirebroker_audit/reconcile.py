@@ -110,7 +110,7 @@ def _unacknowledged(matched: DataFrame) -> DataFrame:
     rows = matched.where("outcome = 'failed'")
     evidence = sf.struct(head("key").alias("key"), "producer")
     words = WORDS.unacknowledged_stored(_record(), ROW.base_offset)
-    return finding(rows, sf.lit("unacknowledged_stored"), evidence, words, sf.lit("certain"))
+    return finding(rows, "unacknowledged_stored", evidence, words, "certain")
 
 
 def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFrame:
@@ -130,7 +130,7 @@ def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFram
     words = WORDS.lost(_record(), ROW.acknowledged, sf.coalesce(hides, sf.lit("")), ROW.missing, ROW.deleted)
     none = {name: sf.lit(-1) for name in SIDE if name != "partition"}
     evidence = sf.struct(head("key").alias("key"), "acknowledged", "producer")
-    return finding(lost.withColumns(none), sf.lit("lost"), evidence, words, severity.otherwise("likely"))
+    return finding(lost.withColumns(none), "lost", evidence, words, severity.otherwise("likely"))
 
 
 def _record() -> Column:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from wirebroker_audit.java import provide_java
 from wirebroker_audit.sources.broker import BrokerRecordSource, BrokerSource
 from wirebroker_audit.sources.files import SegmentRecordSource, SegmentSource
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 LOCAL = {
     "spark.ui.enabled": "false",
@@ -42,6 +46,7 @@ def get_session(master: str | None = None, settings: Mapping[str, str] | None = 
             builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
     register(spark)
+    _remember_functions(spark.sparkContext)
     return spark
 
 
@@ -49,3 +54,23 @@ def register(spark: SparkSession) -> None:
     """Register the sources under their names."""
     for source in (SegmentSource, SegmentRecordSource, BrokerSource, BrokerRecordSource):
         spark.dataSource.register(source)
+
+
+class _Members:
+    """A Java class whose members are asked for once."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._java, name)
+        setattr(self, name, member)
+        return member
+
+
+def _remember_functions(context: SparkContext) -> None:
+    """PySpark asks the JVM for the class and the method of every column that it makes, and an audit makes thousands."""
+    jvm: Any = context._jvm
+    jvm.PythonUtils, functions = _Members(jvm.PythonUtils), _Members(jvm.functions)
+    for name in ("functions", "org.apache.spark.sql.functions"):
+        setattr(jvm, name, functions)

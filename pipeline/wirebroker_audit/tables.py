@@ -17,14 +17,13 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 TOGETHER = "spark.wirebroker.together"
-SETTINGS = {
-    TOGETHER: "true",
+LIGHT = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -35,15 +34,21 @@ SETTINGS = {
 }
 """One partition, no job for a broadcast, and no code that runs once and takes longer to compile than to interpret."""
 FEW = 10_000
-"""Rows that the driver holds, even of a large log: queries about them cost less, and those about empty tables vanish."""
+"""Rows that the driver holds, even of a large log: queries about them are `LIGHT`, and those about empty tables vanish."""
 Fold = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 @contextmanager
 def together(spark: SparkSession) -> Iterator[None]:
     """Within it, intermediate tables are in the driver. The session's settings are as before afterwards."""
-    before = {name: spark.conf.get(name, None) for name in SETTINGS}
-    for name, value in SETTINGS.items():
+    with _set(spark, {TOGETHER: "true", **LIGHT}):
+        yield
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
@@ -67,12 +72,31 @@ def settled(rows: DataFrame) -> DataFrame:
     become a local relation.
     """
     spark = rows.sparkSession
+    java = rows._jdf  # rows that do not leave the JVM: Python has no name for that
     if is_together(spark):
-        java = rows._jdf  # rows that do not leave the JVM: Python has no name for that
         return _relation(spark, java.collectAsList(), java.schema()).coalesce(1)
+    if is_light(limited := rows.limit(FEW + 1)):
+        with _set(spark, LIGHT):
+            few = limited._jdf.collectAsList()
+        if few.size() <= FEW:
+            return _relation(spark, few, java.schema())
     held = rows.localCheckpoint()
     few = held._jdf.takeAsList(FEW + 1)
-    return held if few.size() > FEW else _relation(spark, few, held._jdf.schema())
+    return held if few.size() > FEW else _relation(spark, few, java.schema())
+
+
+def is_light(rows: DataFrame) -> bool:
+    """Whether the rows come from nothing but local relations."""
+    leaves = rows._jdf.queryExecution().optimizedPlan().collectLeaves()
+    return all(leaves.apply(index).nodeName() == "LocalRelation" for index in range(leaves.size()))
+
+
+def collected(rows: DataFrame) -> list[Row]:
+    """The rows, in Python."""
+    if is_together(rows.sparkSession) or not is_light(rows):
+        return rows.collect()
+    with _set(rows.sparkSession, LIGHT):
+        return rows.collect()
 
 
 def _relation(spark: SparkSession, rows: Any, schema: Any) -> DataFrame:
@@ -112,7 +136,7 @@ def source(spark: SparkSession, which: type[DataSource], options: Mapping[str, s
 
 def stored(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
     """The rows in a folder of Parquet files."""
-    if not is_together(spark):
+    if not is_together(spark) and not _has_few(folder):
         return spark.read.schema(schema).parquet(folder.resolve().as_uri())
     return local(spark, pq.read_table(folder, schema=to_arrow_schema(schema)))
 
@@ -120,12 +144,23 @@ def stored(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
 def added(rows: DataFrame, folder: Path) -> DataFrame:
     """The rows in a folder of Parquet files, after these were added to it."""
     spark, schema = rows.sparkSession, rows.schema
-    if not is_together(spark):
+    if not is_together(spark) and not is_light(rows):
         rows.write.mode("append").parquet(folder.resolve().as_uri())
     else:
         folder.mkdir(exist_ok=True)
-        pq.write_table(_arrow(rows), folder / f"part-{uuid4().hex}.parquet")
+        with _set(spark, LIGHT):
+            pq.write_table(_arrow(rows), folder / f"part-{uuid4().hex}.parquet")
     return stored(spark, folder, schema)
+
+
+def _has_few(folder: Path) -> bool:
+    """Whether the driver can hold the rows of these Parquet files."""
+    count = 0
+    for path in folder.glob("*.parquet"):
+        count += pq.read_metadata(path).num_rows
+        if count > FEW:
+            return False
+    return True
 
 
 def united(frames: Iterable[DataFrame]) -> DataFrame:

@@ -20,11 +20,11 @@ class SqlWording(Wording):
             if literal:
                 pieces.append(sf.lit(literal))
             if name is not None:
-                pieces.append(_column(parts[name]).cast("string"))
+                pieces.append(column_of(parts[name]).cast("string"))
         return sf.concat(*pieces)
 
     def choose(self, condition: Any, yes: Any, no: Any) -> Column:
-        return sf.when(_column(condition), yes).otherwise(no)
+        return sf.when(column_of(condition), yes).otherwise(no)
 
     def checksum(self, number: Any) -> Column:
         return sf.format_string("0x%08x", number)
@@ -33,7 +33,8 @@ class SqlWording(Wording):
         return sf.format_string("%,.1f", ms / 1000)
 
 
-def _column(value: Any) -> Column:
+def column_of(value: Any) -> Column:
+    """The value, if it is a column, or a literal."""
     return value if isinstance(value, Column) else sf.lit(value)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from audit_spark.conftest import QUICK_JAVA
 from audit_spark.synthetic import Made, Writer, make_directory
 from wirebroker_audit.splits import SMALL_BYTES
 
@@ -29,7 +30,8 @@ def make_logs(folder: Path) -> Made:
 def check_audit(address: str, made: Made, origin: str, environment: Mapping[str, str], out: Path) -> None:
     """Audit what is at this address by the command and its executors: it finds the faults and nothing else."""
     command = [sys.executable, "-m", "wirebroker", "audit", "--path", address, "--out", out]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
+    environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA} | environment
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert run.returncode == 1, run.stdout + run.stderr
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["complete"], summary["problems"], summary["origin"]) == (True, [], origin)

@@ -34,6 +34,7 @@ from wirebroker.audit.journal import Intended
 from wirebroker.audit.reconcile import reconcile
 from wirebroker.audit.stored import compacted_to, scan
 from wirebroker.cli import main
+from wirebroker_audit import tables
 from wirebroker_audit.command import show
 from wirebroker_audit.directory import find_partitions
 from wirebroker_audit.job import Request, Result, audit
@@ -91,7 +92,10 @@ def matches(fault: Fault, found: Finding) -> bool:
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in the driver", "by executors"])
-def test_every_fault_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path, together: bool) -> None:
+def test_every_fault_is_found_and_nothing_else(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    monkeypatch.setattr(tables, "FEW", 0)  # no intermediate table is small
     made = make_directory(tmp_path / "logs", seed=11, partitions=40)
     assert len({fault.kind for fault in made.faults}) == 13
     result = audit(spark, Request(tmp_path / "out", tmp_path / "logs", together=together))

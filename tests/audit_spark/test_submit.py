@@ -15,6 +15,7 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
+from audit_spark.conftest import QUICK_JAVA  # noqa: E402
 from audit_spark.synthetic import Writer, duplicate, make_directory  # noqa: E402
 from wirebroker_audit.java import provide_java  # noqa: E402
 from wirebroker_audit.splits import SMALL_BYTES  # noqa: E402
@@ -61,6 +62,7 @@ def test_executors_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path
     environment = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_TOOL_OPTIONS": QUICK_JAVA,
     }  # fmt: skip
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert run.returncode == 1, run.stderr[-3000:]

@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 from kafkawire.batches import CONTROL
 from wirebroker.audit.findings import weight
 from wirebroker_audit.checks import PRODUCER, intact
-from wirebroker_audit.tables import settled
+from wirebroker_audit.tables import collected, settled
 
 Row = dict[str, Any]
 SHOWN = 20
@@ -35,7 +35,7 @@ def first_findings(findings: DataFrame) -> list[Row]:
     """The first findings of each kind and severity, the gravest before the others."""
     order = Window.partitionBy("kind", "severity").orderBy("topic", "partition", "first_offset", "first_sequence")
     rows = findings.withColumn("number", sf.row_number().over(order)).where(sf.col("number") <= SHOWN)
-    first = [row.asDict() for row in rows.orderBy("kind", "number").drop("number").collect()]
+    first = [row.asDict() for row in collected(rows.orderBy("kind", "number").drop("number"))]
     return sorted(first, key=lambda each: weight(each["severity"], each["kind"]))
 
 
@@ -50,7 +50,7 @@ def heat_map(folded: DataFrame, findings: DataFrame | None) -> list[Row]:
     across = producers.orderBy(*most, "producer_id").limit(CELLS_ACROSS).select("producer_id")
     down = partitions.orderBy(*most, "topic", "partition").limit(CELLS_DOWN).select("topic", "partition")
     chosen = both.join(sf.broadcast(across), ["producer_id"]).join(sf.broadcast(down), ["topic", "partition"])
-    return [row.asDict() for row in chosen.orderBy("topic", "partition", "producer_id").collect()]
+    return [row.asDict() for row in collected(chosen.orderBy("topic", "partition", "producer_id"))]
 
 
 def _with_wrong(cells: DataFrame, findings: DataFrame | None) -> DataFrame:
