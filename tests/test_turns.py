@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+import wirebroker.engine as engine_module
 from kafkawire.batches import HEADER_SIZE, Record, build_batch
 from kafkawire.compression import GZIP, ZSTD
 from kafkawire.frames import encode_request
@@ -22,6 +23,8 @@ from wirebroker.exchange import Aside, Steps
 from wirebroker.fair_turns import Turns
 from wirebroker.mock import MockKafka
 from wirebroker.slices import SLICE, pauses
+from wirebroker.trace import recorder
+from wirebroker.trace.rows import ReplyRow, RequestRow
 from wirekit import NOW, batch, client, dial, has_come, produce_request
 
 
@@ -242,6 +245,44 @@ def test_a_broker_that_stops_drops_its_long_requests_and_no_others() -> None:
     while turns.waiting:
         turns.proceed()
     assert log == ["a0", "b0", "b1"]
+
+
+def test_the_trace_of_a_long_request_is_made_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(NOW, Random(1).randbytes)
+    engine.trace_at("all")
+    engine.turns.wake = lambda: None
+    connection = engine.connect(1, now=NOW)
+    is_aside = False
+    looked: list[bool] = []
+
+    def watch(name: str) -> None:
+        function = getattr(recorder, name)
+
+        def watched(*arguments: object) -> object:
+            looked.append(is_aside)
+            return function(*arguments)
+
+        monkeypatch.setattr(recorder, name, watched)
+
+    monkeypatch.setattr(engine_module, "facts_of", lambda *arguments: recorder.facts_of(*arguments))
+    watch("facts_of")
+    watch("values")
+    engine.receive(connection, memoryview(long_delete(20_000)[4:]), NOW)
+    while engine.turns.waiting or engine.turns.asides:
+        while engine.turns.asides:
+            unfinished, aside = engine.turns.asides.popleft()
+            is_aside = True
+            unfinished.do(aside)
+            is_aside = False
+            engine.turns.resume(unfinished)
+        if engine.turns.waiting:
+            engine.turns.proceed()
+    assert looked == [True, True]
+    request, reply = engine.trace.events("request", "reply")
+    assert isinstance(request, RequestRow)
+    assert isinstance(reply, ReplyRow)
+    assert request.about == reply.about == (*(f"orders-{index}" for index in range(8)), "19992 more")
+    assert reply.errors == ("UNKNOWN_TOPIC_OR_PARTITION",)
 
 
 def test_a_loop_pauses_once_in_a_number_of_elements() -> None:

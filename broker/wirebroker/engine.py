@@ -52,6 +52,7 @@ from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session
 from wirebroker.throttling import Throttle
 from wirebroker.trace.broker import BrokerRecorder
+from wirebroker.trace.recorder import names_of
 
 if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
@@ -390,11 +391,13 @@ class Engine:
         except ProtocolError as damage:
             return exchange.close(f"the client's request cannot be read: {damage}")
         exchange.request = request
-        if self.trace.exchanges:
-            self.trace.requested(request, exchange)
-        if self.faults is None or not self.faults.concerns(key):
+        traced, struck = self.trace.exchanges, self.faults is not None and self.faults.concerns(key)
+        if traced or struck:
+            facts = yield Aside(partial(facts_of, request, exchange, list(implied_by(request, exchange))))
+        if traced:
+            self.trace.requested(request, exchange, (yield Aside(partial(names_of, facts))))
+        if not struck:
             return (yield from steps_of(self._outcome(request, exchange)))
-        facts = yield Aside(partial(facts_of, request, exchange, list(implied_by(request, exchange))))
         connection, exchange.frame = exchange.connection, frame
         connection.parked = None
         self.plan.receive(request, exchange, facts)

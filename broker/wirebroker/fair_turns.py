@@ -19,6 +19,7 @@ from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
 from wirebroker.effects import Outcome
 from wirebroker.exchange import Aside, Exchange, Steps
+from wirebroker.trace.recorder import errors_in
 
 
 class Unfinished:
@@ -132,6 +133,8 @@ class Turns:
 def _encode(exchange: Exchange, response: Message) -> Steps:
     try:
         parts = yield Aside(partial(encode_response, exchange.correlation_id, response, exchange.version))
+        if exchange.traced is not None:
+            exchange.traced = exchange.traced._replace(errors=(yield Aside(partial(errors_in, response))))
     except EncodeError as wrong:
         exchange.cannot_say(wrong)
     else:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
+from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -68,6 +69,8 @@ class Traced(NamedTuple):
     """ms since the epoch"""
     about: tuple[str, ...]
     """the topics, groups and transactions that it names"""
+    errors: tuple[str, ...] | None = None
+    """those of its answer, if somebody has looked for them already: `errors_in`"""
 
 
 class Exchange(Received, Protocol):
@@ -175,9 +178,9 @@ class Recorder:
             )  # fmt: skip
             self._add(row)
 
-    def requested(self, request: Message, exchange: Exchange) -> None:
-        """Note a request, and keep for the row of its answer what the request names."""
-        about = tuple(_about(request, exchange))
+    def requested(self, request: Message, exchange: Exchange, about: tuple[str, ...] | None = None) -> None:
+        """Note a request, and keep for the row of its answer what the request names: `about`, which is `names_of` its facts."""
+        about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(exchange.now, about)
         if self.requests:
             row = RequestRow(
@@ -202,12 +205,12 @@ class Recorder:
     def replied(self, exchange: Exchange, response: Message, parts: Sequence[Buffer]) -> None:
         """Note an answer that is being sent, as these bytes."""
         now = self._now()
-        arrived, about = exchange.traced or (now, ())
-        errors = dict.fromkeys(error_name(code) for code in values(response, "errorCode") if code)
+        arrived, about, errors = exchange.traced or Traced(now, ())
+        errors = errors_in(response) if errors is None else errors
         row = ReplyRow(
             now, *_client(exchange),
             api_name(exchange.api_key), exchange.version, exchange.correlation_id, sum(map(len, parts)), max(now - arrived, 0),
-            tuple(errors), about, *self._stages(exchange),
+            errors, about, *self._stages(exchange),
         )  # fmt: skip
         self._add(row)
         if self.kept is not None and exchange.frame is not None:
@@ -331,13 +334,24 @@ def _client(exchange: Exchange) -> tuple[int, int, str | None, str]:
     return connection.node_id, connection.number, cut(exchange.client_id), software_of(connection)
 
 
-def _about(request: Message, exchange: Exchange) -> Iterator[str]:
-    facts = facts_of(request, exchange)
-    with_index = {topic for topic, _ in facts.partitions}
-    names = [f"{topic}-{index}" for topic, index in sorted(facts.partitions)]
-    names += sorted(facts.topics - with_index)
-    names += [f"group {group}" for group in sorted(facts.groups)]
-    names += [f"transaction {each}" for each in sorted(facts.transactional_ids)]
-    yield from map(cut, names[:NAMED])
-    if len(names) > NAMED:
-        yield f"{len(names) - NAMED} more"
+def errors_in(response: Message) -> tuple[str, ...]:
+    """The names of the errors that an answer has at any depth, each once."""
+    codes = dict.fromkeys(values(response, "errorCode"))
+    return tuple(error_name(code) for code in codes if code)
+
+
+def _least(names: Collection[Any]) -> list[Any]:
+    """As many of these as are traced, in order, without an order of all of them."""
+    return sorted(names) if len(names) <= NAMED else nsmallest(NAMED, names)
+
+
+def names_of(facts: Facts) -> tuple[str, ...]:
+    """The first of what a request names, in words, and how many more there are."""
+    alone = facts.topics - {topic for topic, _ in facts.partitions}
+    names = [f"{topic}-{index}" for topic, index in _least(facts.partitions)]
+    names += _least(alone)
+    names += [f"group {group}" for group in _least(facts.groups)]
+    names += [f"transaction {each}" for each in _least(facts.transactional_ids)]
+    count = len(facts.partitions) + len(alone) + len(facts.groups) + len(facts.transactional_ids)
+    shown = tuple(map(cut, names[:NAMED]))
+    return (*shown, f"{count - NAMED} more") if count > NAMED else shown
