@@ -18,8 +18,8 @@ SCENARIOS = load()
 
 
 def test_the_recording_is_whole() -> None:
-    assert len(SCENARIOS) == 210
-    assert sum(len(scenario.steps) for scenario in SCENARIOS) == 1886
+    assert len(SCENARIOS) == 241
+    assert sum(len(scenario.steps) for scenario in SCENARIOS) == 2374
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

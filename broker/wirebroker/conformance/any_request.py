@@ -19,7 +19,9 @@ from wirebroker.conformance.run import Run
 
 NAME, ID = "@", "#"
 _TOPIC = re.compile(r"[@#](T\w*)")
-_UNORDERED = frozenset({"members", "groups", "topics", "topic_partitions", "active_tasks", "standby_tasks", "responses"})
+_UNORDERED = frozenset(
+    {"members", "groups", "topics", "topic_partitions", "active_tasks", "standby_tasks", "responses", "configs"}
+)
 _NOT_RECORDED = frozenset({"throttle_time_ms", "client_host", "node_endpoints"})
 _PRESENCE = frozenset({"error_message", "acknowledge_error_message"})
 

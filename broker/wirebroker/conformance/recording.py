@@ -107,6 +107,8 @@ class Normaliser:
         if isinstance(observed, list):
             if key == "producers":
                 observed = sorted(observed, key=lambda p: p.get("pid", -1))
+            if key == "partitions":  # Kafka keeps those of a ShareFetch in hash tables
+                observed = sorted(observed, key=_partition_index)
             return [self(item, key) for item in observed]
         return self._leaf(observed, key)
 
@@ -135,6 +137,10 @@ class Normaliser:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._ids[kind, value] = f"{kind} {self._counts[kind]}"
         return self._ids[kind, value]
+
+
+def _partition_index(partition: Any) -> int:
+    return int(partition.get("partition_index", 0)) if isinstance(partition, dict) else 0
 
 
 def _marker_value(value: str) -> str:
