@@ -128,6 +128,8 @@ def test_rules_are_written_as_they_are_read() -> None:
         faults.restart(mode="kill"),
         faults.truncate(4, topic="orders", partition=0),
         faults.lose_coordinator(group="team"),
+        faults.stall_handshake(5, listener="SSL", nth=2),
+        faults.expire_certificate(node=2),
     ]
     assert {rule.kind for rule in made} == set(file_kinds())
     again = parse(tomllib.loads(dump(made, 42)), "again")

@@ -68,7 +68,7 @@ class Faults:
         """Load a rule, from the next request on. Returns it, so that a test can read its `fired`."""
         if not hasattr(rule, "needs_broker"):
             raise TypeError(f"a rule such as faults.lose_ack(topic='orders') can be added, not {rule!r}")
-        return self._kafka._call(lambda host: host.plan.add(rule))
+        return self._kafka._change(lambda host, _: host.plan.add(rule))
 
     def remove(self, rule: Rule) -> None:
         """Unload a rule; harmless if it is not loaded. Requests and answers that it holds back go on."""
@@ -83,7 +83,7 @@ class Faults:
         from wirebroker.faults.files import load
 
         file = load(Path(path))
-        return self._kafka._call(lambda host: host.plan.load(file))
+        return self._kafka._change(lambda host, _: host.plan.load(file))
 
     def as_toml(self) -> str:
         """The loaded rules as a fault file that repeats the run."""

@@ -13,6 +13,7 @@ everything else requests. A rule that could never strike raises FaultError, a Va
 
 from wirebroker.faults.forms import FaultError as FaultError
 from wirebroker.faults.kinds.exchanges import *
+from wirebroker.faults.kinds.handshakes import *
 from wirebroker.faults.kinds.state import *
 from wirebroker.faults.kinds.storage import *
 from wirebroker.faults.kinds.wire import *

@@ -27,7 +27,7 @@ from wirebroker.effects import Outcome, Reply, Shaped
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.interfaces import Alarm, Broker, Exchange, Host, NothingToChange
 from wirebroker.faults.rules import Rule, Seam, partitions_of
-from wirebroker.faults.strikes import AnswerLine, Hit, Strike, Struck
+from wirebroker.faults.strikes import AnswerLine, Greeting, Hit, Strike, Struck
 from wirebroker.requests.errors import READING, join, overwrite, refuse
 from wirebroker.requests.facts import Facts, facts_of, facts_of_header
 from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, own_records, part_of
@@ -100,7 +100,7 @@ class FaultPlan:
             raise FaultError("principal", "this is a proxy, which does not know who clients are; load the rule in the broker")
         if rule not in self.rules:
             self.rules.append(rule)
-            rule.added = True
+            rule.added, rule.loaded_at = True, self.host.now
         self._changed()
         return rule
 
@@ -170,6 +170,14 @@ class FaultPlan:
         self._take_back(struck.after, struck.wire)
 
     # Before there is a whole request
+
+    def greet(self, connection: Connection, greeting: Greeting) -> None:
+        """A TLS handshake begins; the connection stands for the one to come."""
+        for rule in self.rules:
+            matches = rule.seam is Seam.HANDSHAKE and rule.match.node in (None, connection.node_id)
+            if matches and rule.greets(greeting) and rule.strikes(self._random.random):
+                rule.greet(greeting)
+                self.host.trace.fired(greeting.now, connection, rule, rule.fired)
 
     def connected(self, connection: Connection, now: int) -> None:
         """A connection was made: refuse it if a rule says so."""

@@ -24,7 +24,7 @@ from wirebroker.suggestions import nearest
 if TYPE_CHECKING:
     from kafkawire.declare import Message
     from wirebroker.effects import Outcome
-    from wirebroker.faults.strikes import AnswerLine, Hit
+    from wirebroker.faults.strikes import AnswerLine, Greeting, Hit
 
 __tracebackhide__ = True  # pytest shows the caller's line
 
@@ -39,6 +39,7 @@ HEADER_WORDS = ("api", "version", "client_id", "node")
 class Seam(Enum):
     """The moment at which a rule acts."""
 
+    HANDSHAKE = "when a TLS handshake begins"
     CONNECTION = "when a connection is made"
     ARRIVAL = "when a part of a request has arrived"
     REQUEST = "before the request is handled"
@@ -202,6 +203,8 @@ class Rule(_Declared, kw_only=True):
         self.count = Count(**{word: read[word] for word in Count.__slots__ if word in read})
         self.seen = self.fired = 0
         self.added = False
+        self.loaded_at = 0
+        """When it was loaded, in ms since the epoch."""
         self._check_rule()
         self.check_options()
 
@@ -228,6 +231,14 @@ class Rule(_Declared, kw_only=True):
 
     def send(self, line: AnswerLine) -> bool:
         """Act on the bytes of the answer. Returns whether there was something to do."""
+        raise NotImplementedError
+
+    def greets(self, greeting: Greeting) -> bool:
+        """Whether it matches a TLS handshake that begins."""
+        raise NotImplementedError
+
+    def greet(self, greeting: Greeting) -> None:
+        """Act on a TLS handshake."""
         raise NotImplementedError
 
     @property

@@ -75,6 +75,22 @@ class Hit:
 
 
 @dataclass(slots=True)
+class Greeting:
+    """A TLS handshake that begins, and what rules make of it."""
+
+    listener: str
+    now: int
+    can_expire: bool
+    """Whether there is an expired certificate to show."""
+    can_stall: bool
+    """Whether the event loop can take a handshake further later; uvloop cannot."""
+    expired: bool = False
+    stalled_by: Rule | None = None
+    until: int | None = None
+    """When a stalled handshake goes on, in ms since the epoch; None: when the rule is unloaded."""
+
+
+@dataclass(slots=True)
 class AnswerLine:
     """The bytes of an answer on their way; each rule of the wire changes them in turn."""
 

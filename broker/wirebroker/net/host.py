@@ -26,6 +26,7 @@ from wirebroker.exchange import Aside
 from wirebroker.fair_turns import Turns, Unfinished
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.forks import give_up_in_children
+from wirebroker.net.handshakes import Handshakes
 from wirebroker.net.key_sets import SETTING, KeySets
 from wirebroker.net.limits import Limits
 from wirebroker.net.listener import Address, Listener, reachable
@@ -116,7 +117,7 @@ class Host:
         if listener.protocol.tls:
             if listener.tls is None:
                 raise TlsError(f"the listener {name} speaks TLS and needs a certificate (--tls-cert, --tls auto)")
-            tls = listener.tls.context(name, listener.protocol)
+            tls = listener.tls.context(name, listener.protocol, Handshakes(self, listener, listener.tls))
         if listener.protocol.sasl:
             await self._open_key_set(name)
         server, port = await open_server(lambda: self._new_protocol(self, listener), host, listener.port, tls=tls)

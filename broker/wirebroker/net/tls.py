@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import ssl
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from wirebroker.core.configs import PER_LISTENER
 from wirebroker.security.protocols import SecurityProtocol
@@ -25,12 +27,24 @@ CAUSES = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate, and ssl.client.auth is required",
     "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the authority of the broker's certificate",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept the broker's certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the broker's certificate has expired, says the client",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept the broker's certificate",
     "UNSUPPORTED_PROTOCOL": "the client offers only old versions of TLS",
     "NO_SHARED_CIPHER": "client and broker have no cipher in common",
 }
 """What OpenSSL's reasons mean for a person."""
-CA, SERVER, CLIENT = "ca.pem", "server.pem", "client.pem"
+CA, SERVER, CLIENT, EXPIRED = "ca.pem", "server.pem", "client.pem", "expired.pem"
+PAST = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+class Watch(Protocol):
+    """Sees the handshakes at a listener."""
+
+    def began(self, handshake: Handshake, driver: object) -> None:
+        """A handshake begins. `driver` takes it further when bytes arrive."""
+
+    def failed(self, cause: str) -> None:
+        """A handshake failed."""
 
 
 class TlsError(ValueError):
@@ -46,11 +60,13 @@ class Tls:
     client_ca: str | None = None
     """The authority of clients' certificates."""
     client: ClientAuth = "none"
+    expired: str | None = None
+    """The same certificate, and its key, as it is after it has expired."""
 
-    def context(self, listener: str, protocol: SecurityProtocol) -> ssl.SSLContext:
+    def context(self, listener: str, protocol: SecurityProtocol, watch: Watch | None = None) -> ssl.SSLContext:
         """The context of a listener. As in Kafka, only SSL asks for client certificates, not SASL_SSL. Raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.sslobject_class = _reporting(listener)
+        context.sslobject_class = _reporting(listener, watch)
         context.num_tickets = 1  # as Java's server; OpenSSL's two cost time in each handshake
         try:
             context.load_cert_chain(self.certificate, self.key)
@@ -99,8 +115,9 @@ def make_certificates(folder: Path, hosts: list[str], client: str = "client") ->
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / CA))
     _write(folder / SERVER, authority.issue_cert(*hosts))
+    _write(folder / EXPIRED, authority.issue_cert(*hosts, not_before=PAST, not_after=PAST + timedelta(days=1)))
     _write(folder / CLIENT, authority.issue_cert(f"{client}@example.org", common_name=client))
-    return Tls(str(folder / SERVER), client_ca=str(folder / CA))
+    return Tls(str(folder / SERVER), client_ca=str(folder / CA), expired=str(folder / EXPIRED))
 
 
 def _write(path: Path, issued: LeafCert) -> None:
@@ -112,17 +129,34 @@ def _write(path: Path, issued: LeafCert) -> None:
     path.write_bytes(text + b"".join(each.bytes() for each in issued.cert_chain_pems))
 
 
-def _reporting(listener: str) -> type[ssl.SSLObject]:
+class Handshake(ssl.SSLObject):
+    """One connection's TLS."""
+
+    held = False
+    """Whether its handshake waits."""
+
+
+def _reporting(listener: str, watch: Watch | None) -> type[Handshake]:
     """The class of a listener's connections: it logs why a handshake failed, which asyncio does not tell."""
 
-    class Reporting(ssl.SSLObject):
+    class Reporting(Handshake):
+        begun = False
+
         def do_handshake(self) -> None:
+            if watch is not None and not self.begun:
+                self.begun = True
+                watch.began(self, sys._getframe(1).f_locals.get("self"))  # asyncio has no other way to reach it
+            if self.held:
+                raise ssl.SSLWantReadError
             try:
                 super().do_handshake()
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise
             except ssl.SSLError as failure:
-                logger.info("a TLS handshake at %s failed: %s", listener, _cause(failure))
+                cause = _cause(failure)
+                logger.info("a TLS handshake at %s failed: %s", listener, cause)
+                if watch is not None:
+                    watch.failed(cause)
                 raise
 
     return Reporting

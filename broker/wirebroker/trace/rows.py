@@ -49,7 +49,7 @@ class ClientRow(Row):
     node: int
     """the broker that received the request"""
     connection: int
-    """number of the connection, counted from 1"""
+    """number of the connection, counted from 1; 0 before its TLS handshake is over"""
     client_id: str | None
     software: str
     """the client's software as it names itself in ApiVersions, "" if it does not"""

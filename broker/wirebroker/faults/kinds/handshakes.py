@@ -1,0 +1,67 @@
+"""**TLS handshakes**, before the client's first request, by the broker's clock:"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from wirebroker.faults.rules import Rule, Seam
+from wirebroker.faults.strikes import Greeting
+from wirebroker.requests.facts import Batch, Facts
+
+__all__ = ["expire_certificate", "stall_handshake"]
+__tracebackhide__ = True  # pytest shows the caller's line
+
+Later = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
+Wait = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
+
+
+class _OfHandshakes:
+    """What both kinds have in common: they know the broker and the listener, and no request."""
+
+    acts_at: ClassVar[Seam] = Seam.HANDSHAKE
+    match_words: ClassVar[tuple[str, ...]] = ("node",)
+    needs_broker: ClassVar[bool] = True
+
+    def matching(self, facts: Facts) -> list[Batch | None]:
+        return []
+
+    @property
+    def apis(self) -> Iterable[str]:
+        return ()
+
+
+class stall_handshake(_OfHandshakes, Rule):
+    """The handshake goes on `ms` later, or when the rule is unloaded; a rule can choose its `node` and its `listener`, and
+    which handshakes."""
+
+    ms: Wait | None = None
+    listener: str | None = None
+
+    example = 'faults.stall_handshake(ms=30_000, listener="SSL", nth=2)'
+
+    def greets(self, greeting: Greeting) -> bool:
+        return greeting.can_stall and self.listener in (None, greeting.listener)
+
+    def greet(self, greeting: Greeting) -> None:
+        greeting.stalled_by = self
+        greeting.until = None if self.ms is None else greeting.now + self.ms
+
+
+class expire_certificate(_OfHandshakes, Rule):
+    """The broker's certificate expires `ms` after the rule was loaded: clients are shown one that has expired, if wirebroker
+    made the certificate; a rule can choose its `node` and its `listener`."""
+
+    ms: Later = 0
+    listener: str | None = None
+
+    example = "faults.expire_certificate(ms=86_400_000)"
+
+    def greets(self, greeting: Greeting) -> bool:
+        due = greeting.now >= self.loaded_at + self.ms
+        return due and greeting.can_expire and self.listener in (None, greeting.listener)
+
+    def greet(self, greeting: Greeting) -> None:
+        greeting.expired = True

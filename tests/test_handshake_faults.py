@@ -1,0 +1,161 @@
+"""Faults of TLS handshakes: those that stall, and a certificate that expires by the broker's clock."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import kafka as kafka_python
+import pytest
+
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from test_tls import ask, context
+from wirebroker import MockKafka, faults
+from wirebroker.faults import FaultError
+from wirebroker.wire_client import Connection, NoAnswer, address_of
+
+LONG = 10.0
+"""Seconds that an answer may take on a busy machine."""
+MINUTE = 60_000
+
+
+@pytest.fixture
+def secured() -> Iterator[MockKafka]:
+    with MockKafka(security="ssl", topics={"orders": 1}, clock="frozen") as kafka:
+        yield kafka
+
+
+@contextmanager
+def greeted(kafka: MockKafka) -> Iterator[socket.socket]:
+    """A connection that has sent the first message of its handshake, and what is read from it is the broker's."""
+    client = context(kafka).wrap_bio(ssl.MemoryBIO(), outgoing := ssl.MemoryBIO(), server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    with socket.create_connection(address_of(kafka.bootstrap_servers), LONG) as connection:
+        connection.sendall(outgoing.read())
+        yield connection
+
+
+def is_silent(connection: socket.socket) -> bool:
+    """Whether nothing has arrived after a moment."""
+    connection.settimeout(0.2)
+    try:
+        return connection.recv(1) is None
+    except TimeoutError:
+        return True
+    finally:
+        connection.settimeout(LONG)
+
+
+def test_a_handshake_stalls_until_its_time_has_come(secured: MockKafka) -> None:
+    rule = secured.faults.add(faults.stall_handshake(5000, times=1))
+    with greeted(secured) as connection:
+        secured.wait_until(lambda: rule.fired == 1)
+        secured.clock.advance(milliseconds=4999)
+        assert is_silent(connection)
+        assert ask(secured, context(secured)), "another connection is served"
+        secured.clock.advance(milliseconds=1)
+        assert connection.recv(1) == b"\x16", "a record of the handshake"
+    (row,) = secured.trace.events("fault")
+    assert (row.kind, row.connection, row.node) == ("stall_handshake", 0, 1)
+
+
+def test_a_handshake_stalls_until_the_rule_is_unloaded(secured: MockKafka) -> None:
+    rule = secured.faults.add(faults.stall_handshake(listener="SSL"))
+    with greeted(secured) as connection:
+        secured.wait_until(lambda: rule.fired == 1)
+        secured.clock.advance(milliseconds=MINUTE)
+        assert is_silent(connection)
+        secured.faults.remove(rule)
+        assert connection.recv(1) == b"\x16"
+
+
+def test_a_handshake_that_stalls_can_be_given_up(secured: MockKafka) -> None:
+    rule = secured.faults.add(faults.stall_handshake(5000))
+    with greeted(secured):
+        secured.wait_until(lambda: rule.fired == 1)
+    secured.clock.advance(milliseconds=5000)
+    secured.faults.clear()
+    assert ask(secured, context(secured))
+
+
+def test_rules_for_another_listener_or_node_strike_nothing(secured: MockKafka) -> None:
+    rules = [secured.faults.add(faults.stall_handshake(**words)) for words in ({"listener": "SASL_SSL"}, {"node": 2})]
+    assert ask(secured, context(secured))
+    assert [rule.seen for rule in rules] == [0, 0]
+
+
+def test_a_certificate_expires_by_the_clock(secured: MockKafka) -> None:
+    settings = secured.client_settings("kafka-python")
+    producer = kafka_python.KafkaProducer(**settings)
+    producer.send("orders", b"before").get(LONG)
+    rule = secured.faults.add(faults.expire_certificate(MINUTE))
+    assert ask(secured, context(secured))
+    secured.clock.advance(milliseconds=MINUTE - 1)
+    assert ask(secured, context(secured))
+    assert rule.fired == 0
+    secured.clock.advance(milliseconds=1)
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate has expired"):
+        ask(secured, context(secured))
+    secured.wait_until(lambda: bool(secured.trace.events("authentication")))
+    (row,) = secured.trace.events("authentication")
+    assert (row.outcome, row.mechanism, row.listener) == ("failed", "SSL", "SSL")
+    assert row.reason == "the broker's certificate has expired, says the client"
+    producer.send("orders", b"over a connection that was made before").get(LONG)
+    producer.close()
+    secured.faults.remove(rule)
+    assert ask(secured, context(secured)), "the certificate is good again"
+
+
+def test_a_certificate_of_the_users_own_cannot_expire(secured: MockKafka) -> None:
+    files = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(secured.tls_folder / "server.pem")}
+    with MockKafka(security="ssl", configs=files) as kafka:
+        rule = kafka.faults.add(faults.expire_certificate())
+        host, port = address_of(kafka.bootstrap_servers)
+        with socket.create_connection((host, port), LONG) as plain:
+            context(secured).wrap_socket(plain, server_hostname=host).close()
+        with pytest.raises(faults.NotFired, match="matched 0"):
+            rule.assert_fired()
+
+
+def test_an_option_is_refused_in_words() -> None:
+    with pytest.raises(FaultError, match="ms"):
+        faults.stall_handshake(0)
+    with pytest.raises(FaultError, match="listner"):
+        faults.stall_handshake(listner="SSL")  # type: ignore[call-arg]
+
+
+@pytest.fixture
+def login() -> Iterator[tuple[MockKafka, Connection]]:
+    """A broker that clients log in to by SASL, and a connection to it."""
+    with (
+        MockKafka(security="sasl_plaintext", users={"alice": "secret"}, clock="frozen") as kafka,
+        closing(Connection(address_of(kafka.bootstrap_servers), LONG)) as client,
+    ):
+        yield kafka, client
+
+
+def test_a_login_stalls_by_the_clock(login: tuple[MockKafka, Connection]) -> None:
+    kafka, client = login
+    rule = kafka.faults.add(faults.delay(5000, api="SaslAuthenticate"))
+    client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), 2)
+    kafka.wait_until(lambda: rule.fired == 1)
+    kafka.clock.advance(milliseconds=4999)
+    assert kafka.trace.events("authentication") == []
+    kafka.clock.advance(milliseconds=1)
+    assert client.answer().error_code == 0
+    assert [row.outcome for row in kafka.trace.events("authentication")] == ["succeeded"]
+
+
+def test_a_login_stalls_for_ever(login: tuple[MockKafka, Connection]) -> None:
+    kafka, client = login
+    rule = kafka.faults.add(faults.lose_request(then="silence", api="SaslHandshake"))
+    client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    kafka.wait_until(lambda: rule.fired == 1)
+    kafka.clock.advance(minutes=1)
+    with pytest.raises(NoAnswer):
+        client.answer(0.2)
