@@ -22,6 +22,7 @@ from wirebroker.core.setting_definitions import (
     GROUP_SETTINGS,
     TOPIC_SETTINGS,
     TOPIC_SYNONYMS,
+    ConfigType,
     Setting,
     ignored,
     ignored_patterns,
@@ -463,3 +464,19 @@ def test_settings_without_effect_are_named_in_a_warning() -> None:
     with pytest.warns(UserWarning, match="no effect here: num.io.threads, ssl.cipher.suites ") as warned:
         MockKafka(configs=configs)
     assert [each.filename for each in warned] == [__file__]
+
+
+def test_settings_of_a_listener_are_described_as_those_that_they_replace() -> None:
+    """As a 4.3.1 shows them: with the type of the setting, never to be changed, and with its synonyms."""
+    client_auth, jaas = "listener.name.ssl.ssl.client.auth", "listener.name.sasl_ssl.plain.sasl.jaas.config"
+    configs = BrokerConfigs({client_auth: "required", "ssl.client.auth": "requested", jaas: "a secret"})
+    shown = {entry.name: entry for entry in configs.describe(1)}
+    entry = shown[client_auth]
+    assert (entry.value, entry.read_only, entry.sensitive, entry.type) == ("required", True, False, ConfigType.STRING)
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+        (client_auth, "required", Source.STATIC),
+        ("ssl.client.auth", "requested", Source.STATIC),
+        ("ssl.client.auth", "none", Source.DEFAULT),
+    ]
+    assert (shown[jaas].value, shown[jaas].sensitive, shown[jaas].type) == (None, True, ConfigType.PASSWORD)
+    assert [(each.name, each.value) for each in shown[jaas].synonyms] == [(jaas, None)]

@@ -264,7 +264,8 @@ class BrokerConfigs(Configs):
         `facts` are settings that only the running broker knows, such as its listeners; they have the rank of options at start.
         """
         found = []
-        names = broker_synonyms(name)
+        base = setting_of_listener(name)
+        names = broker_synonyms(name) if base is None else (name, base.name)
         for layer, source in self.layers(node, facts):
             found += [_synonym(each, layer[each], source) for each in names if each in layer]
         for each in names:
@@ -304,7 +305,7 @@ class BrokerConfigs(Configs):
         layers = {**self.static, **self.dynamic[None], **self.dynamic.get(node, {})}
         made_up = [name for name in layers if name not in BROKER_SETTINGS]
         for name in [*BROKER_SETTINGS, *made_up]:
-            setting = BROKER_SETTINGS.get(name, Setting(name, ConfigType.UNKNOWN, None, "-", frozenset()))
+            setting = _setting(name)
             synonyms = self.synonyms(name, node, facts)
             if setting.hidden and not (synonyms and synonyms[0].source is not Source.DEFAULT):
                 continue
@@ -312,7 +313,8 @@ class BrokerConfigs(Configs):
             value = setting.default_value() if raw is None else setting.parse(raw)
             shown = None if value is None or setting.sensitive else setting.text(value)
             source = synonyms[0].source if synonyms else Source.DEFAULT
-            entries.append(Entry(name, shown, source, setting.read_only, setting.sensitive, setting.type, synonyms))
+            read_only = setting.read_only or name.startswith(PER_LISTENER)
+            entries.append(Entry(name, shown, source, read_only, setting.sensitive, setting.type, synonyms))
         return entries
 
     def describe_altered(self) -> list[Entry]:
@@ -320,15 +322,20 @@ class BrokerConfigs(Configs):
         entries = []
         for name, raw in self.dynamic[None].items():
             synonym = _synonym(name, raw, Source.ALL_BROKERS)
-            setting = BROKER_SETTINGS.get(name, Setting(name, ConfigType.UNKNOWN, None, "-", frozenset()))
-            read_only, sensitive = setting.read_only, setting.sensitive
+            setting = _setting(name)
+            read_only, sensitive = setting.read_only or name.startswith(PER_LISTENER), setting.sensitive
             entries.append(Entry(name, synonym.value, synonym.source, read_only, sensitive, setting.type, [synonym]))
         return entries
 
 
 def _synonym(name: str, raw: str, source: Source) -> Synonym:
-    setting = BROKER_SETTINGS.get(name)
-    return Synonym(name, None if setting is None or setting.sensitive else raw, source)
+    return Synonym(name, None if _setting(name).sensitive else raw, source)
+
+
+def _setting(name: str) -> Setting:
+    """The definition of a broker setting, also of one listener; a name that Kafka does not know is shown as a secret."""
+    unknown = Setting(name, ConfigType.UNKNOWN, None, "-", frozenset())
+    return BROKER_SETTINGS.get(name) or setting_of_listener(name) or unknown
 
 
 def setting_of_listener(name: str) -> Setting | None:
