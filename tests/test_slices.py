@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import count
+from itertools import count, pairwise
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -80,6 +81,7 @@ from wirebroker.effects import Reply
 from wirebroker.engine import Engine
 from wirebroker.faults.rules import Rule
 from wirebroker.slices import SLICE
+from wirebroker.storage.folder.store import FolderStore
 from wirekit import NOW, batch, produce_request
 
 TOPICS, PARTITIONS = 300, 2
@@ -569,11 +571,12 @@ def test_partitions_made_while_a_broker_is_killed_are_led_by_others() -> None:
     assert {partition.leader for partition in world.engine.cluster.topics["large"].partitions} == {1, 3}
 
 
-def cluster_of_three() -> World:
+def cluster_of_three(store: FolderStore | None = None) -> World:
     world = Wide(3, faults.throttle(5))
-    world.engine = Engine(NOW, Random(1).randbytes, brokers=3, cold_start=False)
+    world.engine = Engine(NOW, Random(1).randbytes, brokers=3, cold_start=False, store=store)
     world.engine.cluster.create_topic("replicated", NOW, partitions=300, replication_factor=3)
     world.engine.cluster.create_internal_topic(GROUP_TOPIC, NOW)
+    world.engine.cluster.decisions.write_down(NOW)
     return world
 
 
@@ -593,6 +596,26 @@ def test_a_killed_broker_is_replaced_in_slices() -> None:
     assert slow.slices > 3
     assert leaders(slow) == leaders(quick)
     assert not slow.engine.controller.busy
+
+
+def test_each_slice_of_a_change_is_written_down_by_itself(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path, Random(1).randbytes, brokers=3)
+    world = cluster_of_three(store).driven()
+    written = [store.metadata.end_offset]
+    world.engine.kill_broker(2, NOW)
+    while world.engine.controller.busy:
+        written.append(store.metadata.end_offset)
+        assert not world.engine.cluster.decisions.pending
+        world.engine.tick(NOW, lambda: True)
+    written.append(store.metadata.end_offset)
+    slices = [later - earlier for earlier, later in pairwise(written)]
+    assert len(slices) > 3
+    assert max(slices) <= 64
+    store.abandon()
+    again = FolderStore(tmp_path, Random(1).randbytes, brokers=3)
+    found = [each for topic in again.metadata.image.topics.values() for each in topic.partitions.values()]
+    assert [(each.leader, each.leader_epoch, list(each.in_sync)) for each in found] == leaders(world)
+    again.abandon()
 
 
 def test_a_change_waits_for_the_end_of_the_one_before() -> None:

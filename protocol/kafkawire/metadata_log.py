@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 from kafkawire.codec import decode, encode
@@ -54,6 +55,12 @@ def read_metadata(value: bytes) -> tuple[int, Message | None]:
         raise ProtocolError(f"the metadata record has the frame version {frame}, expected {FRAME_VERSION}")
     if kind not in METADATA_RECORDS:
         return kind, None
-    module, name = METADATA_RECORDS[kind]
-    record, _ = decode(getattr(import_module(f"kafkawire.metadata_records.{module}"), name), value, version, at)
+    record, _ = decode(_record_class(kind), value, version, at)
     return kind, record
+
+
+@cache
+def _record_class(kind: int) -> type[Message]:
+    module, name = METADATA_RECORDS[kind]
+    found: type[Message] = getattr(import_module(f"kafkawire.metadata_records.{module}"), name)
+    return found

@@ -152,21 +152,22 @@ class Controller:
         self._make(partitions, change, now)
 
     def _change_all(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
-        """The same in slices, those of the coordinators first; at once if each slice would be written down on its own."""
+        """The same in slices, those of the coordinators first. Each slice is written down at once, and by itself."""
+        decisions = self._cluster.decisions
 
         def slices() -> Iterator[None]:
             self.busy = True
             for i in range(0, len(held), CHANGED):
                 if i:
                     yield
-                self._make([each for each in held[i : i + CHANGED] if not each.deleted], change, now)
+                some, others = [each for each in held[i : i + CHANGED] if not each.deleted], decisions.pending
+                self._make(some, change, now)
+                decisions.write_down(now, () if others else some)
             self.busy = False
 
         held = sorted(partitions, key=lambda each: each.topic not in INTERNAL_TOPICS)
         self._unfinished = slices()
         self._cluster.timers.work(self._unfinished)
-        if self._cluster.decisions.stored:
-            self.finish()
 
     def _make(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
         self._cluster.version += 1

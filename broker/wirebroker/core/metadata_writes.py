@@ -6,12 +6,22 @@ continues. A change that cannot be undone, such as a new leader, is written down
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from wirebroker.core.coordinator_errors import RETRY_MS
 from wirebroker.core.purgatory import Timers
 
+if TYPE_CHECKING:
+    from wirebroker.core.partition import Partition
+
 Versions = tuple[int, int, int]
+
+
+class Write(Protocol):
+    """Writes down all changes, which are those of these partitions if any are named. Raises OSError."""
+
+    def __call__(self, now: int, only: Sequence[Partition] = ()) -> None: ...
 
 
 class Decisions:
@@ -20,14 +30,14 @@ class Decisions:
     def __init__(self, timers: Timers, versions: Callable[[], Versions]) -> None:
         self._timers = timers
         self._versions = versions
-        self._write: Callable[[int], None] | None = None
+        self._write: Write | None = None
         self._written: Versions | None = None
         self._given_up: Versions | None = None
         """The versions at which writing failed. Only another change, or the timer, tries again."""
         self._waiting = False
         self._made: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
-    def write_with(self, write: Callable[[int], None]) -> None:
+    def write_with(self, write: Write) -> None:
         """Write down changes by this function, which raises OSError. Without it, in memory, nothing is written."""
         self._write = write
         self._written = self._given_up = None
@@ -41,23 +51,21 @@ class Decisions:
             self._made.append((undo, done))
 
     @property
-    def stored(self) -> bool:
-        """Whether changes are written to a data directory."""
-        return self._write is not None
-
-    @property
     def pending(self) -> bool:
         """Whether there are changes that are neither written down nor refused."""
         return self._write is not None and self._versions() not in (self._written, self._given_up)
 
-    def write_down(self, now: int) -> OSError | None:
-        """Write down the pending changes; if that fails, undo those that can be undone and return the reason."""
+    def write_down(self, now: int, only: Sequence[Partition] = ()) -> OSError | None:
+        """Write down the pending changes; if that fails, undo those that can be undone and return the reason.
+
+        The caller knows that there are `only` changes of these partitions, if it names any.
+        """
         if not self.pending or self._write is None:
             return None
         made, self._made = self._made, []
         versions = self._versions()
         try:
-            self._write(now)
+            self._write(now, only)
         except OSError as failed:
             for undo, _ in reversed(made):
                 undo()

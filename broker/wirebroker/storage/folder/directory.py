@@ -173,13 +173,14 @@ class LogDirectory:
     def partitions(self) -> Iterable[tuple[tuple[str, int], Path]]:
         """All partitions' folders, also those that the metadata does not have."""
         for path in sorted(self.root.iterdir()):
-            if path.is_dir() and path.name != METADATA_FOLDER and not path.name.endswith(("-delete", "-stray")):
-                where = partition_of(path.name)
-                if where is not None:
-                    yield where, path
+            where = partition_of(path.name)
+            if where is None or path.name == METADATA_FOLDER or path.name.endswith(("-delete", "-stray")):
+                continue
+            if path.is_dir():
+                yield where, path
 
     def remove_deleted(self) -> None:
         """Remove the folders of deleted topics."""
         for path in list(self.root.iterdir()):
-            if path.is_dir() and is_deleted_folder(path.name):
+            if is_deleted_folder(path.name) and path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

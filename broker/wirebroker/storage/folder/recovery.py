@@ -12,7 +12,7 @@ lose the sound batches after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -54,6 +54,9 @@ from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.segment import Expected, Index, Segment, SegmentSettings
 from wirebroker.storage.folder.snapshots import read_snapshot, snapshot_bytes
 from wirebroker.storage.interface import Kept
+
+UNFINISHED = (DELETED, CLEANED, ".tmp")
+"""How the names of files end that a start removes."""
 
 
 class LogSettings(NamedTuple):
@@ -125,8 +128,10 @@ class State:
 
 def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspection, now: int) -> Recovered:
     """Open the folder. Raises DamagedFile, and changes nothing, if batches would be lost."""
-    _finish_swaps(folder)
     present = listing(folder)
+    if any(name.endswith((*UNFINISHED, SWAP)) for name in present.names):
+        _finish_swaps(folder, present.names)
+        present = listing(folder)
     check_names(folder, present, (known.clean and known.recovery_point) or 0)
     is_new = not present.offsets[LOG]
     if is_new:
@@ -141,14 +146,14 @@ def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspe
     return found
 
 
-def _finish_swaps(folder: Path) -> None:
+def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
     """Remove half-made and half-deleted files, and finish swaps of segments (LogLoader.load).
 
     The indexes of such a segment are made again.
     """
-    names = [path.name for path in folder.iterdir() if path.is_file()]
+    names = [name for name in found if (folder / name).is_file()]
     for name in names:
-        if name.endswith((DELETED, CLEANED, ".tmp")):
+        if name.endswith(UNFINISHED):
             (folder / name).unlink()
     swaps = [name.removesuffix(SWAP) for name in names if name.endswith(SWAP)]
     for base in [offset_of(name, LOG) for name in swaps if name.endswith(LOG)]:
@@ -194,6 +199,8 @@ class Recovery:
         self.end = 0
         self._bases = present.offsets[LOG]
         self._present = present
+        self._snapshots = set(present.offsets[SNAPSHOT])
+        """The offsets of the snapshots that are there."""
         self._settings = settings
         self._known = known
         self._inspection = inspection
@@ -322,7 +329,7 @@ class Recovery:
     def take(self) -> Recovered:
         """Cut a torn tail and make wrong indexes again; the recovered log."""
         if not self._is_known_at_end:
-            (self.folder / file_name(self.end, SNAPSHOT)).unlink(missing_ok=True)
+            self._remove_snapshots({self.end})
         self._write_crashed()
         for closed, unfit in self._unfit:
             for path in unfit:
@@ -348,6 +355,7 @@ class Recovery:
             segment.touched()
             if end > self._log_start and not (end == self.end and self._is_known_at_end):
                 files.replace(segment.folder / file_name(end, SNAPSHOT), snapshot_bytes(state.producers), durable=False)
+                self._snapshots.add(end)
 
     def _aborted(self) -> list[AbortedTransaction]:
         aborted: list[AbortedTransaction] = []
@@ -409,16 +417,19 @@ class Recovery:
     def _producers(self) -> dict[Key, bytes]:
         """The producers at the end of the log. Removes snapshots of other offsets that no longer count."""
         state = self._state_at(self.end, self.segments)
-        for snapshot in offsets_in(self.folder, SNAPSHOT):
-            if snapshot > self.end or snapshot <= self._log_start:
-                (self.folder / file_name(snapshot, SNAPSHOT)).unlink()
+        self._remove_snapshots({each for each in self._snapshots if each > self.end or each <= self._log_start})
         return state.producers
+
+    def _remove_snapshots(self, offsets: Set[int]) -> None:
+        for offset in sorted(offsets & self._snapshots):
+            (self.folder / file_name(offset, SNAPSHOT)).unlink()
+        self._snapshots -= offsets
 
     def _state_at(self, offset: int, segments: Sequence[Segment]) -> State:
         """The state before `offset`, from the newest readable snapshot and the batches after it."""
         state = State(self._settings.rules)
         since = self._log_start
-        for snapshot in reversed(offsets_in(self.folder, SNAPSHOT)):
+        for snapshot in sorted(self._snapshots, reverse=True):
             if not since < snapshot <= offset:
                 continue
             with suppress(DamagedFile):

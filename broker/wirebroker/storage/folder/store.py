@@ -328,12 +328,14 @@ class FolderStore:
 
     # What changes
 
-    def settle(self, now: int) -> None:
-        """Write down the changes of the metadata. Raises OSError."""
+    def settle(self, now: int, only: Sequence[Partition] = ()) -> None:
+        """Write down the changes of the metadata, which are those of these partitions if any are named. Raises OSError."""
         assert self._cluster is not None
         try:
             added = self._only_added(self._cluster)
-            if added is None:
+            if only and self._written_versions is not None:
+                self._write_partitions(only, self._cluster, now)
+            elif added is None:
                 self._write_metadata(self._image(self._cluster), now)
             else:
                 self._write_topics(added, self._cluster, now)
@@ -363,6 +365,25 @@ class FolderStore:
         written.topics |= image.topics
         written.settings |= image.settings
         written.next_producer_id = image.next_producer_id
+
+    def _write_partitions(self, changed: Sequence[Partition], cluster: Cluster, now: int) -> None:
+        """Write down leaders and in-sync replicas of these partitions, without looking at all the others."""
+        written = self.metadata.image
+        before, after = (
+            Image(next_producer_id=written.next_producer_id),
+            Image(next_producer_id=cluster.producer_ids.next_block),
+        )
+        for partition in changed:
+            topic_id, index = cluster.topics[partition.topic].topic_id, partition.index
+            known = written.topics[topic_id].partitions.get(index)
+            if known is not None:  # else it is being made, and is written down when it is
+                before.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = known
+                after.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = _partition_image(partition)
+        if self.metadata.append(difference(before, after, min(self.directories)), now):
+            self._metadata_dirty = True
+        for topic_id, topic in after.topics.items():
+            written.topics[topic_id].partitions.update(topic.partitions)
+        written.next_producer_id = after.next_producer_id
 
     def _decide(self, now: int) -> None:
         """Write down the cluster's decisions, from now on at once. Raises OSError."""
@@ -417,7 +438,7 @@ class FolderStore:
             folder.rename(stray)
             self._ids.pop(folder, None)
             note(f"{folder} belongs to another topic of that name, and is set aside as {stray.name}")
-        is_new = not folder.is_dir() or not any(os.scandir(folder))
+        is_new = self._id_in(folder) is None and not (folder.is_dir() and any(os.scandir(folder)))
         try:
             if is_new:
                 directory.forget((topic.name, index))
