@@ -15,7 +15,7 @@ from kafkawire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from kafkawire.messages.push_telemetry import PushTelemetryRequest
-from wirebroker import MockKafka
+from wirebroker import MockKafka, ProxyKafka
 from wirebroker.wire_client import Connection, ConnectionClosed, address_of
 
 NOBODY = bytes(16)
@@ -30,7 +30,7 @@ def kafka() -> Iterator[MockKafka]:
         yield kafka
 
 
-def connect(kafka: MockKafka, client_id: str = "app") -> Connection:
+def connect(kafka: MockKafka | ProxyKafka, client_id: str = "app") -> Connection:
     return Connection(address_of(kafka.bootstrap_servers), client_id=client_id)
 
 
@@ -186,3 +186,19 @@ def test_metrics_that_are_none(kafka: MockKafka) -> None:
     assert push(connection, ask(connection), b"\xff\xff") == 0, "Kafka hands on what it gets"
     with pytest.raises(ValueError, match="the client app pushed something that is not an OTLP MetricsData"):
         kafka.telemetry.points()
+
+
+def test_a_proxy_reads_what_a_broker_has_taken(kafka: MockKafka) -> None:
+    pb = pytest.importorskip("opentelemetry.proto.metrics.v1.metrics_pb2")
+    sent = pb.Metric(name="records", sum=pb.Sum(data_points=[pb.NumberDataPoint(as_int=3)]))
+    data = pb.MetricsData(resource_metrics=[pb.ResourceMetrics(scope_metrics=[pb.ScopeMetrics(metrics=[sent])])])
+    with ProxyKafka(upstream=kafka.bootstrap_servers, trace="changes") as proxy:
+        connection = connect(proxy)
+        told = ask(connection)
+        assert push(connection, told, gzip.compress(data.SerializeToString()), codec=GZIP) == 0
+        assert push(connection, told, gzip.compress(data.SerializeToString()), codec=GZIP) != 0, "it comes too early"
+        (point,) = proxy.metric_points("app")
+        assert (point.name, point.kind, point.value) == ("records", "sum", 3.0)
+        assert proxy.metric_points("another") == proxy.metric_points(metric="others") == []
+        (row,) = proxy.trace.events("telemetry")
+        assert (row.client_id, row.compression) == ("app", "gzip")

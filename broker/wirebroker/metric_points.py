@@ -29,15 +29,18 @@ class MetricPoint(msgspec.Struct, frozen=True):
     attributes: dict[str, str]
 
 
-def points(pushes: Iterable[Push]) -> list[MetricPoint]:
-    """All values of these pushes, in their order. RuntimeError without wirebroker[telemetry], ValueError for damage."""
+def points(pushes: Iterable[Push], client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
+    """The values of these pushes, in their order: of this client, and of this metric.
+
+    RuntimeError without wirebroker[telemetry], ValueError for damage.
+    """
     try:
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
     except ImportError:
         raise RuntimeError("metrics of clients are read with a package: pip install 'wirebroker[telemetry]'") from None
     found: list[MetricPoint] = []
-    for push in pushes:
+    for push in (each for each in pushes if client_id in (None, each.client_id)):
         try:
             data = MetricsData.FromString(push.metrics)
         except DecodeError:
@@ -45,8 +48,9 @@ def points(pushes: Iterable[Push]) -> list[MetricPoint]:
         for resource in data.resource_metrics:
             shared = _attributes(resource.resource.attributes)
             for scope in resource.scope_metrics:
-                for metric in scope.metrics:
-                    found += _of(metric, shared, push)
+                for each in scope.metrics:
+                    if metric in (None, each.name):
+                        found += _of(each, shared, push)
     return found
 
 

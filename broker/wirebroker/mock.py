@@ -671,7 +671,9 @@ class TelemetryView:
 
         RuntimeError without that package, ValueError for a push that cannot be read.
         """
-        return self._kafka._call(lambda engine: states.metric_points(engine, client_id, metric))
+        from wirebroker.metric_points import points
+
+        return self._kafka._call(lambda engine: points(engine.telemetry.pushes, client_id, metric))
 
 
 def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:

@@ -24,6 +24,7 @@ from wirebroker.views import Faults, TraceView
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
+    from wirebroker.metric_points import MetricPoint
 
 RECHECK_S = 0.01
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -126,6 +127,15 @@ class ProxyKafka:
             if time.monotonic() > end:
                 raise TimeoutError(f"the condition did not come true within {timeout} s")
             time.sleep(RECHECK_S)
+
+    def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
+        """What clients have pushed to brokers of their own metrics (KIP-714), oldest first. Needs wirebroker[telemetry].
+
+        RuntimeError without that package, ValueError for a push that cannot be read.
+        """
+        from wirebroker.metric_points import points
+
+        return self._call(lambda proxy: points(proxy.pushes, client_id, metric))
 
     def _running(self) -> tuple[LoopThread, ProxyHost]:
         if self._thread is None or self._host is None:

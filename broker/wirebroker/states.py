@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -28,9 +28,6 @@ from wirebroker.core.quotas import CLIENT_ID, IP, USER
 from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
 from wirebroker.engine import Engine
 from wirebroker.operations import DEFAULT
-
-if TYPE_CHECKING:
-    from wirebroker.metric_points import MetricPoint
 
 
 class State(msgspec.Struct, forbid_unknown_fields=True):
@@ -252,14 +249,6 @@ def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str]
     for topic_id, indexes in part.items():
         if topic_id in names:
             into.setdefault(names[topic_id], []).extend(indexes)
-
-
-def metric_points(engine: Engine, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-    """What clients have pushed, oldest first. RuntimeError without wirebroker[telemetry], ValueError for damage."""
-    from wirebroker.metric_points import points
-
-    pushed = [push for push in engine.telemetry.pushes if client_id is None or push.client_id == client_id]
-    return [point for point in points(pushed) if metric is None or point.name == metric]
 
 
 def quotas(engine: Engine) -> list[Quota]:

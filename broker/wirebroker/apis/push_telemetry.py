@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 
-from kafkawire.compression import NAMES, NONE, decompress
+from kafkawire.compression import NAMES
 from kafkawire.errors import ErrorCode, WireError
 from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from wirebroker.apis.get_telemetry_subscriptions import client_of
-from wirebroker.core.telemetry import Client, Push
+from wirebroker.core.telemetry import Client, push_of
 from wirebroker.exchange import Exchange
 
 logger = logging.getLogger("wirebroker")
@@ -52,18 +52,13 @@ def _error(request: PushTelemetryRequest, client: Client, exchange: Exchange) ->
 
 def _keep(request: PushTelemetryRequest, exchange: Exchange) -> ErrorCode:
     limit = exchange.cluster.configs.integer("telemetry.max.bytes")
-    codec, metrics = request.compression_type, request.metrics
+    connection = exchange.connection
     try:
-        plain = bytes(metrics if codec == NONE else decompress(codec, metrics, limit))
+        push = push_of(request, exchange.now, connection.node_id, exchange.client_id, connection.software, limit)
     except WireError as wrong:
         logger.info("the metrics of the client %s cannot be read: %s", exchange.client_id, wrong)
         return ErrorCode.INVALID_RECORD
-    connection = exchange.connection
-    push = Push(
-        exchange.now, connection.node_id, exchange.client_id, request.client_instance_id, connection.software,
-        request.terminating, plain,
-    )  # fmt: skip
     exchange.engine.telemetry.pushes.append(push)
     if exchange.engine.trace.changes:
-        exchange.engine.trace.pushed(push, connection.number, len(metrics), NAMES[codec])
+        exchange.engine.trace.pushed(exchange.now, connection, exchange.client_id, request)
     return ErrorCode.NONE

@@ -19,6 +19,7 @@ from wirebroker.trace.recorder import Recorder
 from wirebroker.views import Machine
 
 if TYPE_CHECKING:
+    from wirebroker.core.telemetry import Pushes
     from wirebroker.faults.rules import Rule
 
 
@@ -54,6 +55,11 @@ class Controlled:
 
     def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
         """Topic, partition, producer and the validator's packed state of it, and whether the whole window is known."""
+        raise NotImplementedError
+
+    @property
+    def pushes(self) -> Pushes:
+        """The metrics that clients have pushed."""
         raise NotImplementedError
 
     @property
@@ -126,6 +132,10 @@ class ControlledBroker(Controlled):
         return self.host.engine
 
     @property
+    def pushes(self) -> Pushes:
+        return self.engine.telemetry.pushes
+
+    @property
     def bootstrap_servers(self) -> str:
         brokers = states.brokers(self.engine).values()
         return ",".join(next(iter(each.listeners.values()), "") for each in brokers)
@@ -184,6 +194,10 @@ class ControlledProxy(Controlled):
     @property
     def machine(self) -> Machine:
         return self.host.proxy
+
+    @property
+    def pushes(self) -> Pushes:
+        return self.host.proxy.pushes
 
     @property
     def bootstrap_servers(self) -> str:

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from kafkawire.compression import NONE, decompress
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.push_telemetry import PushTelemetryRequest
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.names import hash_order, java_hash
 from wirebroker.core.patterns import PatternError, compile_pattern
@@ -39,6 +41,23 @@ class Push(NamedTuple):
     software: tuple[str, str]
     terminating: bool
     metrics: bytes
+
+
+Pushes = deque[Push]
+
+
+def no_pushes() -> Pushes:
+    """Keeps the latest pushes."""
+    return deque(maxlen=KEPT_PUSHES)
+
+
+def push_of(
+    request: PushTelemetryRequest, time: int, node: int, client_id: str | None, software: tuple[str, str], limit: int
+) -> Push:
+    """What a request pushes. Raises WireError if that cannot be decompressed to at most `limit` bytes."""
+    codec, metrics = request.compression_type, request.metrics
+    plain = bytes(metrics if codec == NONE else decompress(codec, metrics, limit))
+    return Push(time, node, client_id, request.client_instance_id, software, request.terminating, plain)
 
 
 @dataclass(slots=True)
@@ -78,7 +97,7 @@ class Telemetry:
     configs: BrokerConfigs
     on: bool = False
     """Whether clients are offered to push metrics."""
-    pushes: deque[Push] = field(default_factory=lambda: deque(maxlen=KEPT_PUSHES))
+    pushes: Pushes = field(default_factory=no_pushes)
     _clients: dict[tuple[int, bytes], Client] = field(default_factory=dict)
     _connections: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     _subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)

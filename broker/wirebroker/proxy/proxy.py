@@ -15,14 +15,17 @@ from collections.abc import Callable
 from itertools import count
 
 from kafkawire.declare import Message
+from kafkawire.errors import WireError
 from kafkawire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from kafkawire.messages.fetch import FetchResponse
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
 from kafkawire.messages.produce import ProduceRequest, ProduceResponse
+from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kafkawire.primitives import Buffer
 from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, is_spoken
 from wirebroker.connection import Connection
 from wirebroker.core.purgatory import Timers
+from wirebroker.core.telemetry import no_pushes, push_of
 from wirebroker.effects import Close, Effect
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.proxy.addresses import Locate
@@ -40,6 +43,10 @@ MOST_DESCRIBED = 100_000
 """Partitions that are remembered because their brokers were asked about producers."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"]))
 """The APIs of which shadow verdicts are made."""
+ALWAYS_READ = frozenset((API_VERSIONS, KEYS["PushTelemetry"]))
+"""The APIs that are looked at without any trace."""
+METRICS_LIMIT = 16 * 1024 * 1024
+"""The decompressed bytes of a push that are read at most."""
 
 
 class Proxy:
@@ -64,6 +71,8 @@ class Proxy:
         self.plan = FaultPlan(self, seed)
         self.directory = LearnedDirectory()
         self.shadow = Shadow()
+        self.pushes = no_pushes()
+        """The metrics that clients have pushed and a broker has taken (KIP-714)."""
         self.asks = False
         """Whether to ask brokers about producers that wrote before the proxy was there."""
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
@@ -145,7 +154,7 @@ class Proxy:
     def looks_at(self, key: int, version: int) -> bool:
         """Whether requests of this API in this version are decoded, or have a row because they cannot be."""
         trace, faults = self.trace, self.faults
-        if trace.exchanges or (faults is not None and faults.concerns(key)) or key == API_VERSIONS:
+        if trace.exchanges or (faults is not None and faults.concerns(key)) or key in ALWAYS_READ:
             return True
         return trace.verdicts and (key in JUDGED or not is_spoken(key, version))
 
@@ -155,10 +164,26 @@ class Proxy:
             self.shadow.issued(response.producer_id, response.producer_epoch)
         elif isinstance(response, ProduceResponse) and self.trace.verdicts:
             self._compare(exchange, response)
+        elif isinstance(response, PushTelemetryResponse) and not response.error_code:
+            self._pushed(exchange)
         elif isinstance(response, FetchResponse) and exchange.api_key == FETCH:
             self.directory.fetched(exchange.request, response, exchange.node_id)  # type: ignore[arg-type]
             if self.trace.exchanges:
                 self.trace.fetched_all(exchange, response)
+
+    def _pushed(self, exchange: ForwardedExchange) -> None:
+        request, connection = exchange.request, exchange.connection
+        assert isinstance(request, PushTelemetryRequest)
+        if not request.metrics:
+            return
+        try:
+            client = exchange.client_id, connection.software
+            push = push_of(request, self.now, connection.node_id, *client, METRICS_LIMIT)
+        except WireError:  # too much, or damage that the broker has taken
+            return
+        self.pushes.append(push)
+        if self.trace.changes:
+            self.trace.pushed(self.now, connection, exchange.client_id, request)
 
     def _compare(self, exchange: ForwardedExchange, response: ProduceResponse) -> None:
         request = exchange.request

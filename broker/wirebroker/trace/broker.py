@@ -10,7 +10,6 @@ from typing import Any
 
 from kafkawire.batches import HEADER, BatchHeader, read_header
 from kafkawire.errors import error_name
-from kafkawire.primitives import format_uuid
 from wirebroker.connection import Connection
 from wirebroker.core.changes import (
     BrokerChange,
@@ -27,7 +26,6 @@ from wirebroker.core.changes import (
 )
 from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
-from wirebroker.core.telemetry import Push
 from wirebroker.trace.brief import Brief
 from wirebroker.trace.recorder import Recorder, cut, software_of
 from wirebroker.trace.rows import (
@@ -41,7 +39,6 @@ from wirebroker.trace.rows import (
     RetentionRow,
     Row,
     ShareRow,
-    TelemetryRow,
     TopicRow,
     TransactionRow,
     VerdictName,
@@ -102,12 +99,6 @@ class BrokerRecorder(Recorder):
                 header.producer_id, header.producer_epoch,
             )  # fmt: skip
             self._add(change)
-
-    def pushed(self, push: Push, connection: int, size: int, compression: str) -> None:
-        """Note that a client has pushed its metrics."""
-        instance = format_uuid(push.client_instance_id)
-        row = TelemetryRow(push.time, push.node, connection, cut(push.client_id), instance, push.terminating, compression, size)
-        self._add(row)
 
     def changed(self, change: Change) -> None:
         """Note a change of the cluster."""

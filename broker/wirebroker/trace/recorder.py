@@ -18,7 +18,7 @@ from kafkawire.declare import Message
 from kafkawire.entities import values
 from kafkawire.errors import ProtocolError, error_name
 from kafkawire.frames import read_key_version_correlation, read_request_header
-from kafkawire.primitives import Buffer
+from kafkawire.primitives import Buffer, format_uuid
 from kafkawire.registry import api_name
 from wirebroker.connection import Connection
 from wirebroker.requests.facts import facts_of
@@ -37,12 +37,15 @@ from wirebroker.trace.rows import (
     RequestRow,
     Row,
     RunRow,
+    TelemetryRow,
     ThrottleRow,
     UnsupportedRow,
+    compression_name,
 )
 
 if TYPE_CHECKING:
     from kafkawire.messages.fetch import PartitionData
+    from kafkawire.messages.push_telemetry import PushTelemetryRequest
     from wirebroker.faults.rules import Rule
     from wirebroker.requests.facts import Batch, Facts
 
@@ -128,6 +131,14 @@ class Recorder:
         self._add(row)
 
     # The wire
+
+    def pushed(self, now: int, connection: Connection, client_id: str | None, request: PushTelemetryRequest) -> None:
+        """Note that a client has pushed its metrics."""
+        row = TelemetryRow(
+            now, connection.node_id, connection.number, cut(client_id), format_uuid(request.client_instance_id),
+            request.terminating, compression_name(request.compression_type), len(request.metrics),
+        )  # fmt: skip
+        self._add(row)
 
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wirebroker import states
-from wirebroker.control.controlled import ControlledBroker
+from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
-from wirebroker.metric_points import MetricPoint
+from wirebroker.metric_points import MetricPoint, points
 
 
 class WhichMetrics(Form):
@@ -24,9 +23,9 @@ class Metrics(Form):
     points: list[MetricPoint]
 
 
-def listed(controlled: ControlledBroker, query: WhichMetrics) -> Metrics:
+def listed(controlled: Controlled, query: WhichMetrics) -> Metrics:
     """The metrics that clients have pushed, oldest first."""
     try:
-        return Metrics(states.metric_points(controlled.engine, query.client_id, query.metric))
+        return Metrics(points(controlled.pushes, query.client_id, query.metric))
     except RuntimeError as missing:
         raise Problem(501, str(missing)) from None
