@@ -1,4 +1,4 @@
-"""The proxy beside a bare relay and Toxiproxy: CPU time for each Produce that passes."""
+"""The proxy beside a bare relay, Toxiproxy and Kroxylicious: CPU time for each Produce that passes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bench_parts.process import READY_WITHIN, Missing, Server, ServerFailed, fre
 from bench_parts.throughput import LOAD_WITHIN, Case, Report, produce_cases
 
 TOXIPROXY = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
+CLASSPATH = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
 PARTS = Path(__file__).resolve().parent
 BARE = "bare relay"
 VERSIONS = (9, 12)
@@ -35,10 +36,30 @@ def contenders(loop: str) -> tuple[list[Contender], list[Missing]]:
         Contender("wirebroker, trace off", (*proxy, "--trace-level", "off", "--upstream")),
         Contender("wirebroker, shadow verdicts", (*proxy, "--upstream")),
     ]
-    toxiproxy = _toxiproxy()
+    missing = []
+    toxiproxy, kroxylicious = _toxiproxy(), _kroxylicious()
     if isinstance(toxiproxy, Missing):
-        return found, [toxiproxy]
-    return [*found, Contender(Toxiproxy.name, (str(toxiproxy),))], []
+        missing.append(toxiproxy)
+    else:
+        found.append(Contender(Toxiproxy.name, (str(toxiproxy),)))
+    if isinstance(kroxylicious, Missing):
+        missing.append(kroxylicious)
+    else:
+        found.append(Contender("Kroxylicious 0.12, no filters", kroxylicious))
+    return found, missing
+
+
+def _kroxylicious() -> tuple[str, ...] | Missing:
+    """The command that starts Kroxylicious, fetched by Maven, before the broker that is appended."""
+    java, maven = shutil.which("java"), shutil.which("mvn")
+    if java is None or maven is None:
+        return Missing("Kroxylicious", "Java or Maven is not installed")
+    with tempfile.NamedTemporaryFile("r", suffix=".txt") as paths:
+        command = [maven, "-q", "-B", "-f", PARTS / "kroxylicious" / "pom.xml", CLASSPATH, f"-Dmdep.outputFile={paths.name}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_WITHIN, check=False)
+        if done.returncode:
+            return Missing("Kroxylicious", f"Maven could not fetch it: {done.stdout.strip()[-200:]}")
+        return java, "-cp", Path(paths.name).read_text().strip(), str(PARTS / "kroxylicious" / "Main.java")
 
 
 def _toxiproxy() -> Path | Missing:
