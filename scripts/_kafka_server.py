@@ -32,6 +32,9 @@ READY_WITHIN = 60.0
 JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 CLUSTER_ID = "d2lyZWJyb2tlci1vcmFjbA"
 
+TELEMETRY_RECEIVER = "TelemetryReceiver"
+"""The value of `metric.reporters` with which a broker takes clients' metrics; needs `javac`."""
+
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion><groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version>
   <dependencies>{dependencies}</dependencies>
@@ -156,6 +159,7 @@ class KafkaServer:
             if self.security.listeners:
                 self.security.make_certificates(self._folder / "certificates")
             properties.write_text(self._properties())
+            self._compile_plugins()
             self._format(properties)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -197,7 +201,7 @@ class KafkaServer:
     def _java(self, main: str, *arguments: str) -> list[str]:
         jars = fetch_jars(self.version)
         options = (*self._java_options, *self.security.java_options())
-        return ["java", f"-Xmx{self._heap}", *options, "-cp", f"{jars}/*", main, *arguments]
+        return ["java", f"-Xmx{self._heap}", *options, "-cp", f"{jars}/*:{self._plugins}", main, *arguments]
 
     def _properties(self) -> str:
         controller, node = free_port(), self.settings.get("node.id", "1")
@@ -213,6 +217,19 @@ class KafkaServer:
         }
         lines |= (self.security.settings() if self.security.listeners else {}) | self.settings
         return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+    @property
+    def _plugins(self) -> Path:
+        return self._folder / "plugins"
+
+    def _compile_plugins(self) -> None:
+        if self.settings.get("metric.reporters") != TELEMETRY_RECEIVER:
+            return
+        source = Path(__file__).with_name(f"{TELEMETRY_RECEIVER}.java")
+        command = ["javac", "-cp", f"{fetch_jars(self.version)}/*", "-d", str(self._plugins), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise KafkaUnavailable(f"{source.name} could not be compiled: {done.stderr.strip()[-800:]}")
 
     def _format(self, properties: Path) -> None:
         command = self._java(

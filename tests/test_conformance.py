@@ -18,13 +18,13 @@ SCENARIOS = load()
 
 
 def test_the_recording_is_whole() -> None:
-    assert len(SCENARIOS) == 241
-    assert sum(len(scenario.steps) for scenario in SCENARIOS) == 2374
+    assert len(SCENARIOS) == 272
+    assert sum(len(scenario.steps) for scenario in SCENARIOS) == 2865
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_kafka_answers(scenario: Scenario) -> None:
-    with OwnBroker(scenario.settings, secured=scenario.secured) as broker:
+    with OwnBroker(scenario.settings, secured=scenario.secured, telemetry=scenario.telemetry) as broker:
         _, differences = replay(scenario, broker)
     meant = [difference for difference in differences if deliberate(difference)]
     assert [difference for difference in differences if not deliberate(difference)] == []

@@ -18,6 +18,7 @@ from kafkawire.batches import transactional_header
 from kafkawire.declare import Message
 from kafkawire.entities import lists
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
 from kafkawire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -197,6 +198,26 @@ def both(*rules: Rule) -> Rule:
         return request
 
     return rule
+
+
+def _share_offsets(request: Any, access: Access) -> Any:
+    """The group is asked even if no topic is left, and its refusal is the whole answer.
+
+    The refusal to alter names the id of a topic that the client may not read, as Kafka's does.
+    """
+    cluster = access.exchange.cluster
+
+    def refused_by_group(response: Any) -> None:
+        if response.error_code:
+            access.refused = None
+
+    access.finish = refused_by_group
+    kept = topics(_O.READ, MESSAGES[_R.TOPIC])(request, access)
+    if isinstance(access.refused, AlterShareGroupOffsetsResponse):
+        for topic in access.refused.responses:
+            if topic.topic_name in cluster.topics:
+                topic.topic_id = cluster.topics[topic.topic_name].topic_id
+    return kept or _with(request, "topics", [])
 
 
 def _produce(request: Any, access: Access) -> Any:
@@ -635,8 +656,8 @@ RULES: dict[str, Rule] = {
     "DeleteShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
     "ReadShareGroupStateSummary": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
     "DescribeShareGroupOffsets": each(_O.DESCRIBE, _R.GROUP, "groups", "group_id"),
-    "AlterShareGroupOffsets": both(GROUP_READ, topics(_O.READ, MESSAGES[_R.TOPIC])),
-    "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), topics(_O.READ, MESSAGES[_R.TOPIC])),
+    "AlterShareGroupOffsets": both(GROUP_READ, _share_offsets),
+    "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), _share_offsets),
     "DescribeUserScramCredentials": _describe_user_scram_credentials,
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
     "UnregisterBroker": whole(_O.ALTER, _R.CLUSTER),

@@ -62,7 +62,7 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None) -
             check_answers(remote)
             _one(scenario, remote, report)
         else:
-            with OwnBroker(scenario.settings, secured=scenario.secured) as own:
+            with OwnBroker(scenario.settings, secured=scenario.secured, telemetry=scenario.telemetry) as own:
                 _one(scenario, own, report)
     return report
 

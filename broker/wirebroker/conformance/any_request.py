@@ -1,8 +1,8 @@
 """The step `exchange`: any request, by the names of its fields, and all fields of the answer.
 
-In a request `@T` is a topic of the run, `#T` its id, and `@g` any other name of the run. The answer is recorded in the same
-words, without fields that have their default. Of error messages it is recorded whether there is one, and of records the first
-offset and the number of each batch.
+In a request `@T` is a topic of the run, `#T` its id, `@g` any other name of the run, and `0x…` bytes. The answer is recorded in
+the same words, without fields that have their default. Of error messages it is recorded whether there is one, and of records
+the first offset and the number of each batch.
 """
 
 from __future__ import annotations
@@ -17,10 +17,20 @@ from kafkawire.errors import error_name
 from wirebroker.conformance.recording import Json
 from wirebroker.conformance.run import Run
 
-NAME, ID = "@", "#"
+NAME, ID, HEX = "@", "#", "0x"
 _TOPIC = re.compile(r"[@#](T\w*)")
 _UNORDERED = frozenset(
-    {"members", "groups", "topics", "topic_partitions", "active_tasks", "standby_tasks", "responses", "configs"}
+    {
+        "members",
+        "groups",
+        "topics",
+        "topic_partitions",
+        "active_tasks",
+        "standby_tasks",
+        "responses",
+        "configs",
+        "matching_acls",
+    }
 )
 _NOT_RECORDED = frozenset({"throttle_time_ms", "client_host", "node_endpoints"})
 _PRESENCE = frozenset({"error_message", "acknowledge_error_message"})
@@ -50,6 +60,8 @@ def _meant(value: Any, run: Run, ids: dict[str, bytes]) -> Any:
         return [_meant(each, run, ids) for each in value]
     if isinstance(value, str) and (found := _TOPIC.fullmatch(value)):
         return ids[found.group(1)] if value.startswith(ID) else run.topic({"topic": found.group(1)})
+    if isinstance(value, str) and value.startswith(HEX):
+        return bytes.fromhex(value.removeprefix(HEX))
     return run.name(value[1:]) if isinstance(value, str) and value.startswith(NAME) else value
 
 

@@ -26,9 +26,10 @@ class OwnBroker:
         profile: ProfileName = "kafka-4.3",
         data: Path | None = None,
         secured: bool = False,
+        telemetry: bool = False,
     ) -> None:
         users = USERS if secured else {}
-        self.kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data, users=users)
+        self.kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data, users=users, telemetry=telemetry)
         self.addresses: dict[str, tuple[str, int]] = {}
 
     def __enter__(self) -> OwnBroker:

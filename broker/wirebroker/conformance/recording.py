@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
-RECORDINGS = ("kafka-4.3.1.json", "kafka-4.3.1-security.json", "kafka-4.3.1-quotas.json", "kafka-4.3.1-groups.json")
+RECORDINGS = (
+    "kafka-4.3.1.json",
+    "kafka-4.3.1-security.json",
+    "kafka-4.3.1-quotas.json",
+    "kafka-4.3.1-groups.json",
+    "kafka-4.3.1-telemetry.json",
+)
 NOT_COMPARED = ("n", "n_v0", "len")
 """Counts of advertised APIs: a broker with fewer APIs may still answer those that it has as Kafka does."""
 PRESENCE_ONLY = ("message", "m")
@@ -43,6 +49,18 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "expire_off_retention": {"log.retention.check.interval.ms": "500"},
     "secured": {"sasl.enabled.mechanisms": MECHANISMS},
     "secured_tokens": {"sasl.enabled.mechanisms": f"{MECHANISMS},OAUTHBEARER"},
+    "secured_owners": {
+        "sasl.enabled.mechanisms": MECHANISMS,
+        "delegation.token.secret.key": "key",
+        "delegation.token.max.lifetime.ms": "7200000",
+        "delegation.token.expiry.time.ms": "3600000",
+    },
+    "secured_acls": {
+        "sasl.enabled.mechanisms": MECHANISMS,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    },
+    "telemetry": {"telemetry.max.bytes": "1000"},
     "secured_sessions": {"sasl.enabled.mechanisms": MECHANISMS, "connections.max.reauth.ms": "1500"},
 }
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}
@@ -62,6 +80,11 @@ class Scenario:
     def secured(self) -> bool:
         """Whether its broker has a listener with SASL, and USERS."""
         return self.ran_on.startswith("secured")
+
+    @property
+    def telemetry(self) -> bool:
+        """Whether its broker has a receiver of clients' metrics."""
+        return self.ran_on == "telemetry"
 
     @property
     def settings(self) -> dict[str, str]:

@@ -10,7 +10,10 @@ from wirebroker.conformance.readiness import prepare
 from wirebroker.conformance.recording import Difference, Json, Scenario, compare
 from wirebroker.conformance.run import Broker, Run
 from wirebroker.conformance.steps import OPERATIONS
+from wirebroker.conformance.token_steps import TOKEN_OPERATIONS
 from wirebroker.wire_client import ConnectionClosed, NoAnswer
+
+ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS
 
 
 def replay(scenario: Scenario, broker: Broker) -> tuple[list[Json], list[Difference]]:
@@ -32,7 +35,7 @@ def observe(run: Run, index: int, step: Json) -> Json:
     except KeyError as missing:
         return {"undone": f"no earlier step returned {missing}"}
     try:
-        observed = (OPERATIONS | QUOTA_OPERATIONS)[step["op"]](run, step)
+        observed = ALL_OPERATIONS[step["op"]](run, step)
     except ConnectionClosed:
         return {"conn": "closed"}
     except NoAnswer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kafkawire.declare import from_plain
@@ -39,6 +40,16 @@ class Broker(Protocol):
         """Stop it ("clean", or "kill" as with kill −9) and start it again."""
 
 
+@dataclass(slots=True)
+class Token:
+    """A delegation token, as the last answer about it says."""
+
+    token_id: str
+    secret: bytes
+    most_at: int
+    ends: int | None = None
+
+
 class Run:
     """One scenario being replayed: names, remembered results and the timestamps of its batches."""
 
@@ -53,6 +64,8 @@ class Run:
         """The observations that later steps may refer to, by name."""
         self.topic_names: dict[bytes, str] = {}
         """The topics of the run whose ids an exchange has needed, by id."""
+        self.tokens: dict[str, Token] = {}
+        """The delegation tokens of the run, by name."""
         self._prefix = f"o{secrets.token_hex(4)}-{scenario.name}"
         self._last_timestamp = 0
         self._batches: dict[int, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any
 
@@ -483,7 +483,12 @@ def op_sasl_log_in(run: Run, step: Json) -> Json:
         return hello
     user = run.name(step["user"]) if step.get("own") else step["user"]
     secret = _web_token(run, step) if step["mechanism"] == OAUTHBEARER else step["password"]
-    dialogue = tokens(step["mechanism"], user, secret, step.get("extensions", ""))
+    answers = tokens_taken(run, step, tokens(step["mechanism"], user, secret, step.get("extensions", "")))
+    return {"error": answers[-1].get("error", NO_ERROR), "answers": answers}
+
+
+def tokens_taken(run: Run, step: Json, dialogue: Generator[bytes, bytes, None]) -> list[Json]:
+    """The answers to the tokens of a login."""
     token, answers = next(dialogue), []
     with suppress(StopIteration):
         while True:
@@ -492,7 +497,7 @@ def op_sasl_log_in(run: Run, step: Json) -> Json:
             )
             answers.append(observed)
             token = dialogue.send(reply)
-    return {"error": answers[-1].get("error", NO_ERROR), "answers": answers}
+    return answers
 
 
 def _web_token(run: Run, step: Json) -> str:

@@ -261,7 +261,7 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> Refusal | Non
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         if key == "match" and isinstance(value, list):
             for pattern in value:
-                parts = pattern.split("=")
+                parts = pattern.rstrip("=").split("=")  # Java's split leaves out what is empty at the end
                 if len(parts) != 2 or parts[0].strip() not in _MATCHABLE or not is_java_pattern(parts[1].strip()):
                     return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None
