@@ -163,11 +163,14 @@ def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
         configs = {"ssl.keystore.location": str(where), "ssl.keystore.type": "PEM"}
         with pytest.raises(TlsError, match=problem), MockKafka(security="ssl", configs=configs):
             pass
-    with (
-        pytest.raises(TlsError, match="set ssl.keystore.type=PEM"),
-        MockKafka(security="ssl", configs={"ssl.keystore.location": "a.jks"}),
-    ):
-        pass
+
+
+@pytest.mark.parametrize(
+    ("store", "command"), [("keystore", "keytool -importkeystore -srckeystore a.jks"), ("truststore", "keytool -list -rfc")]
+)
+def test_how_to_make_pem_of_a_java_store_is_said(store: str, command: str) -> None:
+    with pytest.raises(TlsError, match=f"a.jks is a Java store.*{command}.*set ssl.{store}.type=PEM"):
+        MockKafka(security="ssl", configs={f"ssl.{store}.location": "a.jks"}).start()
 
 
 @pytest.mark.parametrize(

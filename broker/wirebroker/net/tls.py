@@ -34,6 +34,12 @@ CAUSES = {
 }
 """What OpenSSL's reasons mean for a person."""
 CA, SERVER, CLIENT, EXPIRED = "ca.pem", "server.pem", "client.pem", "expired.pem"
+TO_PEM = {
+    "keystore": "`keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12` and "
+    "`openssl pkcs12 -in store.p12 -nodes -out server.pem`",
+    "truststore": "`keytool -list -rfc -keystore {} > ca.pem`",
+}
+"""Commands that make PEM files of Java's stores (JKS, PKCS12)."""
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -94,7 +100,10 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
     location, trusted = settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location")
     for kind, where in (("keystore", location), ("truststore", trusted)):
         if where is not None and settings.get(f"ssl.{kind}.type", "JKS") != "PEM":
-            raise TlsError(f"ssl.{kind}.location is served as PEM files only; set ssl.{kind}.type=PEM")
+            raise TlsError(
+                f"ssl.{kind}.location: {where} is a Java store, and wirebroker reads PEM alone; "
+                f"run {TO_PEM[kind].format(where)}, name that file, and set ssl.{kind}.type=PEM"
+            )
     if given is None and location is not None:
         given = Tls(location)
     if given is None:
