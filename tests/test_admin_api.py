@@ -1024,7 +1024,7 @@ def test_a_feature_is_announced_once_its_apis_are_served() -> None:
     answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
     supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
     assert supported == [
-        ("metadata.version", 7, 30), ("transaction.version", 0, 2), ("group.version", 0, 1),
+        ("metadata.version", 7, 30), ("kraft.version", 0, 1), ("transaction.version", 0, 2), ("group.version", 0, 1),
         ("eligible.leader.replicas.version", 0, 1), ("share.version", 0, 1),
         ("streams.version", 0, 1),
     ]  # fmt: skip

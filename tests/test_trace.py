@@ -37,6 +37,7 @@ from wirebroker.trace.rows import (
     AuthenticationRow,
     AuthorizationRow,
     ConnectionRow,
+    FeatureRow,
     FetchRow,
     ProduceRow,
     ReplyRow,
@@ -111,7 +112,8 @@ def everything() -> list[Row]:
                 kafka.clock.now(), 1, 7, "app", "User:alice", "Produce", "request_percentage", "user alice", 5.0, 9
             )
             pushed = TelemetryRow(kafka.clock.now(), 1, 7, "app", "C-puqgyfx4Z4V6JdyiQgBw", False, "zstd", 461)
-            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused, waits, pushed]
+            level = FeatureRow(kafka.clock.now(), "group.version", 1, 0)
+            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused, waits, pushed, level]
             return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + made
 
 
@@ -182,6 +184,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
             "isr",
             "share",
             "broker",
+            "feature",
             "retention",
             "run",
         }

@@ -104,6 +104,8 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--telemetry", action="store_true", help="let clients push their own metrics (KIP-714)")
     repeated("--quota", metavar="WHOSE,LIMIT=N", help="what clients may use, as "
         "user=alice,client-id=app,producer_byte_rate=1000; the name <default> stands for all others (repeatable)")  # fmt: skip
+    repeated("--feature", metavar="NAME=LEVEL", help="the level of a feature of a new cluster, as transaction.version=1 "
+        "(repeatable)")  # fmt: skip
     repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "
         "Kafka's topic settings (repeatable)")  # fmt: skip
     add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")

@@ -23,8 +23,8 @@ from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError, TooManyElements, error_name
 from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, RequestHeader, read_request_header
 from kafkawire.messages.produce import ProduceRequest
-from kafkawire.registry import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, api_name, request_class
-from wirebroker.apis import Handler, handler_of, served_versions
+from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, SASL_AUTHENTICATE, api_name, request_class
+from wirebroker.apis import Handler, handler_of, served_versions, without_feature
 from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.authentication import Authenticator
 from wirebroker.authorizer import Authorizer
@@ -33,6 +33,7 @@ from wirebroker.core.changes import RestartChange
 from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
+from wirebroker.core.features import REFUSED_WITHOUT, SHARE
 from wirebroker.core.fetch_sessions import FetchSessions
 from wirebroker.core.groups import GroupCoordinator
 from wirebroker.core.maintenance import Maintenance
@@ -132,6 +133,7 @@ class Engine:
         """Makes the gate of a connection when a client connects; see `wirebroker.connection`."""
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
+        self._features_changed()
 
     @property
     def plan(self) -> FaultPlan:
@@ -169,6 +171,28 @@ class Engine:
         self.cluster.watch = self.trace.changed if self.trace.changes else None
         for connection in self.connections:
             connection.produce_shape = None  # the fast path has no exchange to trace
+
+    def alter_features(self, levels: Mapping[str, int]) -> None:
+        """Change the levels of features, without asking whether Kafka's controller would. KeyError for an unknown one."""
+        self.cluster.alter_features(levels, self._features_changed)
+
+    def begin_with(self, levels: Mapping[str, int]) -> None:
+        """A new cluster begins with these levels of features. KeyError for an unknown one."""
+        self.configs.features.update(levels)
+        self.configs.without_eligible_replicas({})
+        self._features_changed()
+
+    def _features_changed(self) -> None:
+        """Refuse the APIs of features at level 0, and forget the sessions of share groups without share.version."""
+        levels = self.configs.features
+        for feature, names in REFUSED_WITHOUT.items():
+            for key in map(KEYS.__getitem__, names):
+                if not levels[feature]:
+                    self._handlers[key] = without_feature.handle
+                elif self._handlers.get(key) is without_feature.handle:
+                    del self._handlers[key]
+        if not levels[SHARE]:
+            self.shares.restart()
 
     def connect(
         self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0,
@@ -350,7 +374,7 @@ class Engine:
         """What the request's API makes of it, as far as the client may do that."""
         key = exchange.api_key
         handler = self._handlers.get(key) or self._handler(key)
-        if not self.authorizer.on:
+        if not self.authorizer.on or handler is without_feature.handle:
             return handler(request, exchange)
         access = exchange.access = Access(exchange)
         left = admit(request, access)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -93,6 +93,9 @@ class EngineParts(Protocol):
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
         """Answer a request that was parked, now or in slices."""
+
+    def alter_features(self, levels: Mapping[str, int]) -> None:
+        """Change the levels of features."""
 
     def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> None:
         """A topic is deleted: forget what was committed in it, or what a coordinator had written there."""

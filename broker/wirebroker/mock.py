@@ -82,6 +82,7 @@ class Settings(TypedDict, total=False):
     users: Mapping[str, str]
     telemetry: bool
     acls: Sequence[str]
+    features: Mapping[str, int]
 
 
 class MockKafka:
@@ -98,8 +99,9 @@ class MockKafka:
     are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts as
     comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may log
     in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.acl_specs`): with them the broker has
-    an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. Raises ValueError for
-    an option or setting that cannot be used, DataError (an OSError) if the directory cannot.
+    an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. `features`
+    are the levels with which a new cluster begins, such as {"transaction.version": 1}. Raises ValueError for an option or
+    setting that cannot be used, DataError (an OSError) if the directory cannot.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class MockKafka:
         users: Mapping[str, str] | None = None,
         telemetry: bool = False,
         acls: Sequence[str] = (),
+        features: Mapping[str, int] | None = None,
         loop_thread: LoopThread | None = None,
     ) -> None:
         self._options = BrokerOptions(
@@ -133,6 +136,7 @@ class MockKafka:
             record_checks=record_checks, max_versions=max_versions, random_seed=random_seed, cold_start=cold_start,
             fault_seed=int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed,
             trace=trace, data=data, sync=sync, users=users or {}, acls=acls, telemetry=telemetry,
+            features=features or {},
         )  # fmt: skip
         if self._options.ignored:
             warnings.warn(self._options.ignored, stacklevel=2)

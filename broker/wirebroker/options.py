@@ -16,6 +16,7 @@ from wirebroker.acl_specs import AUTHORIZER, acl_of
 from wirebroker.apis import served_versions
 from wirebroker.clock import CLOCKS, Clock
 from wirebroker.core.acls import Acl
+from wirebroker.core.features import FEATURES, METADATA
 from wirebroker.core.profile import PROFILES, Rules, profile
 from wirebroker.core.quotas import CLIENT_ID, IP, PRODUCE, USER
 from wirebroker.core.setting_definitions import ignored
@@ -58,7 +59,8 @@ class BrokerOptions:
     first, and so do topics that are created automatically, as in Kafka. `data` is the directory that keeps the logs, and
     `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls`
     are texts (`wirebroker.acl_specs`); with them there is an authorizer. `quotas` are texts such as
-    `user=alice,client-id=app,producer_byte_rate=1000`. With `telemetry` clients are offered to push their own
+    `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by
+    names such as `transaction.version`. With `telemetry` clients are offered to push their own
     metrics (KIP-714).
     """
 
@@ -80,6 +82,7 @@ class BrokerOptions:
     quotas: Sequence[str] = ()
     telemetry: bool = False
     acls: Sequence[str] = ()
+    features: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if type(self.brokers) is not int or self.brokers < 1:
@@ -94,6 +97,7 @@ class BrokerOptions:
         except ValueError as wrong:
             raise OptionError("rules" if self.profile in PROFILES else "profile", str(wrong)) from None
         self._check_max_versions()
+        self._check_features()
         self._check_security()
         try:
             _ = self._acls
@@ -114,6 +118,15 @@ class BrokerOptions:
             oldest, newest = names[name]
             if type(version) is not int or not oldest <= version <= newest:
                 raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, and not {version!r}")
+
+    def _check_features(self) -> None:
+        for name, level in self.features.items():
+            if name not in FEATURES:
+                raise OptionError("features", f"there is no feature named {name!r}{did_you_mean(name, FEATURES)}")
+            feature = FEATURES[name]
+            oldest = feature.newest if name == METADATA else feature.oldest
+            if type(level) is not int or not oldest <= level <= feature.newest:
+                raise OptionError("features", f"{name} has the levels {oldest} to {feature.newest} here, and not {level!r}")
 
     def _check_security(self) -> None:
         for name, password in self.users.items():
@@ -196,6 +209,8 @@ class BrokerOptions:
             except ValueError as refused:
                 raise OptionError("quotas", f"{text}: {refused}") from None
         engine.cluster.alter_acls(self._acls, ())
+        if store is None or not store.has_features:
+            engine.begin_with(self.features)
         found = store.topics_found if store is not None else ()
         for name, spec in self.topic_specs.items():
             if name not in found:

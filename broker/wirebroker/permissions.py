@@ -660,6 +660,7 @@ RULES: dict[str, Rule] = {
     "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), _share_offsets),
     "DescribeUserScramCredentials": _describe_user_scram_credentials,
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
+    "UpdateFeatures": whole(_O.ALTER, _R.CLUSTER),
     "UnregisterBroker": whole(_O.ALTER, _R.CLUSTER),
     "AddRaftVoter": whole(_O.ALTER, _R.CLUSTER),
     "RemoveRaftVoter": whole(_O.ALTER, _R.CLUSTER),

@@ -1,7 +1,8 @@
 """AddRaftVoter, versions 0–1.
 
-The quorum of this broker is static, as that of a Kafka with kraft.version 0: a sound request is UNSUPPORTED_VERSION. Before
-that come the wrong cluster (INCONSISTENT_CLUSTER_ID), and a voter without an id, a directory or a controller's address
+With kraft.version 0 the quorum is static, and a sound request is UNSUPPORTED_VERSION. With kraft.version 1 a broker of the
+cluster is DUPLICATE_VOTER, and any other is REQUEST_TIMED_OUT, because there is no controller to be reached. Before that
+come the wrong cluster (INCONSISTENT_CLUSTER_ID), and a voter without an id, a directory or a controller's address
 (INVALID_REQUEST), as in KafkaRaftClient.
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from wirebroker.core.refusals import Refusal, static_quorum
+from wirebroker.core.features import KRAFT
+from wirebroker.core.refusals import Refusal, voter_refusal
 from wirebroker.exchange import Exchange
 
 CONTROLLER = "CONTROLLER"
@@ -18,10 +20,13 @@ CONTROLLER = "CONTROLLER"
 
 def handle(request: AddRaftVoterRequest, exchange: Exchange) -> AddRaftVoterResponse:
     """Refuse it, in Kafka's words."""
-    voter = request.voter_id, request.voter_directory_id
-    refusal = static_quorum("add", request.cluster_id, exchange.cluster.cluster_id, *voter)
+    voter, cluster = (request.voter_id, request.voter_directory_id), exchange.cluster
+    refusal = voter_refusal("add", request.cluster_id, cluster.cluster_id, *voter, cluster.configs.features[KRAFT])
+    if refusal.code == ErrorCode.NONE:
+        known = request.voter_id in cluster.brokers
+        refusal = Refusal(ErrorCode.DUPLICATE_VOTER if known else ErrorCode.REQUEST_TIMED_OUT, f"The voter {request.voter_id}")
     names = [each.name.upper() for each in request.listeners]
-    if refusal.code == ErrorCode.UNSUPPORTED_VERSION and CONTROLLER not in names:
+    if refusal.code not in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST) and CONTROLLER not in names:
         shown = ", ".join(
             f"ListenerName({each.name.upper()})={each.host}/<unresolved>:{each.port}" for each in request.listeners
         )

@@ -8,7 +8,6 @@ Produce is advertised from version 0, although 0 to 2 are not served, because ol
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import (
@@ -19,6 +18,7 @@ from kafkawire.messages.api_versions import (
     SupportedFeatureKey,
 )
 from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, versions
+from wirebroker.core.features import ELIGIBLE_REPLICAS, FEATURES, GROUP, KRAFT, SHARE, STREAMS, TRANSACTION
 from wirebroker.exchange import Exchange
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -26,24 +26,11 @@ FEATURES_FROM_ZERO = 4
 """From this version on, a feature's minimum level may be 0; older clients cannot read that (KAFKA-17492)."""
 
 
-class Feature(NamedTuple):
-    """A feature of the cluster: the supported levels, the level in effect, and the APIs that it promises."""
-
-    name: str
-    oldest: int
-    newest: int
-    level: int
-    apis: tuple[str, ...]
-
-
-FEATURES: tuple[Feature, ...] = (
-    Feature("metadata.version", 7, 30, 30, ()),
-    Feature("transaction.version", 0, 2, 2, ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit")),
-    Feature("group.version", 0, 1, 1, ("ConsumerGroupHeartbeat",)),
-    Feature("eligible.leader.replicas.version", 0, 1, 1, ("DescribeTopicPartitions",)),
-    Feature("share.version", 0, 1, 1, ("ShareGroupHeartbeat",)),
-    Feature("streams.version", 0, 1, 1, ("StreamsGroupHeartbeat",)),
-)
+PROMISES = {
+    TRANSACTION: ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"), GROUP: ("ConsumerGroupHeartbeat",),
+    ELIGIBLE_REPLICAS: ("DescribeTopicPartitions",), SHARE: ("ShareGroupHeartbeat",), STREAMS: ("StreamsGroupHeartbeat",),
+    KRAFT: ("AddRaftVoter",),
+}  # fmt: skip
 """A client takes a feature as a promise, so the answer names only features whose APIs are served."""
 
 
@@ -58,19 +45,21 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
     keys = []
     for key, (oldest, newest) in sorted(served.items()):
         keys.append(ApiVersion(api_key=key, min_version=0 if key == PRODUCE else oldest, max_version=newest))
-    features = [feature for feature in FEATURES if all(KEYS[api] in served for api in feature.apis)]
+    features = [name for name in FEATURES if all(KEYS[api] in served for api in PROMISES.get(name, ()))]
+    levels = exchange.cluster.configs.features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=keys,
         supported_features=[
-            SupportedFeatureKey(name=feature.name, min_version=feature.oldest, max_version=feature.newest)
-            for feature in features
-            if feature.oldest > 0 or exchange.version >= FEATURES_FROM_ZERO
+            SupportedFeatureKey(name=name, min_version=FEATURES[name].oldest, max_version=FEATURES[name].newest)
+            for name in features
+            if FEATURES[name].oldest > 0 or exchange.version >= FEATURES_FROM_ZERO
         ],
         finalized_features_epoch=exchange.cluster.version,
         finalized_features=[
-            FinalizedFeatureKey(name=feature.name, max_version_level=feature.level, min_version_level=feature.level)
-            for feature in features
+            FinalizedFeatureKey(name=name, max_version_level=levels[name], min_version_level=levels[name])
+            for name in features
+            if levels[name]
         ],
     )
 

@@ -41,6 +41,7 @@ FLAGS = {
     "trace": "--trace-level",
     "users": "--user",
     "quotas": "--quota",
+    "features": "--feature",
 }
 """The flags that are named differently from their option."""
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
@@ -187,6 +188,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
         users=dict(_user(text) for text in arguments.user),
         quotas=arguments.quota,
         telemetry=arguments.telemetry,
+        features=dict(_feature(text) for text in arguments.feature),
     )
 
 
@@ -313,6 +315,13 @@ def _user(text: str) -> tuple[str, str]:
     if not (name and colon and password):
         raise UsageError(f"--user {name}: this is not NAME:PASSWORD")
     return name, password
+
+
+def _feature(text: str) -> tuple[str, int]:
+    name, level = pair(text, "--feature")
+    if whole(level) < 0:
+        raise UsageError(f"--feature {text}: {level!r} is not a level")
+    return name, int(level)
 
 
 def _max_version(text: str) -> tuple[str, int]:

@@ -16,6 +16,7 @@ RECORDINGS = (
     "kafka-4.3.1-quotas.json",
     "kafka-4.3.1-groups.json",
     "kafka-4.3.1-telemetry.json",
+    "kafka-4.3.1-features.json",
 )
 NOT_COMPARED = ("n", "n_v0", "len")
 """Counts of advertised APIs: a broker with fewer APIs may still answer those that it has as Kafka does."""
@@ -33,6 +34,7 @@ MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "main": {},
     "quotas": {},
+    "features": {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"},
     "restart": {},
     "cold": {},
     "slow": {},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from kafkawire.errors import ProtocolError
+from wirebroker.conformance.feature_steps import FEATURE_OPERATIONS
 from wirebroker.conformance.quota_steps import QUOTA_OPERATIONS
 from wirebroker.conformance.readiness import prepare
 from wirebroker.conformance.recording import Difference, Json, Scenario, compare
@@ -13,7 +14,7 @@ from wirebroker.conformance.steps import OPERATIONS
 from wirebroker.conformance.token_steps import TOKEN_OPERATIONS
 from wirebroker.wire_client import ConnectionClosed, NoAnswer
 
-ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS
+ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS | FEATURE_OPERATIONS
 
 
 def replay(scenario: Scenario, broker: Broker) -> tuple[list[Json], list[Difference]]:

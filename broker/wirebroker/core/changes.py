@@ -38,6 +38,14 @@ class BrokerChange(NamedTuple):
     node: int
 
 
+class FeatureChange(NamedTuple):
+    """A feature of the cluster has another level."""
+
+    feature: str
+    before: int
+    level: int
+
+
 class ProducerChange(NamedTuple):
     """A partition begins to know a producer, sees a new epoch of it, or forgets it."""
 
@@ -99,5 +107,5 @@ class RestartChange(NamedTuple):
 
 Change = (
     TopicChange | LeaderChange | InSyncChange | BrokerChange | ProducerChange | TransactionChange | GroupChange
-    | LogStartChange | RestartChange | ShareChange
+    | LogStartChange | RestartChange | ShareChange | FeatureChange
 )  # fmt: skip

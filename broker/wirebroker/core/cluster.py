@@ -11,10 +11,11 @@ from kafkawire.disk.metadata import ScramCredential, TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.core.acls import Acl, Acls
-from wirebroker.core.changes import Change, TopicChange
+from wirebroker.core.changes import Change, FeatureChange, TopicChange
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.delegation_tokens import DelegationTokens
 from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.features import ELIGIBLE_REPLICAS
 from wirebroker.core.metadata_writes import Decisions
 from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
@@ -219,6 +220,30 @@ class Cluster:
 
         change(new, gone)
         self.decisions.made(lambda: change(gone, new), lambda: None)
+
+    def alter_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
+        """Change the levels of features. Undone if `decisions` cannot write them down; `then` is called in both cases."""
+        held = self.configs.features
+        before = {name: held[name] for name in levels}
+        settings = {where: dict(given) for where, given in self.configs.dynamic.items()}
+        if levels.get(ELIGIBLE_REPLICAS):
+            self.configs.begin_eligible_replicas()
+
+        def undo() -> None:
+            held.update(before)
+            self.configs.restore(settings)
+            then()
+
+        held.update(levels)
+        self.version += 1
+        changes = [FeatureChange(name, before[name], level) for name, level in levels.items() if level != before[name]]
+
+        def done() -> None:
+            then()
+            for change in changes:
+                self.report(change)
+
+        self.decisions.made(undo, done)
 
     def alter_quotas(self, changes: Sequence[QuotaChange]) -> None:
         """Change client quotas. Undone if `decisions` cannot write them down."""

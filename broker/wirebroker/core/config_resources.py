@@ -15,6 +15,7 @@ from typing import NamedTuple
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
+from wirebroker.core.features import ELIGIBLE_REPLICAS
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.patterns import is_java_pattern
 from wirebroker.core.refusals import Refusal
@@ -171,7 +172,7 @@ class Alteration:
     def _replicas_error(self, wanted: Mapping[str, str]) -> Refusal | None:
         """With eligible leader replicas (KIP-966) min.insync.replicas is set for the whole cluster, and cannot be removed."""
         name = "min.insync.replicas"
-        if self.kind != ResourceType.BROKER:
+        if self.kind != ResourceType.BROKER or not self.cluster.configs.features[ELIGIBLE_REPLICAS]:
             return None
         if self.name and any(change.name == name for change in self.changes):
             return Refusal(ErrorCode.INVALID_CONFIG, f"Broker-level {name} cannot be altered while ELR is enabled.")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
 from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -108,6 +109,9 @@ class Configs:
         return "" if value is None else Setting.text(value)
 
 
+MIN_IN_SYNC = "min.insync.replicas"
+
+
 class BrokerConfigs(Configs):
     """The settings of a cluster's brokers. `version` rises with every change, also of a topic's settings."""
 
@@ -123,12 +127,13 @@ class BrokerConfigs(Configs):
         for name, raw in overrides.items():
             self._take(name, raw, given)
         self.static.update(given)
-        least = self.static.get("min.insync.replicas", BROKER_SETTINGS["min.insync.replicas"].default or "1")
-        self.dynamic: dict[int | None, dict[str, str]] = {None: {"min.insync.replicas": least}}
+        self.dynamic: dict[int | None, dict[str, str]] = {None: {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)}}
         """The settings altered while running: for all brokers under None, for one broker under its id.
 
         A cluster with eligible leader replicas (KIP-966) begins with min.insync.replicas in it, at its static value.
         """
+        self.features = new_levels()
+        """The levels of the cluster's features, on which elections and the layers of min.insync.replicas depend."""
         self.groups: dict[str, dict[str, str]] = {}
         self.client_metrics: dict[str, dict[str, str]] = {}
         self.version = 0
@@ -244,6 +249,26 @@ class BrokerConfigs(Configs):
             self._use(before)
             return
         self.dynamic[broker] = dict(layer)
+        self.version += 1
+
+    def _at_start(self, name: str) -> str:
+        return self.static.get(name, BROKER_SETTINGS[name].default or "1")
+
+    def begin_eligible_replicas(self) -> None:
+        """min.insync.replicas is set for the whole cluster, to its static value if it was not, and for no broker alone."""
+        cleaned = {node: {k: v for k, v in layer.items() if k != MIN_IN_SYNC} for node, layer in self.dynamic.items()}
+        whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} | self.dynamic[None]
+        self.restore({**cleaned, None: whole})
+
+    def without_eligible_replicas(self, whole: Mapping[str, str]) -> None:
+        """Without eligible leader replicas, min.insync.replicas need not be among the settings of the `whole` cluster."""
+        if not self.features[ELIGIBLE_REPLICAS] and MIN_IN_SYNC not in whole:
+            self.alter({MIN_IN_SYNC: None})
+
+    def restore(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> None:
+        """Use these layers of alterations, all of which were in use before or follow from them."""
+        self.dynamic = {node: dict(layer) for node, layer in dynamic.items()}
+        self._use(self._merged(self.dynamic))
         self.version += 1
 
     def _use(self, props: dict[str, str]) -> None:
@@ -423,6 +448,11 @@ class TopicConfigs(Configs):
         if name not in TOPIC_SETTINGS:
             raise KeyError(name)
         return self.broker.value(name)
+
+    @property
+    def keeps_eligible(self) -> bool:
+        """Whether the cluster has eligible leader replicas (KIP-966)."""
+        return self.broker.features[ELIGIBLE_REPLICAS] > 0
 
     def source(self, name: str, node: int) -> Source:
         """The value's source as the controller reports it, which knows all corresponding broker settings."""

@@ -33,6 +33,8 @@ class Circumstances(NamedTuple):
     """min.insync.replicas, but at most the number of replicas."""
     unclean: bool
     """Whether a replica that is not in sync may lead, if no other can (unclean.leader.election.enable)."""
+    keeps_eligible: bool = True
+    """Whether the cluster has eligible leader replicas; without them the last in-sync replicas stay in sync."""
 
 
 def elect(known: Registration, where: Circumstances, in_sync: Iterable[int], *, preferred: bool = False) -> Registration:
@@ -41,8 +43,11 @@ def elect(known: Registration, where: Circumstances, in_sync: Iterable[int], *, 
     The leader stays if it may; with `preferred` the first replica leads if it may.
     """
     in_sync = tuple(in_sync)
+    if not where.keeps_eligible:
+        known = known._replace(eligible=(), last_known_leader=None)
+        in_sync = in_sync or known.in_sync
     eligible: tuple[int, ...] = ()
-    if len(in_sync) < where.min_in_sync:
+    if where.keeps_eligible and len(in_sync) < where.min_in_sync:
         candidates = sorted({*known.eligible, *known.in_sync})
         eligible = tuple(each for each in candidates if each not in in_sync)
     leader = _choose(known, where, in_sync or eligible, preferred)
@@ -53,7 +58,7 @@ def elect(known: Registration, where: Circumstances, in_sync: Iterable[int], *, 
     if leader is None and where.unclean:
         leader = next(filter(where.alive, where.replicas), None)
     if leader is None:
-        if known.leader != NO_LEADER and last_known is None:
+        if where.keeps_eligible and known.leader != NO_LEADER and last_known is None:
             last_known = known.leader
         return Registration(NO_LEADER, _epoch(known, NO_LEADER), in_sync, eligible, last_known)
     if leader != known.leader and (not clean or leader in eligible):

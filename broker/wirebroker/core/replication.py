@@ -195,7 +195,7 @@ class Replication:
     def _circumstances(self, alive: Alive, unclean: bool = False) -> Circumstances:
         partition = self._partition
         allowed = unclean or bool(partition.configs.value("unclean.leader.election.enable"))
-        return Circumstances(partition.replicas, alive, self.min_in_sync, allowed)
+        return Circumstances(partition.replicas, alive, self.min_in_sync, allowed, partition.configs.keeps_eligible)
 
     def _elect(self, in_sync: Iterable[int], alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
         where = self._circumstances(alive, unclean)

@@ -14,6 +14,7 @@ from wirebroker.connection import Connection
 from wirebroker.core.changes import (
     BrokerChange,
     Change,
+    FeatureChange,
     GroupChange,
     InSyncChange,
     LeaderChange,
@@ -30,6 +31,7 @@ from wirebroker.trace.brief import Brief
 from wirebroker.trace.recorder import Recorder, cut, software_of
 from wirebroker.trace.rows import (
     BrokerRow,
+    FeatureRow,
     GroupRow,
     InSyncRow,
     LeaderRow,
@@ -54,7 +56,7 @@ STORED = (
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
-    LogStartChange: RetentionRow, RestartChange: RestartRow, ShareChange: ShareRow,
+    LogStartChange: RetentionRow, RestartChange: RestartRow, ShareChange: ShareRow, FeatureChange: FeatureRow,
 }  # fmt: skip
 """A change, and the row that has its fields after the time."""
 

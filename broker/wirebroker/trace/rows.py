@@ -444,6 +444,20 @@ class BrokerRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureRow(Row):
+    """A feature of the cluster has another level."""
+
+    event = "feature"
+
+    feature: str
+    before: int
+    level: int
+
+    def parts(self) -> Parts:
+        return "", self.feature, "changed", f"from level {self.before} to {self.level}"
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerRow(Row):
     """A partition got to know a producer, saw its epoch rise, or forgot it."""
 
@@ -595,8 +609,8 @@ EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
         ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, AuthorizationRow, ThrottleRow, RequestRow,
-        UnsupportedRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow,
-        ShareRow, TelemetryRow, RetentionRow, RestartRow, RunRow,
+        UnsupportedRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow, BrokerRow, FeatureRow, ProducerRow, TransactionRow,
+        GroupRow, ShareRow, TelemetryRow, RetentionRow, RestartRow, RunRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""

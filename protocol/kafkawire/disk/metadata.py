@@ -1,4 +1,4 @@
-"""The controller's knowledge as a value, the image: topics, settings, ids, ACLs, quotas, tokens; and the records between two.
+"""The controller's knowledge as a value, the image: topics, settings, ACLs, features and so on; and what is between two.
 
 An image is read from the records of `__cluster_metadata`, or taken of a running cluster. The difference of two images
 gives the records to write, so a change needs no announcement.
@@ -24,6 +24,7 @@ from kafkawire.metadata_records.access_control_entry_record import AccessControl
 from kafkawire.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
 from kafkawire.metadata_records.config_record import ConfigRecord
 from kafkawire.metadata_records.delegation_token_record import DelegationTokenRecord
+from kafkawire.metadata_records.feature_level_record import FeatureLevelRecord
 from kafkawire.metadata_records.partition_change_record import PartitionChangeRecord
 from kafkawire.metadata_records.partition_record import PartitionRecord
 from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
@@ -117,6 +118,8 @@ class Image:
     acls: dict[bytes, AclImage] = field(default_factory=dict)
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     tokens: dict[str, TokenImage] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    """The levels of the cluster's features; of a Kafka, those above 0."""
 
     def apply(self, record: Message) -> None:
         """Apply the record. KeyError if it names an unknown topic or partition."""
@@ -140,6 +143,8 @@ class Image:
                 resource[record.name] = record.value
         elif isinstance(record, ProducerIdsRecord):
             self.next_producer_id = record.next_producer_id
+        elif isinstance(record, FeatureLevelRecord):
+            self.features[record.name] = record.feature_level
         else:
             self._apply_access(record)
 
@@ -222,6 +227,7 @@ def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, 
         ), 0  # fmt: skip
     yield from _quota_records(old, new)
     yield from _token_records(old, new)
+    yield from _feature_records(old, new)
     if old.next_producer_id != new.next_producer_id:
         yield ProducerIdsRecord(broker_id=node_id, broker_epoch=-1, next_producer_id=new.next_producer_id), 0
 
@@ -256,6 +262,12 @@ def _token_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
                 owner=token.owner, requester=token.requester, renewers=list(token.renewers), issue_timestamp=token.issued_at,
                 max_timestamp=token.most_at, expiration_timestamp=token.expires_at, token_id=token_id,
             ), 0  # fmt: skip
+
+
+def _feature_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
+    for name, level in new.features.items():
+        if old.features.get(name) != level:
+            yield FeatureLevelRecord(name=name, feature_level=level), 0
 
 
 def _partition_records(

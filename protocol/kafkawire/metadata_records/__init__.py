@@ -10,6 +10,7 @@ METADATA_RECORDS: dict[int, tuple[str, str]] = {
     9: ("remove_topic_record", "RemoveTopicRecord"),
     10: ("delegation_token_record", "DelegationTokenRecord"),
     11: ("user_scram_credential_record", "UserScramCredentialRecord"),
+    12: ("feature_level_record", "FeatureLevelRecord"),
     14: ("client_quota_record", "ClientQuotaRecord"),
     15: ("producer_ids_record", "ProducerIdsRecord"),
     18: ("access_control_entry_record", "AccessControlEntryRecord"),

@@ -15,6 +15,7 @@ from wirebroker.core import coordinator_errors
 from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.features import TRANSACTION
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import State
@@ -39,8 +40,6 @@ RETRY_MS = 20
 """The time after which a failed marker is tried again, in ms."""
 NO_ID_YET = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 """The error of InitProducerId while the controller allocates no block of ids (RPCProducerIdManager)."""
-SERVER_VERSION = 2
-"""The transaction version of the coordinator's own decisions, which no request asks for."""
 
 
 class Producer(NamedTuple):
@@ -119,7 +118,13 @@ class TransactionCoordinator:
     def _load(self, transaction: Transaction, now: int) -> None:
         """The records have everything but the previous epoch. A client that still sends it is fenced, as in Kafka."""
         transaction.last_producer_epoch = NO_EPOCH
+        transaction.is_stuck = False
         self._finish(transaction, now)
+
+    @property
+    def _level(self) -> int:
+        """The level of transaction.version: that of the coordinator's own decisions, which no request asks for."""
+        return self._cluster.configs.features[TRANSACTION]
 
     def _log_error(self, transactional_id: str) -> ErrorCode:
         return self._cluster.coordinator_log_error("transaction", transactional_id)
@@ -162,7 +167,7 @@ class TransactionCoordinator:
     def _reinit(self, known: Transaction, requested: InitRequest, now: int) -> Producer:
         if requested.current is not None and not _may_be(known, *requested.current):
             return Producer(ErrorCode.PRODUCER_FENCED)
-        if known.state.ending:
+        if known.state.ending or known.is_stuck:
             return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is State.ONGOING:
             return Producer(self._fence(known, now) or ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -202,7 +207,7 @@ class TransactionCoordinator:
         return self.end(
             EndRequest(
                 transaction.transactional_id, transaction.producer_id, transaction.producer_epoch + 1, False,
-                SERVER_VERSION, fences=True,
+                self._level, fences=True,
             ),
             now,
         ).code  # fmt: skip
@@ -215,6 +220,8 @@ class TransactionCoordinator:
     ) -> ErrorCode:  # fmt: skip
         """Add the partitions to the producer's transaction, which begins with the first one."""
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
+        if (known := self.transactions.get(transactional_id)) is not None and known.is_stuck:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
         if transaction is None or error:
             return error
         if transaction.state is State.ONGOING and transaction.partitions.issuperset(partitions):
@@ -246,7 +253,8 @@ class TransactionCoordinator:
             return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if transaction.producer_epoch != producer_epoch:
             return None, ErrorCode.PRODUCER_FENCED
-        return transaction, ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state.ending else ErrorCode.NONE
+        busy = transaction.state.ending or transaction.is_stuck
+        return transaction, ErrorCode.CONCURRENT_TRANSACTIONS if busy else ErrorCode.NONE
 
     # Ends
 
@@ -273,6 +281,8 @@ class TransactionCoordinator:
         version = requested.transaction_version if bumps else 0
         after = transaction.copy()
         after.prepare(requested.commit, version, following, now)
+        if requested.fences and not bumps:
+            after.producer_epoch, after.last_producer_epoch = requested.producer_epoch, NO_EPOCH
         if error := self._change(transaction, after, now):
             return Producer(error)
         self._finish(transaction, now)
@@ -406,8 +416,11 @@ class TransactionCoordinator:
         """Write down the transaction's next state, and then enter it; the client's error if that fails."""
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
+        if not self._level and after.client_version and not transaction.state.ending:
+            transaction.is_stuck = True
+            return ErrorCode.UNSUPPORTED_VERSION
         try:
-            batch = transaction_batch(after, now)
+            batch = transaction_batch(after, self._level, now)
         except EncodeError:  # the id is longer than a record can hold
             return ErrorCode.UNKNOWN_SERVER_ERROR
         if log is not None and (error := log.append_own(batch, now)):
@@ -442,6 +455,8 @@ def _judge_end(transaction: Transaction, requested: EndRequest) -> ErrorCode | N
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch
+    if bumps and transaction.is_stuck:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     overflowed = (
         bumps and not requested.fences and requested.producer_id == transaction.previous_producer_id
         and requested.producer_epoch == 32766 and epoch == 0
@@ -451,6 +466,8 @@ def _judge_end(transaction: Transaction, requested: EndRequest) -> ErrorCode | N
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if not _epoch_fits(transaction, requested, again):
         return ErrorCode.PRODUCER_FENCED
+    if transaction.is_stuck:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     if state is State.ONGOING:
         return None
     if state.ending:

@@ -40,6 +40,8 @@ class Transaction:
     started: int = -1
     client_version: int = 0
     """The client's transaction version, as its requests show it."""
+    is_stuck: bool = False
+    """Whether Kafka would wait forever for a record that transaction.version 0 cannot have, until the coordinator moves."""
 
     def copy(self) -> Transaction:
         """A copy, to be changed and written down before it takes effect (TxnTransitMetadata)."""

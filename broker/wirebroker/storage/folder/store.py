@@ -124,6 +124,8 @@ class FolderStore:
         """Settings in the metadata that this broker cannot use. They stay in the metadata."""
         self.metadata: MetadataLog
         self.directories: dict[int, LogDirectory] = {}
+        self.has_features = False
+        """Whether the directory says at which levels the features are."""
         self.topics_found: frozenset[str] = frozenset()
         """The topics that the directory had when it was opened."""
         try:
@@ -181,6 +183,10 @@ class FolderStore:
             cluster.acls.add(Acl(*acl), acl_id)
         cluster.quotas.alter([(entity, key, value) for entity, held in image.quotas.items() for key, value in held.items()])
         cluster.tokens.by_id.update(image.tokens)
+        if image.features:
+            cluster.configs.features.update((name, image.features.get(name, 0)) for name in cluster.configs.features)
+            self.has_features = True
+            cluster.configs.without_eligible_replicas(image.settings.get((BROKER, ""), {}))
         self.metadata.create()
         for directory in self.directories.values():
             directory.opened()
@@ -412,6 +418,7 @@ class FolderStore:
         settings |= {(GROUP, name): dict(held) for name, held in configs.groups.items()}
         settings |= {(CLIENT_METRICS, name): dict(held) for name, held in configs.client_metrics.items()}
         image.tokens = dict(cluster.tokens.by_id)
+        image.features = dict(cluster.configs.features)
         image.acls = {acl_id: acl for acl, acl_id in cluster.acls.ids.items()}
         image.quotas = {entity: dict(held) for entity, held in cluster.quotas.limits.items()}
         for resource, unknown in self._passed_over.items():

@@ -1,0 +1,30 @@
+"""UpdateFeatures, versions 0–2.
+
+Either all updates are made or none: the error is at the top, and versions 0 and 1 name each feature of a request that succeeds.
+Version 0 has no types of upgrades: every update is an upgrade, whatever `allow_downgrade` says, as in Kafka. Of several
+updates of one feature the last one counts.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+from wirebroker.core.features import UPGRADE, Update, refusal
+from wirebroker.exchange import Exchange
+
+
+def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeaturesResponse:
+    """Change the levels, unless one of the updates is refused."""
+    cluster = exchange.cluster
+    updates = [
+        Update(each.feature, each.max_version_level, each.upgrade_type if exchange.version > 0 else UPGRADE)
+        for each in request.feature_updates
+    ]
+    reason = refusal(updates, cluster.configs.features, cluster.controller_id)
+    if reason:
+        message = f"The update failed for all features since the following feature had an error: {reason}"
+        return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message, results=[])
+    if not request.validate_only:
+        exchange.engine.alter_features({each.feature: each.level for each in updates})
+    results = [UpdatableFeatureResult(feature=each.feature, error_code=0, error_message="NONE") for each in updates]
+    return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)

@@ -1,0 +1,68 @@
+"""The steps of scenarios about the levels of features."""
+
+from __future__ import annotations
+
+from kafkawire.batches import iter_batches, iter_records
+from wirebroker.conformance.readiness import until
+from wirebroker.conformance.recording import Json
+from wirebroker.conformance.run import Run
+from wirebroker.conformance.steps import shown
+
+FORM = {0: "allow_downgrade", 1: "upgrade_type", 2: "upgrade_type"}
+"""The name of the third value of an update, by the request's version."""
+STATE_AT = 16
+"""The position of the state in a record of the transaction log, after version, producer id, epoch and timeout."""
+
+
+def _levels(run: Run) -> dict[str, int]:
+    answer = run.ask("ApiVersions", {}, 4, client_software_name="wirebroker", client_software_version="1")
+    return {each.name: each.max_version_level for each in answer.finalized_features}
+
+
+def _update(run: Run, step: Json) -> Json:
+    """Update features, and wait until the broker that answers knows of it; Kafka's controller has made the change."""
+    third = FORM[step.get("v", 2)]
+    updates = [dict(zip(("feature", "max_version_level", third), each, strict=True)) for each in step["features"]]
+    fields = {"feature_updates": updates, "timeout_ms": 10_000}
+    if "validate_only" in step:
+        fields["validate_only"] = step["validate_only"]
+    answer = run.ask("UpdateFeatures", step, 2, **fields)
+    if not answer.error_code and not step.get("validate_only"):
+        wanted = {name: level for name, level, _ in step["features"]}
+        until(lambda: all(_levels(run).get(name, 0) == level for name, level in wanted.items()))
+    results = [[each.feature, shown(each.error_code), each.error_message] for each in answer.results]
+    return {"error": shown(answer.error_code), "message": answer.error_message, "results": results}
+
+
+def _features(run: Run, step: Json) -> Json:
+    """The features that ApiVersions tells, in the order of their names."""
+    answer = run.ask("ApiVersions", step, 4, client_software_name="wirebroker", client_software_version="1")
+    return {
+        "supported": sorted([each.name, each.min_version, each.max_version] for each in answer.supported_features),
+        "finalized": sorted([each.name, each.min_version_level, each.max_version_level] for each in answer.finalized_features),
+        "has_epoch": answer.finalized_features_epoch >= 0,
+    }
+
+
+def _transaction_log(run: Run, step: Json) -> Json:
+    """The records of a transactional id in the transaction log: each one's version and state."""
+    found, wanted = [], run.name(step["txid"]).encode()
+    for index in range(4):
+        partition = {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
+        topics = [{"topic": "__transaction_state", "partitions": [partition]}]
+        fields = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 24, "session_epoch": -1, "topics": topics}
+        for batch in iter_batches(memoryview(run.ask("Fetch", {}, 11, **fields).responses[0].partitions[0].records or b"")):
+            for record in iter_records(batch):
+                if wanted in bytes(record.key or b"") and record.value is not None:
+                    found.append([int.from_bytes(record.value[:2]), record.value[STATE_AT]])
+    return {"records": found}
+
+
+def _voter(run: Run, step: Json) -> Json:
+    """AddRaftVoter or RemoveRaftVoter; `directory` is the last byte of a voter's directory id."""
+    fields = {"voter_directory_id": bytes(15) + bytes([step.get("directory", 0)]), "cluster_id": None} | step["fields"]
+    answer = run.ask(step["api"], step, 0, **fields)
+    return {"error": shown(answer.error_code), "message": answer.error_message}
+
+
+FEATURE_OPERATIONS = {"update_features": _update, "features": _features, "transaction_log": _transaction_log, "voter": _voter}
