@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,7 +30,10 @@ Row = dict[str, Any]
 
 
 def measure(rounds: int, say: Callable[[str], None]) -> list[Row]:
-    """CPU for each exchange with and without a reader of the page's stream, in turns before the same broker."""
+    """CPU for each exchange with and without a reader of the page's stream, in turns before the same broker.
+
+    Each turn with a reader is compared with the turns before and after it.
+    """
     return [_level(level, rounds, say) for level in LEVELS]
 
 
@@ -47,9 +51,11 @@ def _level(level: str, rounds: int, say: Callable[[str], None]) -> Row:
             with _reader(control) as received:
                 _produce(producer, SETTLING_S)
                 read.append(_cpu_us(server.pid, producer))
+        alone.append(_cpu_us(server.pid, producer))
         found = {
             "level": level, "rounds": rounds, "rate": _rate(producer), "alone_us": median(alone), "read_us": median(read),
-            "growth": median(after / before - 1 for before, after in zip(alone, read, strict=True)), "bytes": received[0],
+            "growth": median(2 * with_page / sum(beside) - 1 for with_page, beside in zip(read, pairwise(alone), strict=True)),
+            "bytes": received[0],
         }  # fmt: skip
         return found | _browsed(control, producer, say)
 
