@@ -28,7 +28,8 @@ ADMIN = list(load(DATA / "dialogues-admin.jsonl.gz"))
 QUOTAS = list(load(DATA / "dialogues-quotas.jsonl.gz"))
 SHARES = list(load(DATA / "dialogues-shares.jsonl.gz"))
 STREAMS = list(load(DATA / "dialogues-streams.jsonl.gz"))
-REPLAYED = ADMIN + LOGS + GROUPS + SHARES + STREAMS + QUOTAS + (TRANSACTIONS if "EndTxn" in SERVED else [])
+MIXED = list(load(DATA / "dialogues-mixed.jsonl.gz"))
+REPLAYED = ADMIN + LOGS + GROUPS + SHARES + STREAMS + QUOTAS + MIXED + (TRANSACTIONS if "EndTxn" in SERVED else [])
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +48,14 @@ def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker) -> None:
 
 def test_the_recordings_are_whole() -> None:
     assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS), len(SHARES), len(QUOTAS)) == (27, 80, 60, 150, 40, 30)
-    assert len(STREAMS) == 39
+    assert (len(STREAMS), len(MIXED)) == (39, 39)
     assert sum(len(dialogue.steps) for dialogue in ADMIN) > 1100
     assert sum(len(dialogue.steps) for dialogue in LOGS) == 4800
     assert sum(len(dialogue.steps) for dialogue in GROUPS) > 2500
     assert sum(len(dialogue.steps) for dialogue in TRANSACTIONS) > 5900
     assert sum(len(dialogue.steps) for dialogue in SHARES) == 2200
     assert sum(len(dialogue.steps) for dialogue in QUOTAS) == 1200
+    assert sum(len(dialogue.steps) for dialogue in MIXED) > 1900
     assert sum(len(dialogue.steps) for dialogue in STREAMS) > 2200
 
 

@@ -19,7 +19,7 @@ from kafkawire.declare import from_plain
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
-from wirebroker.apis.share_fetch import _in_reach
+from wirebroker.apis.share_fetch import ShareFetch, _in_reach
 from wirebroker.core.share.in_flight import Batches, InFlight, InFlightBatch, RecordState
 from wirebroker.core.share.partition import SharePartition
 from wirebroker.trace.rows import ShareRow
@@ -250,3 +250,28 @@ def test_a_fetch_looks_at_the_batches_in_reach_alone(given_out: int | None, read
     data = memoryview(log)[begin * len(log) // 500 :]
     found = [header.base_offset for header, _ in _in_reach(data, cast("SharePartition", share), 25)]
     assert found == [base for base in read if base >= begin]
+
+
+def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = 0
+    attempt = ShareFetch._try
+
+    def counted(fetch: ShareFetch, now: int) -> None:
+        nonlocal tries
+        tries += 1
+        attempt(fetch, now)
+
+    monkeypatch.setattr(ShareFetch, "_try", counted)
+    with MockKafka(topics={"t": 1, "wide": 64}, clock="frozen") as broker, closing(Shared(broker)) as group:
+        offsets = [{"partition_index": i, "start_offset": 0} for i in range(64)]
+        group.ask("admin", "AlterShareGroupOffsets", 0, group_id="g", topics=[{"topic_name": "wide", "partitions": offsets}])
+        broker.produce("wide", value="v", partition=63)
+        topics = group.ask("admin", "Metadata", 12, topics=[{"name": "wide"}], allow_auto_topic_creation=False).topics
+        wanted = [{"partition_index": i, "acknowledgement_batches": []} for i in range(64)]
+        answer = group.ask(
+            "m", "ShareFetch", 2, group_id="g", member_id="m", share_session_epoch=0, max_wait_ms=1000, min_bytes=1,
+            max_records=500, batch_size=500, topics=[{"topic_id": topics[0].topic_id, "partitions": wanted}],
+            forgotten_topics_data=[],
+        )  # fmt: skip
+    given = [part.partition_index for topic in answer.responses for part in topic.partitions if part.acquired_records]
+    assert (given, tries) == ([63], 8), "before any is loaded, after 1, 2, 4, 8, 16 and 32, and at the end"

@@ -60,6 +60,15 @@ class Shares(Asking):
         }  # fmt: skip
         return replace(self._pick(weights)(), connection=free[0])
 
+    @property
+    def is_beginning(self) -> bool:
+        """Whether the groups are still being prepared."""
+        return bool(self._first)
+
+    def produced(self, place: Place, count: int) -> None:
+        """Note that a partition got so many records."""
+        self._ends[place] += count
+
     def _load(self, group: str, place: Place) -> Ask:
         """Have the broker read the state, which it does in the background."""
         body: Json = {

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random_dialogues.admin import Admin
 from random_dialogues.groups import Groups
 from random_dialogues.logs import Logs
+from random_dialogues.mixed import Mixed
 from random_dialogues.playing import Subject
 from random_dialogues.quotas import Quotas
 from random_dialogues.shares import Shares
@@ -17,6 +18,7 @@ SUBJECTS: dict[str, Callable[[int], Subject]] = {
     "admin": Admin,
     "groups": Groups,
     "logs": Logs,
+    "mixed": Mixed,
     "quotas": Quotas,
     "shares": Shares,
     "streams": Streams,

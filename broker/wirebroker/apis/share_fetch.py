@@ -192,10 +192,12 @@ class ShareFetch:
             self._complete(self.exchange.now)
         if not self.is_done:
             self._wait()
-        for held in new:  # Kafka reads the state in the background, while the request waits
+        for number, held in enumerate(new, 1):  # Kafka reads the state in the background, while the request waits
             refused = self._shares.load(held, self.exchange.now)
             if refused is not None and not self.is_done:
                 self._fail((held.share.topic_id, held.share.index), refused.code)
+            # Each try looks at all partitions, so there is one after 1, 2, 4, 8 … of them and at the end.
+            self._busy = number & (number - 1) > 0 and number < len(new)
             self._shares.wake(held.key, self.exchange.now)
 
     def _rotated(self, wanted: list[Wanted]) -> list[Wanted]:
