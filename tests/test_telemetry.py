@@ -16,6 +16,7 @@ from kafkawire.messages.get_telemetry_subscriptions import (
 )
 from kafkawire.messages.push_telemetry import PushTelemetryRequest
 from wirebroker import MockKafka, ProxyKafka
+from wirebroker.core.telemetry import KEPT_BYTES, KEPT_PUSHES, Push, Pushes
 from wirebroker.wire_client import Connection, ConnectionClosed, address_of
 
 NOBODY = bytes(16)
@@ -202,3 +203,19 @@ def test_a_proxy_reads_what_a_broker_has_taken(kafka: MockKafka) -> None:
         assert proxy.metric_points("another") == proxy.metric_points(metric="others") == []
         (row,) = proxy.trace.events("telemetry")
         assert (row.client_id, row.compression) == ("app", "gzip")
+
+
+def test_pushes_are_kept_up_to_a_number_and_a_size() -> None:
+    def push(number: int, size: int) -> Push:
+        return Push(number, 1, "app", bytes(16), ("", ""), False, bytes(size))
+
+    pushes = Pushes()
+    for number in range(KEPT_PUSHES + 5):
+        pushes.append(push(number, 1))
+    assert (len(pushes), next(iter(pushes)).time) == (KEPT_PUSHES, 5)
+    pushes.append(push(-1, KEPT_BYTES - 9))
+    assert [len(each.metrics) for each in pushes] == [*[1] * 9, KEPT_BYTES - 9]
+    pushes.append(push(-2, KEPT_BYTES + 1))
+    assert [each.time for each in pushes] == [-2]
+    pushes.append(push(-3, 1))
+    assert [each.time for each in pushes] == [-3]

@@ -7,7 +7,7 @@ the shortest of their intervals. Times are ms.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ EVERYTHING = "*"
 KEPT_MS = 60_000
 """How long a client is known at least that sends nothing."""
 MOST_CLIENTS = 16_384
-KEPT_PUSHES = 1000
+KEPT_PUSHES, KEPT_BYTES = 1000, 64 << 20
 FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 """After these errors a client may ask for its subscription again at once."""
 
@@ -43,12 +43,25 @@ class Push(NamedTuple):
     metrics: bytes
 
 
-Pushes = deque[Push]
+class Pushes:
+    """The latest pushes, oldest first: at most `KEPT_PUSHES`, and of more than one at most `KEPT_BYTES` in all."""
 
+    def __init__(self) -> None:
+        self._kept: deque[Push] = deque()
+        self._bytes = 0
 
-def no_pushes() -> Pushes:
-    """Keeps the latest pushes."""
-    return deque(maxlen=KEPT_PUSHES)
+    def __iter__(self) -> Iterator[Push]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def append(self, push: Push) -> None:
+        """Keep a push, and forget the oldest ones for it."""
+        self._kept.append(push)
+        self._bytes += len(push.metrics)
+        while len(self._kept) > KEPT_PUSHES or (self._bytes > KEPT_BYTES and len(self._kept) > 1):
+            self._bytes -= len(self._kept.popleft().metrics)
 
 
 def push_of(
@@ -97,7 +110,7 @@ class Telemetry:
     configs: BrokerConfigs
     on: bool = False
     """Whether clients are offered to push metrics."""
-    pushes: Pushes = field(default_factory=no_pushes)
+    pushes: Pushes = field(default_factory=Pushes)
     _clients: dict[tuple[int, bytes], Client] = field(default_factory=dict)
     _connections: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     _subscriptions: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from kafkawire.primitives import Buffer
 from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, is_spoken
 from wirebroker.connection import Connection
 from wirebroker.core.purgatory import Timers
-from wirebroker.core.telemetry import no_pushes, push_of
+from wirebroker.core.telemetry import Pushes, push_of
 from wirebroker.effects import Close, Effect
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.proxy.addresses import Locate
@@ -71,7 +71,7 @@ class Proxy:
         self.plan = FaultPlan(self, seed)
         self.directory = LearnedDirectory()
         self.shadow = Shadow()
-        self.pushes = no_pushes()
+        self.pushes = Pushes()
         """The metrics that clients have pushed and a broker has taken (KIP-714)."""
         self.asks = False
         """Whether to ask brokers about producers that wrote before the proxy was there."""
