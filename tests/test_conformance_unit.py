@@ -23,9 +23,8 @@ from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from wirebroker.conformance import readiness
 from wirebroker.conformance.batches import record_data
 from wirebroker.conformance.recording import Normaliser, Scenario, compare, load
-from wirebroker.conformance.replay import observe
+from wirebroker.conformance.replay import ALL_OPERATIONS, observe
 from wirebroker.conformance.run import BEHIND_MS, CLOCKS_APART_MS, Run
-from wirebroker.conformance.steps import OPERATIONS
 from wirebroker.wire_client import ConnectionClosed, NoAnswer, WireClient
 
 SCENARIOS = load()
@@ -209,7 +208,7 @@ def test_a_step_uses_what_earlier_steps_gave(run: Run, monkeypatch: pytest.Monke
         seen.append(step)
         return {"pid": 12, "epoch": 3}
 
-    monkeypatch.setitem(OPERATIONS, "give", give)
+    monkeypatch.setitem(ALL_OPERATIONS, "give", give)
     observe(run, 0, {"op": "give", "as": "p"})
     observe(run, 1, {"op": "give", "pid": "$p.pid", "reqs": [{"epoch": "$p.epoch+1"}, {"epoch": "$p.epoch-2"}], "m": "$"})
     assert seen[1] == {"op": "give", "pid": 12, "reqs": [{"epoch": 4}, {"epoch": 1}], "m": "$"}
