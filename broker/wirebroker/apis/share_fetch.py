@@ -289,12 +289,9 @@ class ShareFetch:
         Kafka first reads where nobody has looked yet, and the other partitions only for the answer, which has these first.
         """
         acquirable = self._acquirable()
-        if not acquirable:
+        if not acquirable or self._fails(acquirable):
             return
         new = {place: held for place, held in acquirable.items() if held.looked_at != held.share.next_fetch_offset()}
-        if self.request.max_bytes < 0:
-            self._fail_all(acquirable)
-            return
         reads = self._read(new, len(acquirable))
         for place, read in reads.items():
             if read.found is not None:
@@ -308,16 +305,17 @@ class ShareFetch:
     def _complete(self, now: int) -> None:
         """The time is up: answer with what there is."""
         acquirable = self._acquirable()
-        if acquirable and self.request.max_bytes < 0:
-            self._fail_all(acquirable)
-            return
-        self._take(acquirable, self._read(acquirable, len(acquirable)), now)
+        if not self._fails(acquirable):
+            self._take(acquirable, self._read(acquirable, len(acquirable)), now)
 
-    def _fail_all(self, acquirable: dict[Place, Held]) -> None:
-        """Kafka fails when it divides a negative number of bytes among the partitions."""
+    def _fails(self, acquirable: dict[Place, Held]) -> bool:
+        """Whether all of them fail, as in Kafka, which divides a negative number of bytes among the partitions."""
+        if not acquirable or self.request.max_bytes >= 0:
+            return False
         for place in acquirable:
             self._fail(place, ErrorCode.UNKNOWN_SERVER_ERROR)
         self.is_done = True
+        return True
 
     def _share_of_bytes(self, partitions: int) -> int:
         most = min(self.request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))

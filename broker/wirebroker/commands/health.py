@@ -16,11 +16,10 @@ from wirebroker.access.settings import Access, BadConfig, read_access
 from wirebroker.commands.listeners import places
 from wirebroker.commands.serve import from_environment
 from wirebroker.commands.usage import pair
+from wirebroker.net.listener import reachable
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.wire_client import Connection, address_of
 
-ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where to reach a broker that listens at all addresses of this machine."""
 SECURED = "; if this listener has TLS or SASL, --command-config tells how to reach it"
 
 
@@ -53,7 +52,7 @@ def own_listener(arguments: argparse.Namespace) -> tuple[tuple[str, int], Securi
     from_environment(arguments, os.environ)
     found = places(arguments, dict(pair(text, "--config") for text in arguments.config), {})
     (host, port), protocol = min(found.values(), key=lambda place: (place[1].tls, place[1].sasl))
-    return (ANYWHERE.get(host, host), port), protocol
+    return (reachable(host), port), protocol
 
 
 def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
