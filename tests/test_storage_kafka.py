@@ -31,14 +31,14 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker.mock import MockKafka
 from wirebroker.wire_client import WireClient
-from wirekit import client
+from wirekit import cache_folder, client
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "scripts"))
 from _kafka_server import KafkaServer, fetch_jars  # noqa: E402
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "kafka-4.3.1"
+CACHE = cache_folder() / "kafka-4.3.1"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 SETTINGS = {"log.cleaner.backoff.ms": "100", "log.flush.offset.checkpoint.interval.ms": "500"}
 TOPICS = {

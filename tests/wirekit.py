@@ -121,11 +121,16 @@ def lacking(what: str, reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+def cache_folder() -> Path:
+    """Where scripts keep what they have fetched for tests."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker"
+
+
 def kafka_jars() -> str:
     """The class path of Kafka's own jars; the test is skipped without Java or without the jars."""
     if shutil.which("java") is None:
         lacking("java", "java is not installed")
-    jars = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "kafka-4.3.1"
+    jars = cache_folder() / "kafka-4.3.1"
     if not jars.is_dir():
         lacking("java", "Kafka's jars are not there; scripts/interop --fetch fetches them")
     return f"{jars}/*"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from pyarrow import fs
 
 from audit_spark.stores import check_audit, make_logs
-from wirekit import lacking
+from wirekit import cache_folder, lacking
 
 MOTO = "5.2.5"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_REGION": "us-east-1"}
@@ -25,7 +24,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_
 
 def moto() -> Path:
     """The Python of an environment with moto; the test is skipped where it cannot be fetched."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker"
+    cache = cache_folder()
     folder = cache / f"moto-{MOTO}"
     python = folder / "bin" / "python"
     if not (folder / "complete").exists():

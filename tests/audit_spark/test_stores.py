@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -25,9 +24,9 @@ from audit_spark.stores import check_audit, make_logs
 from wirebroker_audit import remote
 from wirebroker_audit.directory import NotALogDirectory, read_directory
 from wirebroker_audit.remote import RemotePath, place
-from wirekit import lacking
+from wirekit import cache_folder, lacking
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker"
+CACHE = cache_folder()
 HADOOP, AZURITE = CACHE / "hadoop-3.4.1", CACHE / "azurite-3.37.0" / "node_modules" / ".bin" / "azurite-blob"
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
