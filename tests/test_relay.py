@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from random import Random
 from typing import Any
 
@@ -38,7 +38,7 @@ from wire.random_messages import Maker, versions_of
 from wirebroker import faults
 from wirebroker.core.producers import Reject, explain
 from wirebroker.effects import Close, Reply
-from wirebroker.proxy.addresses import CARRIERS, carries_addresses, names_no_node
+from wirebroker.proxy.addresses import CARRIERS, NamelessAnswers, carries_addresses, names_no_node
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Forward, Relay
 from wirebroker.proxy.shadow import Shadow
@@ -321,6 +321,27 @@ def test_a_random_answer_to_produce_that_passes_undecoded_names_no_node(version:
         answer = bytearray(answer_bytes(random_answer(PRODUCE, version, seed), version))
         if names_no_node(memoryview(answer), version):
             assert hosts(decode_response(memoryview(answer)[4:], PRODUCE, version)[1]) == []
+
+
+@pytest.mark.parametrize("version", [10, 13])
+def test_what_is_remembered_of_the_last_answer_to_produce_changes_no_decision(version: int) -> None:
+    remembered, decisions = NamelessAnswers(), set()
+    part = PartitionProduceResponse(index=1, error_code=0, base_offset=7)
+    for topics, partitions, host, throttled in product((1, 2), (1, 2), (False, True), (0, 7)):
+        topic = TopicProduceResponse(name="orders", topic_id=b"\1" * 16, partition_responses=[part] * partitions)
+        response = ProduceResponse(responses=[topic] * topics, throttle_time_ms=throttled)
+        response.node_endpoints = [NodeEndpoint(node_id=0, host="h", port=0, rack=None)] * host
+        answer = bytearray(answer_bytes(response, version))
+        for at in (None, *range(8, len(answer))):
+            if at is not None:
+                answer[at] ^= 1
+            view = memoryview(answer)
+            decisions.add(remembered.includes(view, version))
+            assert remembered.includes(view, version) is names_no_node(view, version), (topics, partitions, host, at)
+            if at is not None:
+                answer[at] ^= 1
+            assert remembered.includes(memoryview(answer), version) is (not host)
+    assert decisions == {False, True}
 
 
 def test_an_answer_of_the_proxy_waits_for_the_end_of_one_that_is_passing() -> None:

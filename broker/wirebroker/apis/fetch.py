@@ -166,8 +166,8 @@ class Fetch:
         if self.cluster.quotas.on and not from_follower(request):
             self.room = exchange.engine.throttle.room(exchange)
             request.min_bytes = min(request.min_bytes, self.room)
-        self._readable: dict[str, bool] | None = {} if exchange.engine.authorizer.on else None
-        """Whether the client may read a topic; None if there is no authorizer."""
+        self._readable: dict[str, bool] | None = {} if exchange.access is not None else None
+        """Whether the client may read a topic; None without an authorizer."""
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
         self._watched: dict[Partition, Named] = {}

@@ -149,9 +149,11 @@ class FetchSessions:
         requested = dict(_named(request, version))
         context = self._find(request, requested, version, node_id, now)
         if context.session is not None:
-            context.session.hold(requested.items())
+            if requested:
+                context.session.hold(requested.items())
             if context.incremental:
-                context.session.drop(_forgotten(request, context.session))
+                if request.forgotten_topics_data:
+                    context.session.drop(_forgotten(request, context.session))
                 self._resume(context, context.session, node_id)
         return context
 

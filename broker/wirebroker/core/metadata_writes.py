@@ -53,7 +53,7 @@ class Decisions:
     @property
     def pending(self) -> bool:
         """Whether there are changes that are neither written down nor refused."""
-        return self._write is not None and self._versions() not in (self._written, self._given_up)
+        return self._write is not None and (now := self._versions()) != self._written and now != self._given_up
 
     def write_down(self, now: int, only: Sequence[Partition] = ()) -> OSError | None:
         """Write down the pending changes; if that fails, undo those that can be undone and return the reason.

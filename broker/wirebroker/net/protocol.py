@@ -143,7 +143,6 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         """Handle the whole frames in `data`, and carry over the rest."""
         connection, receive = self.connection, self._engine.receive
         pos, end = 0, len(data)
-        self._waiting = False
         try:
             while end - pos >= 4:
                 (size,) = SIZE.unpack_from(data, pos)
@@ -159,7 +158,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                     connection.halted = False  # `released` continues when the answers are on their way
                     self._waiting = pos < end
                     break
-                if end - pos > 4 and self._slice_is_over():
+                if pos == end:
+                    break
+                if self._slice_is_over():
                     self._wait_for_turn()
                     break
         except Exception:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.codec import decode
@@ -40,7 +41,7 @@ from kafkawire.registry import (
 )
 from wirebroker.connection import Connection
 from wirebroker.effects import Reply
-from wirebroker.proxy.addresses import CARRIERS, carries_addresses, limit_versions, names_no_node, redirect
+from wirebroker.proxy.addresses import CARRIERS, NamelessAnswers, carries_addresses, limit_versions, redirect
 from wirebroker.proxy.directory import TEACHING
 from wirebroker.proxy.exchange import ForwardedExchange
 
@@ -85,16 +86,18 @@ class Awaited(NamedTuple):
     @property
     def looked_at(self) -> bool:
         """Whether the answer has to be decoded."""
-        return self.exchange is not None or self.own or self.key in TEACHING or carries_addresses(self.key, self.version)
-
-    def passes(self, answer: memoryview) -> bool:
-        """Whether this answer, with its size, passes as it is although others to the same API may name brokers."""
-        return self.exchange is None and self.key == PRODUCE and names_no_node(answer, self.version)
+        return self.exchange is not None or self.own or is_read(self.key, self.version)
 
     @property
     def is_outdated(self) -> bool:
         """Whether Kafka 4.0 dropped this version (KIP-896)."""
         return 0 <= self.version < spoken(self.key)[0]
+
+
+@cache
+def is_read(key: int, version: int) -> bool:
+    """Whether every answer to this API in this version has to be decoded."""
+    return key in TEACHING or carries_addresses(key, version)
 
 
 class _Inlet:
@@ -145,6 +148,7 @@ class Relay:
         """Whether the broker answers DescribeProducers, and the proxy wants to know."""
         self._acknowledged: tuple[int, bytes] = -1, b""
         """Of the last Produce with acks ≠ 0: its version, and its bytes from the client id to the acks."""
+        self._nameless = NamelessAnswers()
 
     @property
     def holds_client(self) -> bool:
@@ -186,18 +190,13 @@ class Relay:
         client, end = self._client, len(data)
         if client.tail or client.passing or self._tokens or self.holds_client:
             return False
-        pos, awaited, limit = 0, [], self.proxy.frame_limit
+        pos, awaited, limit, looks_at = 0, [], self.proxy.frame_limit, self.proxy.looks_at
         while pos < end:
             if end - pos < REQUEST_START:
                 return False
             size, key, version, correlation_id = BEGINNING.unpack_from(data, pos)
             after = pos + size + SIZE_BYTES
-            if (
-                not pos + REQUEST_START <= after <= end
-                or size > limit
-                or key == SASL_HANDSHAKE
-                or self.proxy.looks_at(key, version)
-            ):
+            if not pos + REQUEST_START <= after <= end or size > limit or key == SASL_HANDSHAKE or looks_at(key, version):
                 return False
             if key == PRODUCE and not self._is_acknowledged(version, data[pos:after]):
                 return False
@@ -230,9 +229,10 @@ class Relay:
                 return False
             size, correlation_id = SIZE_CORRELATION.unpack_from(data, pos)
             begin, pos = pos, pos + size + SIZE_BYTES
-            if size < SIZE_BYTES or pos > end or correlation_id != awaited.correlation_id or awaited.key < 0:
+            expected, key, version, exchange, own = awaited
+            if size < SIZE_BYTES or pos > end or correlation_id != expected or key < 0 or exchange is not None or own:
                 return False
-            if awaited.looked_at and not awaited.passes(data[begin:pos]):
+            if is_read(key, version) and not (key == PRODUCE and self._nameless.includes(data[begin:pos], version)):
                 return False
             count += 1
             if pos == end:
