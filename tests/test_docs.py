@@ -43,7 +43,7 @@ from wirebroker.scenarios.reading import find
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import ProduceRow
 from wirebroker.trace.sinks import ConsoleSink
-from wirekit import RawProducer, kafka_jars, lacking
+from wirekit import FEW_PLUGINS, RawProducer, kafka_jars, lacking
 
 pytest_plugins = ["pytester"]
 
@@ -127,7 +127,7 @@ def test_python_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> Non
 @pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" in b.code], ids=named)
 def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_shown=block.code, test_otherwise=block.code.replace('== b"', '!= b"'))
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, failed=1)
+    pytester.runpytest_subprocess(*FEW_PLUGINS).assert_outcomes(passed=1, failed=1)
 
 
 @pytest.mark.parametrize("block", blocks("java"), ids=named)
@@ -342,7 +342,7 @@ def test_readme_shows_how_its_test_fails_without_idempotence(pytester: pytest.Py
     (block,) = (block for block in blocks("python") if block.path.name == "README.md" and "def test_" in block.code)
     code = block.code.replace("enable_idempotence=True", "enable_idempotence=False")
     pytester.makepyfile(code)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess(*FEW_PLUGINS)
     result.assert_outcomes(failed=1)
     for line in shown_after(README, "printed by pytest").splitlines():
         assert line in result.outlines

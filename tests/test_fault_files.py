@@ -19,7 +19,7 @@ from wirebroker import faults
 from wirebroker.faults.files import FaultFileError, dump, file_kinds, load, loads, parse, schema
 from wirebroker.mock import MockKafka
 from wirebroker.wire_client import ConnectionClosed, WireClient
-from wirekit import RawProducer, produce_request
+from wirekit import FEW_PLUGINS, RawProducer, produce_request
 
 pytest_plugins = ["pytester"]
 SCHEMA = Path(__file__).resolve().parent.parent / "docs" / "faults.schema.json"
@@ -223,5 +223,5 @@ def test_a_failed_test_prints_the_faults_as_a_file(pytester: pytest.Pytester) ->
             assert False
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess(*FEW_PLUGINS)
     result.stdout.fnmatch_lines(["*its faults, as a file*", 'kind = "lose_ack"', "nth = 3", "# fired 0 of 0*"])

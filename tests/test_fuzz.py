@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,10 @@ CONTROL_EXAMPLES = 5
 
 
 @pytest.fixture(autouse=True)
-def garbage_of_other_tests() -> Iterator[None]:
+def garbage_of_other_tests() -> None:
     """Keep the collector from looking through what all other tests of this process have left, in the middle of a request."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def run(seed: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from wirekit import FEW_PLUGINS
+
 pytest_plugins = ["pytester"]
 
 
@@ -231,4 +233,4 @@ def test_the_fixture_works_with_pytest_asyncio_and_xdist(pytester: pytest.Pytest
             assert len(mock_kafka.records("orders")) == 1
         """
     )
-    pytester.runpytest_subprocess("-n", "2").assert_outcomes(passed=4)
+    pytester.runpytest_subprocess("-n", "2", *FEW_PLUGINS).assert_outcomes(passed=4)
