@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
 
     from wirebroker_audit.exports import Exports
     from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, audit
-    from wirebroker_audit.session import BRIEF, get_session
+    from wirebroker_audit.session import BRIEF, ONCE, get_session
 
     # PySpark warns of pandas 3 from 4.2 on; the audit uses Arrow and not pandas
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -109,8 +109,8 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
             threading.Thread(target=import_module, args=("wirebroker_audit.report",), daemon=True).start()  # while Java starts
             settings = {"spark.driver.memory": options.memory} if options.memory else {}
             settings |= request.table.settings if request.table is not None else {}
-            if options.follow is None and request.looks_small():
-                settings |= BRIEF
+            if options.follow is None:
+                settings |= BRIEF if request.looks_small() else ONCE
             spark = get_session(options.master, settings)
             interruption.watch(spark.sparkContext, cancel=options.follow is None)
             shown.watch(spark)

@@ -441,16 +441,19 @@ class _Audit:
         records = self._aside(self.origin.records([name for name in totals if name not in large]), "records")
         problems = settled(records.where("problem IS NOT NULL"))
         self._unreadable(problems)
-        rows = self._since_log_start(records.where("problem IS NULL"), bounds)
+        stored = self._since_log_start(records.where("problem IS NULL"), bounds)
         data = contents.data_batches(batches).where(~sf.col("topic").isin(*large))
-        rows = contents.units_of_records(contents.with_outcome(rows, data, batches))
+        rows = contents.units_of_records(contents.with_outcome(stored, data, batches))
         units = contents.visible(rows)
         if not problems.isEmpty():
             yield contents.bad_records(problems)
         if self.table is not None:
             yield self._against_table(self.table, units)
         if intended is None:
-            yield from self._stored_again(units, found)
+            alike = settled(contents.repeated(contents.external(stored)))  # few, so their transactions alone are looked at
+            if not alike.isEmpty():
+                alike = contents.units_of_records(contents.with_outcome(alike, data, batches))
+                yield from self._stored_again(contents.visible(alike), found, among=units)
             return
         if self.request.topics:
             intended = intended.where(sf.col("topic").isin(*self.request.topics))
@@ -485,7 +488,7 @@ class _Audit:
         self.notices.append(f"{', '.join(large[:SAID])}{more}: {limit}")
         data = contents.data_batches(batches).where(sf.col("topic").isin(*large))
         stored = sum(totals[name]["batches"] for name in large)
-        alike = settled(contents.repeated_batches(data, stored))
+        alike = settled(contents.repeated_batches(batches, large, stored))
         rows = contents.visible(contents.with_outcome(alike, alike, batches))
         yield from self._stored_again(contents.units_of_batches(rows), found, among=data)
 

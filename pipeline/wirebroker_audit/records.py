@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkawire.batches import CONTROL, SEQUENCES, BatchHeader, Record, iter_records, read_header
 from kafkawire.compression import CodecMissing, TooLarge
 from kafkawire.errors import ProtocolError
-from wirebroker.audit.content import UNFOLDED, content_hash, digest, head
-from wirebroker_audit.scan import Chunk
+from kafkawire.primitives import Buffer
+from wirebroker.audit.content import SHOWN, UNFOLDED, content_hash, digest
+from wirebroker_audit.scan import Array, Chunk
+from wirebroker_audit.singles import Singles, find_singles
 
 ROWS = 20_000
 """Records in one Arrow batch."""
@@ -22,7 +25,7 @@ RECORDS = pa.schema(
         pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("offset", pa.int64()),
         pa.field("timestamp", pa.int64()), pa.field("producer_id", pa.int64()), pa.field("producer_epoch", pa.int16()),
         pa.field("sequence", pa.int32()), pa.field("batch_offset", pa.int64()), pa.field("key", pa.binary()),
-        pa.field("value_hash", pa.string()), pa.field("content", pa.string()), pa.field("value_head", pa.string()),
+        pa.field("value_hash", pa.string()), pa.field("content", pa.string()), pa.field("value_head", pa.binary()),
         pa.field("segment", pa.string()), pa.field("position", pa.int64()), pa.field("problem", pa.string()),
         pa.field("detail", pa.string()),
     ]
@@ -40,8 +43,13 @@ def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
             if unread := [row for row in said if row["problem"] in ("unreadable", "deleted")]:
                 yield pa.RecordBatch.from_pylist(unread, schema=RECORDS)
             continue
-        for batch in _sound(chunk):
-            at = chunk.places[batch.position] if chunk.places else batch.position - chunk.begin
+        sound = _sound(chunk)
+        places = _places(chunk, sound)
+        singles = find_singles(chunk.view, places)
+        for begin in range(0, len(singles.which), ROWS):
+            yield _of_singles(chunk.view, sound, singles.between(begin, begin + ROWS))
+        others = np.delete(np.arange(len(places)), singles.which)
+        for at, batch in zip(places[others].tolist(), _batches(sound.take(pa.array(others))), strict=True):
             problem = rows.take(batch, chunk.view[at : at + batch.bytes])
             if problem is not None:
                 yield pa.RecordBatch.from_pylist([problem], schema=RECORDS)
@@ -60,14 +68,56 @@ class _Batch(NamedTuple):
     bytes: int
 
 
-def _sound(chunk: Chunk) -> Iterator[_Batch]:
+def _sound(chunk: Chunk) -> pa.RecordBatch:
     """The batches of data that the scan found sound."""
-    column = {name: chunk.rows.column(name).to_pylist() for name in ("problem", "attributes", *_Batch._fields)}
-    for *batch, problem, attributes in zip(
-        *(column[name] for name in _Batch._fields), column["problem"], column["attributes"], strict=True
-    ):
-        if problem in (None, "offset_regression") and not attributes & CONTROL:
-            yield _Batch(*batch)
+    problem = chunk.rows.column("problem")
+    sound = pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False))
+    is_data = chunk.rows.column("attributes").to_numpy() & CONTROL == 0
+    return chunk.rows.select(list(_Batch._fields)).filter(pc.and_(sound, pa.array(is_data)))
+
+
+def _batches(rows: pa.RecordBatch) -> Iterator[_Batch]:
+    return map(_Batch._make, zip(*(rows.column(name).to_pylist() for name in _Batch._fields), strict=True))
+
+
+def _places(chunk: Chunk, rows: pa.RecordBatch) -> Array:
+    """Where these batches begin in the chunk's view."""
+    positions = rows.column("position").to_numpy()
+    if chunk.places is None:
+        result: Array = positions - chunk.begin
+        return result
+    return np.array([chunk.places[position] for position in positions.tolist()], np.int64)
+
+
+def _of_singles(view: memoryview, batches: pa.RecordBatch, singles: Singles) -> pa.RecordBatch:
+    """The records of these batches."""
+    headers, which = singles.headers, pa.array(singles.which)
+    keys = [None if each is None else bytes(each) for each in singles.slices(view, singles.key)]
+    values = list(singles.slices(view, singles.value))
+    hashes = [digest(each) for each in values]
+    base, sequence = headers["base_offset"].astype(np.int64), headers["base_sequence"].astype(np.int64)
+    columns = {
+        **{name: batches.column(name).take(which) for name in ("topic", "partition", "segment", "position")},
+        **{name: headers[name].astype(np.int64) for name in ("producer_id", "producer_epoch")},
+        "offset": base + singles.offset_delta, "timestamp": singles.timestamps(), "batch_offset": base,
+        "sequence": _sequences(sequence, singles.offset_delta), "key": keys, "value_hash": hashes,
+        "content": [content_hash(key, value_hash) for key, value_hash in zip(keys, hashes, strict=True)],
+        "value_head": [beginning(each) for each in values],
+    }  # fmt: skip
+    nulls = pa.nulls(len(which), pa.string())
+    return pa.RecordBatch.from_arrays([pa.array(columns.get(field.name, nulls)).cast(field.type) for field in RECORDS],
+                                      schema=RECORDS)  # fmt: skip
+
+
+def _sequences(base: Array, delta: Array) -> Array:
+    """The sequence of each record, −1 without a producer."""
+    result: Array = np.where(base >= 0, (base + delta) % SEQUENCES, -1)
+    return result
+
+
+def beginning(value: Buffer | None) -> bytes | None:
+    """As many bytes as `contents.head` needs to show a value and to know whether there is more."""
+    return None if value is None else bytes(value[: SHOWN * 4 + 1])
 
 
 class _Rows:
@@ -107,7 +157,7 @@ class _Rows:
         column["content"] += [
             content_hash(each.key, value_hash, each.headers) for each, value_hash in zip(records, hashes, strict=True)
         ]
-        column["value_head"] += [head(each.value) for each in records]
+        column["value_head"] += [beginning(each.value) for each in records]
 
     def made(self) -> pa.RecordBatch:
         """All of them."""
@@ -121,7 +171,7 @@ class _Rows:
         timestamp = base_timestamp + np.array(self._columns["timestamp_delta"], np.int64)
         computed = {
             "offset": base + delta, "timestamp": np.where(appended, max_timestamp, timestamp), "batch_offset": base,
-            "sequence": np.where(base_sequence >= 0, (base_sequence + delta) % SEQUENCES, -1),
+            "sequence": _sequences(base_sequence, delta),
         }  # fmt: skip
         repeated = {name: [getattr(each, name) for each in self._batches] for name in _Batch._fields} | {
             name: [getattr(each, name) for each in self._headers] for name in ("producer_id", "producer_epoch")

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha256
 
+from kafkawire.primitives import Buffer
+
 SHOWN = 40
 """Characters of a key or value that explanations show."""
 UNFOLDED = 1 << 30
@@ -19,7 +21,7 @@ UNFOLDED = 1 << 30
 damaged."""
 
 
-def digest(data: bytes | None) -> str | None:
+def digest(data: Buffer | None) -> str | None:
     """SHA-256 in hexadecimal; None of None."""
     return None if data is None else sha256(data).hexdigest()
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 from kafkawire.batches import CONTROL
 from wirebroker.audit.findings import weight
 from wirebroker_audit.checks import PRODUCER, intact
-from wirebroker_audit.tables import collected, settled
+from wirebroker_audit.tables import collected, is_light, settled
 
 Row = dict[str, Any]
 SHOWN = 20
@@ -29,6 +29,10 @@ class Timeline(NamedTuple):
     producer_id: int
     batches: list[Row]
     findings: list[Row]
+
+
+NEAR = 50_000
+"""Offsets around a finding in which its producer's batches are looked for first: Parquet then leaves out most of a file."""
 
 
 def first_findings(findings: DataFrame) -> list[Row]:
@@ -75,14 +79,15 @@ def timelines(batches: DataFrame, findings: list[Row]) -> list[Timeline]:
 
 def _timeline(batches: DataFrame, topic: str, partition: int, producer_id: int, found: list[Row]) -> Timeline:
     about = min(each["first_offset"] for each in found)
-    rows = (
-        intact(batches)
-        .where((sf.col("topic") == topic) & (sf.col("partition") == partition) & (sf.col("producer_id") == producer_id))
-        .where("base_sequence >= 0")
-        .orderBy(sf.abs(sf.col("base_offset") - about))
-        .limit(POINTS)
-        .select("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_epoch")
-        .collect()
+    mine = intact(batches).where(
+        (sf.col("topic") == topic) & (sf.col("partition") == partition) & (sf.col("producer_id") == producer_id)
     )
+    away = sf.abs(sf.col("base_offset") - about)
+    names = ("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_epoch")
+    near = mine.where(sf.col("base_offset").between(about - NEAR, about + NEAR))
+    for chosen in (mine,) if is_light(batches) else (near, mine):
+        rows = chosen.where("base_sequence >= 0").orderBy(away).limit(POINTS).select(*names).collect()
+        if len(rows) == POINTS:
+            break
     drawn = sorted((row.asDict() for row in rows), key=lambda row: row["base_offset"])
     return Timeline(topic, partition, producer_id, drawn, found)
