@@ -46,7 +46,7 @@ class Server:
         self._ready_within = ready_within
         self.address = ""
         self.output = ""
-        """What it printed until it was ready."""
+        """What it had printed when it became ready."""
         self.pid = 0
 
     def __enter__(self) -> Server:

@@ -1,7 +1,7 @@
 """AddRaftVoter, versions 0–1.
 
 With kraft.version 0 the quorum is static, and a sound request is UNSUPPORTED_VERSION. With kraft.version 1 a broker of the
-cluster is DUPLICATE_VOTER, and any other is REQUEST_TIMED_OUT, because there is no controller to be reached. Before that
+cluster is DUPLICATE_VOTER, and any other is REQUEST_TIMED_OUT, because the brokers are the only controllers. Before that
 come the wrong cluster (INCONSISTENT_CLUSTER_ID), and a voter without an id, a directory or a controller's address
 (INVALID_REQUEST), as in KafkaRaftClient.
 """

@@ -338,8 +338,7 @@ class BrokerConfigs(Configs):
             value = setting.default_value() if raw is None else setting.parse(raw)
             shown = None if value is None or setting.sensitive else setting.text(value)
             source = synonyms[0].source if synonyms else Source.DEFAULT
-            read_only = setting.read_only or name.startswith(PER_LISTENER)
-            entries.append(Entry(name, shown, source, read_only, setting.sensitive, setting.type, synonyms))
+            entries.append(Entry(name, shown, source, _read_only(name), setting.sensitive, setting.type, synonyms))
         return entries
 
     def describe_altered(self) -> list[Entry]:
@@ -348,13 +347,18 @@ class BrokerConfigs(Configs):
         for name, raw in self.dynamic[None].items():
             synonym = _synonym(name, raw, Source.ALL_BROKERS)
             setting = _setting(name)
-            read_only, sensitive = setting.read_only or name.startswith(PER_LISTENER), setting.sensitive
-            entries.append(Entry(name, synonym.value, synonym.source, read_only, sensitive, setting.type, [synonym]))
+            shown = Entry(name, synonym.value, synonym.source, _read_only(name), setting.sensitive, setting.type, [synonym])
+            entries.append(shown)
         return entries
 
 
 def _synonym(name: str, raw: str, source: Source) -> Synonym:
     return Synonym(name, None if _setting(name).sensitive else raw, source)
+
+
+def _read_only(name: str) -> bool:
+    """Whether only a start of the broker can change the setting, as DescribeConfigs shows it."""
+    return _setting(name).read_only or name.startswith(PER_LISTENER)
 
 
 def _setting(name: str) -> Setting:
