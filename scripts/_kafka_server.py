@@ -5,7 +5,7 @@
 
 With TLS and SASL: see `_kafka_security`.
 
-Needs `java` (17 or newer) and `mvn`. The jars are kept in `$XDG_CACHE_HOME/wirebroker/kafka-VERSION`.
+Needs `java` (17 or newer) and `mvn`. The jars are kept in `$XDG_CACHE_HOME/wirebroker/kafka-VERSION-log4j`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from _kafka_security import Security
 
 VERSION = "4.3.1"
 ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-storage")
-LOGGER = "org.slf4j:slf4j-simple:1.7.36"
+LOGGER = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"
+LEVELS = Path(__file__).with_name("kafka-log4j2.properties")
 HOST = "127.0.0.1"
 READY_WITHIN = 60.0
 """Seconds a broker may take to start or to stop."""
-JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 CLUSTER_ID = "d2lyZWJyb2tlci1vcmFjbA"
 
 TELEMETRY_RECEIVER = "TelemetryReceiver"
@@ -50,7 +51,7 @@ class KafkaUnavailable(Exception):
 
 def jar_folder(version: str = VERSION) -> Path:
     """Where the jars are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / f"kafka-{version}"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / f"kafka-{version}-log4j"
 
 
 def fetch_jars(version: str = VERSION) -> Path:
@@ -200,7 +201,7 @@ class KafkaServer:
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         jars = fetch_jars(self.version)
-        options = (*self._java_options, *self.security.java_options())
+        options = (*self._java_options, f"-Dlog4j2.configurationFile={LEVELS}", *self.security.java_options())
         return ["java", f"-Xmx{self._heap}", *options, "-cp", f"{jars}/*:{self._plugins}", main, *arguments]
 
     def _properties(self) -> str:

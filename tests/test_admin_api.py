@@ -429,7 +429,7 @@ MALFORMED = (
         (LOGGERS, "2", 42, "Unexpected broker id, expected 1 but received 2", 0),
         (LOGGERS, "", 42, "Broker id must not be empty", 0),
         (LOGGERS, "z", 42, "Broker id must be an integer, but it is: z", 0),
-        (LOGGERS, "1", 0, "", 0),
+        (LOGGERS, "1", 0, "", 159),
         (CLIENT_METRICS, "cm", 0, "", 3),
         (CLIENT_METRICS, "", 42, "Client metrics subscription name must not be empty", 0),
         (GROUP, "workers", 0, "", 17),
@@ -1170,9 +1170,11 @@ def test_resources_with_settings_are_listed() -> None:
         answer = admin.ask(ListConfigResourcesRequest(resource_types=list(kinds)), version)
         return [(each.resource_type, each.resource_name) for each in answer.config_resources] or answer.error_code
 
-    assert listed([]) == [(GROUP, "readers"), (BROKER, "1"), (BROKER, "2"), (TOPIC, "orders")]
-    assert listed([TOPIC, BROKER]) == [(BROKER, "1"), (BROKER, "2"), (TOPIC, "orders")]
-    assert (listed([LOGGERS]), listed([1]), listed([TOPIC, 99]), listed([], version=0)) == (0, 35, 35, 0)
+    loggers, brokers = ([(kind, "1"), (kind, "2")] for kind in (LOGGERS, BROKER))
+    assert listed([]) == [(GROUP, "readers"), *loggers, *brokers, (TOPIC, "orders")]
+    assert listed([TOPIC, BROKER]) == [*brokers, (TOPIC, "orders")]
+    assert listed([LOGGERS]) == loggers
+    assert (listed([1]), listed([TOPIC, 99]), listed([], version=0)) == (35, 35, 0)
     admin.alter(CLIENT_METRICS, "latency", ("interval.ms", SET, "1000"))
     assert listed([], version=0) == [(CLIENT_METRICS, "latency")]
 

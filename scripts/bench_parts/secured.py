@@ -26,7 +26,7 @@ TLS = {BROKER: ("--listener", "SSL=SSL://127.0.0.1:0", "--tls-cert", "{}"), KFAK
 """How a contender is told to speak TLS with the key and the certificates of a file."""
 PLAIN = {BROKER: ("--port", "0"), KFAKE: ("--port", "0")}
 RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
-OPTIONS = ("-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+OPTIONS = ("-XX:+UseSerialGC",)
 """Of Kafka's JVM: without the limit that makes it start faster and run slower."""
 
 

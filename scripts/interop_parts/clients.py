@@ -99,7 +99,7 @@ def java() -> Command:
         jars = fetch_jars()
     except KafkaUnavailable as error:
         raise Missing(str(error)) from None
-    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     return Command(["java", *options, "-cp", f"{jars}/*", PROGRAMS / "java" / "Interop.java"])
 
 

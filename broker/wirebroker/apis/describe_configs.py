@@ -1,8 +1,8 @@
 """DescribeConfigs, versions 1–4.
 
 The settings of topics, brokers, groups and client metrics: each value in effect, its source, and on request its synonyms. A
-broker describes itself, and under the empty name the alterations for all brokers. It has no loggers, because there is no
-log4j here. The documentation of a setting is a sentence of our own, not Kafka's.
+broker describes itself, and under the empty name the alterations for all brokers; its loggers are in `core/loggers.py`. The
+documentation of a setting is a sentence of our own, not Kafka's.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kafkawire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from wirebroker.core.config_resources import ResourceType, describe_client_metrics, describe_group
-from wirebroker.core.configs import Entry
+from wirebroker.core.configs import Entry, Source
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.setting_definitions import meanings
+from wirebroker.core.setting_definitions import ConfigType, meanings
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 
@@ -63,7 +63,7 @@ def _entries(resource: DescribeConfigsResource, exchange: Exchange) -> list[Entr
     if kind == ResourceType.BROKER:
         return _broker(name, exchange)
     if kind == ResourceType.BROKER_LOGGER:
-        return _loggers(name, exchange.node_id)
+        return _loggers(name, exchange)
     if kind == ResourceType.CLIENT_METRICS:
         if not name:
             return Refusal(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
@@ -113,7 +113,8 @@ def _facts(exchange: Exchange) -> Mapping[str, str]:
     return facts
 
 
-def _loggers(name: str, node_id: int) -> list[Entry] | Refusal:
+def _loggers(name: str, exchange: Exchange) -> list[Entry] | Refusal:
+    node_id = exchange.node_id
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if re.fullmatch(r"[+-]?[0-9]{1,10}", name) is None:
@@ -121,7 +122,8 @@ def _loggers(name: str, node_id: int) -> list[Entry] | Refusal:
     if int(name) != node_id:
         message = f"Unexpected broker id, expected {node_id} but received {name}"
         return Refusal(ErrorCode.INVALID_REQUEST, message)
-    return []
+    levels = exchange.cluster.brokers[node_id].loggers.levels()
+    return [Entry(logger, level, Source.LOGGER, False, False, ConfigType.UNKNOWN, []) for logger, level in levels]
 
 
 def _result(
@@ -176,5 +178,5 @@ def _config(entry: Entry, include_synonyms: bool, documentation: Mapping[str, st
         is_sensitive=entry.sensitive,
         synonyms=synonyms,
         config_type=entry.type,
-        documentation=documentation.get(entry.name),
+        documentation="" if entry.source is Source.LOGGER else documentation.get(entry.name),
     )

@@ -1,7 +1,7 @@
 """ListConfigResources, versions 0–1.
 
 The resources with settings, of the requested types; no type means all. Version 0, which was ListClientMetricsResources, has
-only client metrics. There are no broker loggers.
+only client metrics.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from wirebroker.slices import pauses
 def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
     """Answer with the names, in Kafka's order of types."""
     cluster = exchange.cluster
+    brokers = [str(node_id) for node_id in cluster.brokers]
     known: dict[int, Iterable[str]] = {
         ResourceType.GROUP: cluster.configs.groups,
         ResourceType.CLIENT_METRICS: cluster.configs.client_metrics,
-        ResourceType.BROKER_LOGGER: (),
-        ResourceType.BROKER: [str(node_id) for node_id in cluster.brokers],
+        ResourceType.BROKER_LOGGER: brokers,
+        ResourceType.BROKER: brokers,
         ResourceType.TOPIC: cluster.topics,
     }
     supported = known.keys() if exchange.version >= 1 else {ResourceType.CLIENT_METRICS}

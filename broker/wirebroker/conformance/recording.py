@@ -17,6 +17,7 @@ RECORDINGS = (
     "kafka-4.3.1-groups.json",
     "kafka-4.3.1-telemetry.json",
     "kafka-4.3.1-features.json",
+    "kafka-4.3.1-loggers.json",
 )
 NOT_COMPARED = ("n", "n_v0", "len")
 """Counts of advertised APIs: a broker with fewer APIs may still answer those that it has as Kafka does."""

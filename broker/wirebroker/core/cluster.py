@@ -16,6 +16,7 @@ from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.delegation_tokens import DelegationTokens
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import ELIGIBLE_REPLICAS
+from wirebroker.core.loggers import Loggers
 from wirebroker.core.metadata_writes import Decisions
 from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
@@ -54,6 +55,8 @@ class Broker:
     alive: bool = True
     registered: bool = True
     """Whether the controller knows it; a broker that starts registers itself."""
+    loggers: Loggers = field(default_factory=Loggers)
+    """The levels of its loggers since it has started."""
 
     def address(self, listener: str) -> tuple[str, int]:
         """The advertised host and port for this listener; for an unknown listener those of the first one."""

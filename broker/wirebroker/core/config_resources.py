@@ -16,6 +16,7 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
 from wirebroker.core.features import ELIGIBLE_REPLICAS
+from wirebroker.core.loggers import Loggers
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.patterns import is_java_pattern
 from wirebroker.core.refusals import Refusal
@@ -68,8 +69,13 @@ class Alteration:
     def alter(self, *, validate_only: bool) -> Refusal | None:
         """Make all changes or none; the Refusal if they are wrong, else None. With `validate_only` it only checks them."""
         refusal = self._on_broker()
-        if refusal is not None or self.kind == ResourceType.BROKER_LOGGER:
+        if refusal is not None:
             return refusal
+        if self.kind == ResourceType.BROKER_LOGGER:
+            if not validate_only:
+                levels = [(change.name, change.value if change.operation == Operation.SET else None) for change in self.changes]
+                self._loggers.alter(levels)
+            return None
         wanted = {} if self.replaces else dict(current(self.cluster, self.kind, self.name))
         for change in self.changes:
             refusal = self._apply(change, wanted)
@@ -93,18 +99,26 @@ class Alteration:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {self.kind}")
 
     def _on_loggers(self) -> Refusal | None:
-        """There are no log4j loggers here, so no level can be set."""
         if not _is_integer(self.name):
             return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
         if int(self.name) != self.node_id:
             message = f"Unexpected node id. Expected {self.node_id}, but received {int(self.name)}"
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         for change in self.changes:
+            if change.operation not in tuple(Operation):
+                return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             if change.operation not in (Operation.SET, Operation.DELETE):
-                message = f"Operation {change.operation} is not allowed for the BROKER_LOGGER resource"
+                message = f"{Operation(change.operation).name} operation is not allowed for the BROKER_LOGGER resource"
                 return Refusal(ErrorCode.INVALID_REQUEST, message)
-            return Refusal(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
+            removes = change.operation == Operation.DELETE
+            refusal = self._loggers.refusal(change.name, change.value, removes=removes)
+            if refusal is not None:
+                return refusal
         return None
+
+    @property
+    def _loggers(self) -> Loggers:
+        return self.cluster.brokers[self.node_id].loggers
 
     def _on_this_broker(self) -> Refusal | None:
         if self.name and not _is_integer(self.name):

@@ -1,0 +1,57 @@
+"""The levels of a broker's loggers, as clients see and change them (KIP-412).
+
+The names are those of a Kafka 4.3.1 that has just started, with the levels of its own log4j2.yaml. This broker has no log4j: a
+level is kept until the broker restarts, and inherited by the loggers below it, but changes nothing that is logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.refusals import Refusal
+
+ROOT = "root"
+LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
+
+
+class Loggers:
+    """The loggers of one broker (RuntimeLoggerManager, Log4jCoreController)."""
+
+    def __init__(self) -> None:
+        self._altered: dict[str, str] = {}
+        """The levels that clients have set; "" where one has removed a logger's own level."""
+
+    def levels(self) -> Iterator[tuple[str, str]]:
+        """Each logger and the level in effect for it."""
+        return ((name, self._level(name)) for name in _names())
+
+    def _level(self, name: str) -> str:
+        while not (own := self._altered.get(name, _names().get(name, ""))):
+            name = name.rpartition(".")[0] or ROOT
+        return own
+
+    def refusal(self, name: str, level: str | None, *, removes: bool) -> Refusal | None:
+        """Why a logger cannot get this level, or cannot lose its own; None if it can."""
+        if name not in _names():
+            return Refusal(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+        if removes:
+            message = "Removing the log level of the root logger is not allowed"
+            return Refusal(ErrorCode.INVALID_REQUEST, message) if name == ROOT else None
+        if level in LEVELS:
+            return None
+        wrong = f"Cannot set the log level of {name} to {level} as it is not a supported log level."
+        return Refusal(ErrorCode.INVALID_CONFIG, f"{wrong} Valid log levels are {', '.join(LEVELS)}")
+
+    def alter(self, changes: Iterable[tuple[str, str | None]]) -> None:
+        """Give loggers these levels; with None a logger has that of the one above it."""
+        self._altered |= {name: level or "" for name, level in changes}
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Every logger, and its own level, "" for most."""
+    lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
+    return {name: level for name, _, level in (line.partition(" ") for line in lines)}
