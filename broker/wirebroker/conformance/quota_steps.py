@@ -74,6 +74,7 @@ def _symbol(name: str | None, own: str) -> str | None:
 
 
 def _describe(run: Run, step: Json) -> Json:
+    """The quotas, without those that earlier runs have left to the broker."""
     components = [{"entity_type": kind, "match_type": how, "match": _real(run, name)} for kind, how, name in step["components"]]
     answer = run.ask("DescribeClientQuotas", step, 1, components=components, strict=step.get("strict", False))
     if answer.entries is None:
@@ -81,6 +82,7 @@ def _describe(run: Run, step: Json) -> Json:
     entries = [
         {"entity": _entity(run, each.entity), "values": [[value.key, value.value] for value in each.values]}
         for each in answer.entries
+        if not any(run.is_of_another(one.entity_name or "") for one in each.entity)
     ]
     return {"error": shown(answer.error_code), "entries": sorted(entries, key=str)}
 

@@ -114,6 +114,10 @@ class Run:
         """A transactional id or group of this run alone."""
         return f"{self._prefix}-{name}" if name else name
 
+    def is_of_another(self, name: str) -> bool:
+        """Whether a name is that of another run on the same broker."""
+        return re.match(r"o[0-9a-f]{8}-", name) is not None and not name.startswith(self._prefix)
+
     def topic_id(self, name: str) -> bytes:
         """The topic's id, as Metadata tells it."""
         answer = self.ask("Metadata", {}, 12, topics=[{"name": name}], allow_auto_topic_creation=False)

@@ -553,7 +553,7 @@ def op_describe_scram(run: Run, step: Json) -> Json:
     known = {run.name(name): name for name in step["users"]}
     results = [
         {"user": known[each.user], "error": shown(each.error_code),
-         "credentials": [[info.mechanism, info.iterations] for info in each.credential_infos]}
+         "credentials": sorted([info.mechanism, info.iterations] for info in each.credential_infos)}
         for each in answer.results
     ]  # fmt: skip
     return {"error": shown(answer.error_code), "results": sorted(results, key=lambda each: each["user"])}
