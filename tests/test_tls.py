@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import aiokafka
 import confluent_kafka.admin
 import kafka as kafka_python
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from test_serve import COMMAND
 from wirebroker import MockKafka
-from wirebroker.net.tls import TlsError
+from wirebroker.access.settings import BadConfig, read_access
+from wirebroker.net.tls import TlsError, tls_of
 from wirebroker.security.principals import PrincipalRules, distinguished_name
 from wirebroker.wire_client import address_of
 from wirekit import dial
@@ -168,9 +174,96 @@ def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("store", "command"), [("keystore", "keytool -importkeystore -srckeystore a.jks"), ("truststore", "keytool -list -rfc")]
 )
-def test_how_to_make_pem_of_a_java_store_is_said(store: str, command: str) -> None:
+def test_how_to_make_pem_of_a_java_store_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, command: str
+) -> None:
+    (tmp_path / "a.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(TlsError, match=f"a.jks is a Java store.*{command}.*set ssl.{store}.type=PEM"):
         MockKafka(security="ssl", configs={f"ssl.{store}.location": "a.jks"}).start()
+
+
+def made_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
+    """Kafka's settings that name PKCS12 stores of a certificate for 127.0.0.1 and of its authority."""
+    issued = authority.issue_cert("127.0.0.1", "localhost", common_name="both")
+    (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    trusted = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
+    key: Any = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    own = x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes())
+    lock = serialization.BestAvailableEncryption(b"s3cret")
+    (folder / "key.p12").write_bytes(pkcs12.serialize_key_and_certificates(b"both", key, own, [trusted], lock))
+    (folder / "trust.p12").write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [trusted], lock))
+    stores = {"keystore": str(folder / "key.p12"), "truststore": str(folder / "trust.p12")}
+    locations = {f"ssl.{store}.location": path for store, path in stores.items()}
+    return locations | {
+        f"ssl.{store}.{end}": text for store in stores for end, text in (("type", "PKCS12"), ("password", "s3cret"))
+    }
+
+
+def java_stores(folder: Path, authority: trustme.CA) -> dict[str, str]:
+    """The same by keytool, which writes them as Java's users have them."""
+    settings = made_stores(folder, authority)
+    for store in ("keystore", "truststore"):
+        path = Path(settings[f"ssl.{store}.location"])
+        path.rename(path.with_suffix(".old"))
+        own = ["-importkeystore", "-srckeystore", str(path.with_suffix(".old")), "-srcstorepass", "s3cret"]
+        words = own if store == "keystore" else ["-importcert", "-noprompt", "-alias", "ca", "-file", str(folder / "ca.pem")]
+        password = ["-deststorepass" if store == "keystore" else "-storepass", "s3cret"]
+        place = ["-destkeystore" if store == "keystore" else "-keystore", str(path)]
+        kind = ["-deststoretype" if store == "keystore" else "-storetype", "PKCS12"]
+        subprocess.run(["keytool", *words, *place, *password, *kind], check=True, capture_output=True)
+        settings[f"ssl.{store}.type"] = "JKS"  # the default, with which Java reads them as well
+    return settings
+
+
+MADE_BY = [
+    made_stores,
+    pytest.param(java_stores, marks=pytest.mark.skipif(not shutil.which("keytool"), reason="needs keytool")),
+]
+
+
+@pytest.mark.parametrize("make", MADE_BY)
+def test_stores_in_pkcs12_serve_the_broker_and_our_own_clients(
+    tmp_path: Path, make: Callable[[Path, trustme.CA], dict[str, str]]
+) -> None:
+    settings = make(tmp_path, trustme.CA())
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in {**settings, "security.protocol": "SSL"}.items()))
+    with MockKafka(security="ssl", configs={**settings, "ssl.client.auth": "required"}) as kafka:
+        trusting = read_access(str(file)).context()
+        assert trusting is not None
+        assert ask(kafka, trusting)
+        assert {row.principal.partition(",")[0] for row in kafka.trace.events("authentication")} == {"User:CN=both"}
+    assert "PRIVATE KEY" not in repr(tls_of(settings, None))
+
+
+@pytest.mark.parametrize(
+    ("store", "changed", "says"),
+    [
+        ("keystore", {"ssl.keystore.password": "wr0ng"}, "key.p12 is not a PKCS12 store that ssl.keystore.password opens"),
+        (
+            "truststore",
+            {"ssl.truststore.password": "wr0ng"},
+            "trust.p12 is not a PKCS12 store that ssl.truststore.password opens",
+        ),
+        ("keystore", {"ssl.keystore.location": "trust.p12"}, "trust.p12 has no key with a certificate"),
+        ("keystore", {"ssl.keystore.location": "ca.pem"}, "ca.pem is not a PKCS12 store"),
+        ("truststore", {"ssl.truststore.location": "none.p12"}, "none.p12: No such file"),
+    ],
+)
+def test_stores_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, changed: dict[str, str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = made_stores(tmp_path, trustme.CA()) | changed
+    with pytest.raises(TlsError, match=f"ssl.{store}.location: .*{says}") as refused:
+        tls_of(settings, None)
+    assert "s3cret" not in str(refused.value)
+    assert "wr0ng" not in str(refused.value)
+    lines = [f"{name}={value}" for name, value in settings.items()]
+    Path("client.properties").write_text("\n".join(["security.protocol=SSL", *lines]))
+    with pytest.raises(BadConfig, match=f"ssl.{store}.location: .*{says}"):
+        read_access("client.properties")
 
 
 @pytest.mark.parametrize(

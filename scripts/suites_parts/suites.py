@@ -251,7 +251,6 @@ SUITES = {
                 "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
             ),
             flags=("--port", str(SARAMA_PORT), "--advertise", "127.0.0.1:29091"),
-            not_offered="TestFuncAdminQuotas|TestFuncAdminUpdateFeatures",
         ),
         Suite("kafka-streams", KAFKA, streams, 900, brokers=0),
         Suite(

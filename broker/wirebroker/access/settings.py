@@ -15,13 +15,13 @@ from __future__ import annotations
 import json
 import re
 import ssl
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from wirebroker.access import java_properties
+from wirebroker.access.stores import BadStore, load_identity, pem_of
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LOGINS = {
@@ -34,8 +34,9 @@ TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLS
 UNDERSTOOD = frozenset(
     {
         "security.protocol", "sasl.mechanism", "sasl.jaas.config", "client.id", "request.timeout.ms",
-        "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates",
-        "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain",
+        "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates",
+        "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
         "ssl.key.password", "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
     }
 )  # fmt: skip
@@ -48,7 +49,6 @@ WITHOUT_EFFECT = frozenset(
     }
 )  # fmt: skip
 """Settings of Kafka's clients that such files contain and that change nothing here."""
-TO_PEM = "keytool -exportcert -rfc -keystore STORE -alias NAME > ca.pem"
 CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
 _JAAS = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
 _OPTION = re.compile(r"""\s*([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
@@ -102,10 +102,7 @@ class Access:
             context.minimum_version = TLS_VERSIONS[min(self.tls_versions)]
             context.maximum_version = TLS_VERSIONS[max(self.tls_versions)]
         if self.identity:
-            with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # ssl reads keys from files alone
-                file.write(self.identity)
-                file.flush()
-                context.load_cert_chain(file.name, password=self.key_password)
+            load_identity(context, self.identity, self.key_password)
         return context
 
 
@@ -157,8 +154,6 @@ def _access(pairs: Mapping[str, str]) -> Access:
 
 
 def _refusal(name: str) -> str:
-    if name in ("ssl.truststore.password", "ssl.keystore.password"):
-        return f"{name} belongs to JKS and PKCS12 stores; wirebroker reads PEM alone. To convert: {TO_PEM}"
     known = name.startswith(("sasl.", "ssl.", "security.", "metric", "group.", "auto."))
     return f"{name} is {'not supported by wirebroker' if known else 'unknown'}; remove the line"
 
@@ -186,18 +181,24 @@ def _login(pairs: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pem(pairs: Mapping[str, str], store: str) -> str:
-    """The text of a store in PEM, "" if the file names none."""
+    """What a store holds, as PEM; "" if the settings name none."""
     inline = ("certificates",) if store == "truststore" else ("key", "certificate.chain")
     given = [pairs[name] for each in inline if (name := f"ssl.{store}.{each}") in pairs]
     location = pairs.get(f"ssl.{store}.location")
     if not given and location is None:
         return ""
-    if (kind := pairs.get(f"ssl.{store}.type", "JKS")) != "PEM":
-        raise BadConfig(f"ssl.{store}.type is {kind}, but wirebroker reads PEM alone. To convert: {TO_PEM}")
+    kind = pairs.get(f"ssl.{store}.type", "JKS")
     if given and location is not None:
         raise BadConfig(f"ssl.{store}.location and ssl.{store}.{inline[0]} exclude each other")
     if location is None:
+        if kind != "PEM":
+            raise BadConfig(f"ssl.{store}.type is {kind}, but ssl.{store}.{inline[0]} needs PEM")
         return "\n".join(given)
+    if kind != "PEM":
+        try:
+            return pem_of(store, location, pairs.get(f"ssl.{store}.password", ""))
+        except BadStore as wrong:
+            raise BadConfig(str(wrong)) from None
     try:
         return Path(location).read_text(encoding="ascii")
     except UnicodeDecodeError:

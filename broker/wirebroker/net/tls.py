@@ -6,11 +6,12 @@ import logging
 import ssl
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from wirebroker.access.stores import BadStore, load_identity, pem_of
 from wirebroker.core.configs import PER_LISTENER
 from wirebroker.security.protocols import SecurityProtocol
 
@@ -34,12 +35,6 @@ CAUSES = {
 }
 """What OpenSSL's reasons mean for a person."""
 CA, SERVER, CLIENT, EXPIRED = "ca.pem", "server.pem", "client.pem", "expired.pem"
-TO_PEM = {
-    "keystore": "`keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12` and "
-    "`openssl pkcs12 -in store.p12 -nodes -out server.pem`",
-    "truststore": "`keytool -list -rfc -keystore {} > ca.pem`",
-}
-"""Commands that make PEM files of Java's stores (JKS, PKCS12)."""
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -59,7 +54,7 @@ class TlsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The broker's certificate with its key, and which client certificates it wants, all of them PEM files."""
+    """The broker's certificate with its key, and which client certificates it wants: PEM files, or PKCS12 stores."""
 
     certificate: str
     key: str | None = None
@@ -68,6 +63,10 @@ class Tls:
     client: ClientAuth = "none"
     expired: str | None = None
     """The same certificate, and its key, as it is after it has expired."""
+    key_store: str = field(default="", repr=False)
+    """What the file `certificate` holds, as PEM, if it is a PKCS12 store."""
+    trust_store: str = field(default="", repr=False)
+    """The same of the file `client_ca`."""
 
     def context(self, listener: str, protocol: SecurityProtocol, watch: Watch | None = None) -> ssl.SSLContext:
         """The context of a listener. As in Kafka, only SSL asks for client certificates, not SASL_SSL. Raises TlsError."""
@@ -75,11 +74,14 @@ class Tls:
         context.sslobject_class = _reporting(listener, watch)
         context.num_tickets = 1  # as Java's server; OpenSSL's two cost time in each handshake
         try:
-            context.load_cert_chain(self.certificate, self.key)
+            if self.key_store:
+                load_identity(context, self.key_store)
+            else:
+                context.load_cert_chain(self.certificate, self.key)
             if protocol is SecurityProtocol.SSL and self.client != "none":
                 if self.client_ca is None:
                     raise TlsError("client certificates need the authority that signed them (--tls-client-ca)")
-                context.load_verify_locations(self.client_ca)
+                context.load_verify_locations(None if self.trust_store else self.client_ca, cadata=self.trust_store or None)
                 context.verify_mode = VERIFY[self.client]
         except ssl.SSLError as wrong:
             raise TlsError(f"{self.certificate}: certificate and key cannot be used ({wrong.reason or wrong})") from None
@@ -89,7 +91,7 @@ class Tls:
 
 
 def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -> Tls | None:
-    """TLS as Kafka's ssl.* settings ask for it, with PEM files; what is `given` comes first. Raises TlsError.
+    """TLS as Kafka's ssl.* settings ask for it, with PEM files or PKCS12 stores; what is `given` comes first. Raises TlsError.
 
     The settings of a listener (`listener.name.NAME.ssl.…`) come before those of all.
     """
@@ -98,21 +100,24 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
     settings = {**settings, **own}
     client = settings.get("ssl.client.auth", "none")
     location, trusted = settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location")
-    for kind, where in (("keystore", location), ("truststore", trusted)):
-        if where is not None and settings.get(f"ssl.{kind}.type", "JKS") != "PEM":
-            raise TlsError(
-                f"ssl.{kind}.location: {where} is a Java store, and wirebroker reads PEM alone; "
-                f"run {TO_PEM[kind].format(where)}, name that file, and set ssl.{kind}.type=PEM"
-            )
-    if given is None and location is not None:
-        given = Tls(location)
-    if given is None:
-        return None
-    return replace(
-        given,
-        client=client if given.client == "none" and client in VERIFY else given.client,  # type: ignore[arg-type]
-        client_ca=given.client_ca or trusted,
-    )
+    try:
+        if given is None and location is not None:
+            given = Tls(location, key_store=_store(settings, "keystore", location))
+        held = _store(settings, "truststore", trusted) if trusted is not None else ""
+    except BadStore as wrong:
+        raise TlsError(str(wrong)) from None
+    if given is not None and given.client_ca is None:
+        given = replace(given, client_ca=trusted, trust_store=held)
+    if given is None or given.client != "none" or client not in VERIFY:
+        return given
+    return replace(given, client=client)  # type: ignore[arg-type]
+
+
+def _store(settings: Mapping[str, str], store: str, location: str) -> str:
+    """What a store of Java holds, as PEM; "" if the file is PEM itself. Raises BadStore."""
+    if settings.get(f"ssl.{store}.type", "JKS") == "PEM":
+        return ""
+    return pem_of(store, location, settings.get(f"ssl.{store}.password", ""))
 
 
 def make_certificates(folder: Path, hosts: list[str], client: str = "client") -> Tls:

@@ -1,0 +1,62 @@
+"""Key and trust stores of Java in the format PKCS12, read as PEM.
+
+Java looks at a file's contents, whether the setting `ssl.*.type` says JKS or PKCS12 (`keystore.type.compat`). So does this.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from pathlib import Path
+
+OLD_FORMATS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+"""The first bytes of files in Java's own formats, JKS and JCEKS."""
+TO_PKCS12 = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
+TO_PEM = {
+    "keystore": f"`{TO_PKCS12}` and `openssl pkcs12 -in store.p12 -nodes -out server.pem`",
+    "truststore": "`keytool -list -rfc -keystore {} > ca.pem`",
+}
+"""Commands that make PEM files of a store."""
+
+
+class BadStore(ValueError):
+    """A store cannot be used; the text says which one, why, and what to do, without its password."""
+
+
+def pem_of(store: str, location: str, password: str) -> str:
+    """The certificates in a `keystore` or `truststore`, as PEM; before those of a keystore its key, which no password protects.
+
+    Raises BadStore if the file cannot be read, is not PKCS12, or has not what the store is for.
+    """
+    setting = f"ssl.{store}.location: {location}"
+    advice = f"run {TO_PEM[store].format(location)}, name that file, and set ssl.{store}.type=PEM"
+    try:
+        data = Path(location).read_bytes()
+    except OSError as refused:
+        raise BadStore(f"{setting}: {refused.strerror}") from None
+    if data.startswith(OLD_FORMATS):
+        raise BadStore(f"{setting} is a Java store in the format JKS, and wirebroker reads PEM and PKCS12; {advice}")
+    try:
+        from cryptography.hazmat.primitives import serialization as form
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError:
+        raise BadStore(f"{setting}: to read PKCS12, install wirebroker[tls]; or {advice}") from None
+    try:
+        found = pkcs12.load_pkcs12(data, password.encode() or None)
+    except ValueError:
+        raise BadStore(f"{setting} is not a PKCS12 store that ssl.{store}.password opens") from None
+    held = [each.certificate for each in (found.cert, *found.additional_certs) if each is not None]
+    if not held or (store == "keystore" and found.key is None):
+        raise BadStore(f"{setting} has no {'key with a certificate' if store == 'keystore' else 'certificate'}")
+    parts = [certificate.public_bytes(form.Encoding.PEM) for certificate in held]
+    if store == "keystore" and found.key is not None:
+        parts.insert(0, found.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()))
+    return b"".join(parts).decode("ascii")
+
+
+def load_identity(context: ssl.SSLContext, pem: str, password: str = "") -> None:
+    """Give a context a key and its certificates. Raises ssl.SSLError."""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # ssl reads keys from files alone
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(file.name, password=password)
