@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from wirebroker import MockKafka, faults
 from wirebroker.net.listener import Listener
 from wirebroker.security.clients import tokens
-from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, Failure
+from wirebroker.security.plain import Plain
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.wire_client import Connection, ConnectionClosed, address_of
 from wirekit import batch, produce_request
@@ -197,6 +199,54 @@ def test_a_broken_scram_exchange(secured: MockKafka, second: bytes) -> None:
     answer = connection.request(SaslAuthenticateRequest(auth_bytes=second), 2)
     assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in answer.error_message
+
+
+@pytest.mark.parametrize("change", [lambda proof: proof[:-8], lambda proof: b"", lambda proof: proof[:-1] + b"AAAA="])
+def test_a_scram_proof_of_another_length_closes_the_connection(secured: MockKafka, change: Callable[[bytes], bytes]) -> None:
+    connection = dial(secured)
+    connection.request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1)
+    dialogue = tokens(SCRAM_SHA_256, "alice", "secret")
+    challenge = connection.request(SaslAuthenticateRequest(auth_bytes=next(dialogue)), 2).auth_bytes
+    rest, mark, proof = dialogue.send(bytes(challenge)).partition(b",p=")
+    with pytest.raises(ConnectionClosed):
+        connection.request(SaslAuthenticateRequest(auth_bytes=rest + mark + change(proof)), 2)
+
+
+def test_the_final_scram_message_of_another_connection_is_refused(secured: MockKafka) -> None:
+    first, second, sent = dial(secured), dial(secured), tokens(SCRAM_SHA_256, "alice", "secret")
+    for connection in (first, second):
+        connection.request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1)
+    beginning = next(sent)
+    challenge = first.request(SaslAuthenticateRequest(auth_bytes=beginning), 2).auth_bytes
+    final = sent.send(bytes(challenge))
+    assert first.request(SaslAuthenticateRequest(auth_bytes=final), 2).error_code == ErrorCode.NONE
+    second.request(SaslAuthenticateRequest(auth_bytes=beginning), 2)
+    answer = second.request(SaslAuthenticateRequest(auth_bytes=final), 2)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert first.request(SaslAuthenticateRequest(auth_bytes=final), 2).error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_an_unknown_user_takes_the_time_of_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """compare_digest takes the time of its second argument, so that must be the client's password."""
+    compared: list[bytes] = []
+
+    def compare(first: bytes, second: bytes) -> bool:
+        compared.append(second)
+        return False
+
+    monkeypatch.setattr("wirebroker.security.plain.hmac.compare_digest", compare)
+    for user in ("alice", "nobody"):
+        assert isinstance(Plain({"alice": "secret"}).evaluate(f"\0{user}\0hunter2".encode(), 0), Failure)
+    assert compared == [b"hunter2"] * 2
+
+
+@pytest.mark.parametrize("mechanism", [PLAIN, SCRAM_SHA_256])
+def test_a_long_name_is_cut_in_the_log(secured: MockKafka, caplog: pytest.LogCaptureFixture, mechanism: str) -> None:
+    with caplog.at_level(logging.INFO, "wirebroker"):
+        answer = log_in(dial(secured), mechanism, "a" * 400_000, "secret")
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        secured.wait_until(lambda: any("authentication failed" in record.getMessage() for record in caplog.records))
+    assert max(len(record.getMessage()) for record in caplog.records) < 600
 
 
 @pytest.mark.parametrize(

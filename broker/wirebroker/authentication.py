@@ -43,6 +43,8 @@ SALT_BYTES = NONCE_BYTES = 20
 
 Note = Callable[[Connection, Literal["succeeded", "failed", "expired"], str], None]
 """Told of each authentication: the connection, the outcome, and the cause of a failure."""
+LONGEST_CAUSE = 300
+"""Characters of a cause in the log: it may name a user, and a client may send a name of half a megabyte."""
 
 
 class KeySource(Protocol):
@@ -239,6 +241,8 @@ class Authenticator:
         connection.produce_shape = None
 
     def _failed(self, connection: Connection, cause: str, message: str | None = None) -> Failure:
+        if len(cause) > LONGEST_CAUSE:
+            cause = f"{cause[:LONGEST_CAUSE]}…"
         self._note(connection, "failed", cause)
         return Failure(f"authentication failed: {cause}", message)
 

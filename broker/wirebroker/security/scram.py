@@ -120,8 +120,12 @@ class Scram:
         digest, held = self._mechanism.digest, self._credential
         signature = hmac.digest(held.stored_key, dialogue, digest)
         claimed = b64decode(proof)
-        key = bytes(a ^ b for a, b in zip(claimed, signature, strict=False))
-        if len(claimed) != len(signature) or not hmac.compare_digest(hashlib.new(digest, key).digest(), held.stored_key):
+        if len(claimed) != len(signature):  # ScramFormatter.xor throws
+            return Failure(
+                f"user {self._success.user!r}: the proof has not the length of {self._mechanism.name}", answered=False
+            )
+        key = bytes(a ^ b for a, b in zip(claimed, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(digest, key).digest(), held.stored_key):
             return Failure(f"user {self._success.user!r}: the password is wrong")
         proved = b64encode(hmac.digest(held.server_key, dialogue, digest)).decode()
         return self._success._replace(token=f"v={proved}".encode())
