@@ -26,7 +26,7 @@ class BadStore(ValueError):
 def pem_of(store: str, location: str, password: str) -> str:
     """The certificates in a `keystore` or `truststore`, as PEM; before those of a keystore its key, which no password protects.
 
-    Raises BadStore if the file cannot be read, is not PKCS12, or has not what the store is for.
+    Raises BadStore if the file cannot be read, is not PKCS12, or does not hold what the store is for.
     """
     setting = f"ssl.{store}.location: {location}"
     advice = f"run {TO_PEM[store].format(location)}, name that file, and set ssl.{store}.type=PEM"

@@ -122,7 +122,7 @@ class Scram:
         claimed = b64decode(proof)
         if len(claimed) != len(signature):  # ScramFormatter.xor throws
             return Failure(
-                f"user {self._success.user!r}: the proof has not the length of {self._mechanism.name}", answered=False
+                f"user {self._success.user!r}: the proof does not have the length of {self._mechanism.name}", answered=False
             )
         key = bytes(a ^ b for a, b in zip(claimed, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(digest, key).digest(), held.stored_key):
