@@ -32,6 +32,11 @@ from kafkawire.messages.describe_configs import DescribeConfigsRequest, Describe
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafkawire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from kafkawire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkawire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
@@ -206,6 +211,17 @@ CASES = {
             ]
         ),
         4,
+    ),
+    "DescribeShareGroupOffsets of one topic": Case(
+        lambda n: DescribeShareGroupOffsetsRequest(
+            groups=[
+                DescribeShareGroupOffsetsRequestGroup(
+                    group_id="g",
+                    topics=[DescribeShareGroupOffsetsRequestTopic(topic_name="topic-1", partitions=list(range(n)))],
+                )
+            ]
+        ),
+        1,
     ),
     "Metadata": Case(
         lambda n: MetadataRequest(

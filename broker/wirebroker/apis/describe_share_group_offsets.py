@@ -5,7 +5,8 @@ Topics without a state, and unknown ones, have the start offset −1. Without to
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.describe_share_group_offsets import (
@@ -20,19 +21,25 @@ from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.offset_lookup import LATEST
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import UNKNOWN
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 NO_TOPIC_ID = bytes(16)
 
 
-def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> DescribeShareGroupOffsetsResponse:
+def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     """Answer for each group."""
-    return DescribeShareGroupOffsetsResponse(groups=[_describe(each, exchange) for each in request.groups])
+    pause, groups = pauses(), []
+    for each in request.groups:
+        if pause():
+            yield None
+        groups.append((yield from _describe(each, exchange, pause)))
+    return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 def _describe(
-    asked: DescribeShareGroupOffsetsRequestGroup, exchange: Exchange
-) -> DescribeShareGroupOffsetsResponseGroup:  # fmt: skip
+    asked: DescribeShareGroupOffsetsRequestGroup, exchange: Exchange, pause: Callable[[], bool]
+) -> Generator[None, Any, DescribeShareGroupOffsetsResponseGroup]:
     answer = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=[], error_code=ErrorCode.NONE)
     if asked.topics is None:
         if error := exchange.engine.groups.coordinator_error(asked.group_id, exchange.node_id):
@@ -49,7 +56,11 @@ def _describe(
     for name, indexes in wanted:
         topic = exchange.cluster.topics.get(name)
         topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
-        partitions = [_partition((asked.group_id, topic_id, index), exchange) for index in indexes]
+        partitions = []
+        for index in indexes:
+            if pause():
+                yield None
+            partitions.append(_partition((asked.group_id, topic_id, index), exchange))
         made = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions)
         (unknown if topic is None else known).append(made)
     answer.topics = known + unknown
