@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from answers import sole
+from kafkawire.batches import Record, build_batch
 from kafkawire.declare import from_plain
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
@@ -51,3 +53,78 @@ def test_a_broker_is_unregistered_until_it_starts() -> None:
         assert ask(kafka, "UnregisterBroker", {"broker_id": 2}) == (102, "Broker ID 2 is not currently registered")
         kafka.start_broker(2)
         assert ask(kafka, "UnregisterBroker", {"broker_id": 2}) == (0, "")
+
+
+def told(kafka: MockKafka, node: int, api: str, version: int, **fields: Any) -> Any:
+    return client(kafka, node - 1).request(from_plain(request_class(KEYS[api]), fields), version)
+
+
+def metadata(kafka: MockKafka, node: int) -> tuple[Any, ...]:
+    answer = told(kafka, node, "Metadata", 12, topics=[{"name": "a"}, {"name": "b"}], allow_auto_topic_creation=False)
+    partitions = [
+        (topic.name, each.error_code, each.leader_id, each.leader_epoch, each.isr_nodes, each.offline_replicas)
+        for topic in answer.topics
+        for each in topic.partitions
+    ]
+    return sorted(each.node_id for each in answer.brokers), answer.controller_id, partitions
+
+
+def produced(kafka: MockKafka, node: int, topic: str) -> list[int]:
+    records = build_batch([Record(0, 0, None, b"v")])
+    data = [{"name": topic, "partition_data": [{"index": index, "records": records} for index in (0, 1)]}]
+    answer = told(kafka, node, "Produce", 9, transactional_id=None, acks=-1, timeout_ms=3000, topic_data=data)
+    return [each.error_code for each in sole(answer.responses).partition_responses]
+
+
+def creatable(kafka: MockKafka, node: int, **topic: Any) -> tuple[int, str | None]:
+    answer = told(kafka, node, "CreateTopics", 7, topics=[{"name": "c"} | topic], timeout_ms=5000, validate_only=True)
+    return sole(answer.topics).error_code, sole(answer.topics).error_message
+
+
+def assign(kafka: MockKafka, name: str, *replicas: list[int]) -> None:
+    assignments = [{"partition_index": index, "broker_ids": ids} for index, ids in enumerate(replicas)]
+    topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": assignments}
+    assert sole(told(kafka, 1, "CreateTopics", 7, topics=[topic], timeout_ms=5000).topics).error_code == 0
+
+
+def test_a_running_broker_that_is_unregistered_leads_nothing_until_it_starts_again() -> None:
+    """The answers are those of two real brokers, one of which was unregistered, killed and started."""
+    with MockKafka(brokers=2) as kafka:
+        assign(kafka, "a", [1, 2], [2, 1])
+        assign(kafka, "b", [2], [1])
+        assert ask(kafka, "UnregisterBroker", {"broker_id": 2}) == (0, "")
+        moved = [("a", 0, 1, 0, [1], [2]), ("a", 0, 1, 1, [1], [2]), ("b", 5, -1, 1, [], [2]), ("b", 0, 1, 0, [1], [])]
+        for node in (1, 2):
+            assert metadata(kafka, node) == ([1], 1, moved)
+            for fenced_too in (False, True):
+                answer = told(kafka, node, "DescribeCluster", 2, endpoint_type=1, include_fenced_brokers=fenced_too)
+                assert [(each.broker_id, each.is_fenced) for each in answer.brokers] == [(1, False)]
+            resources = told(kafka, node, "ListConfigResources", 1, resource_types=[4, 8]).config_resources
+            assert [each.resource_name for each in resources] == ["1", "1"]
+            assert creatable(kafka, node, num_partitions=1, replication_factor=2)[0] == 38
+            by_hand = {
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "assignments": [{"partition_index": 0, "broker_ids": [2]}],
+            }
+            unknown = "The manual partition assignment includes broker 2, but no such broker is registered."
+            assert creatable(kafka, node, **by_hand) == (39, unknown)
+        assert (produced(kafka, 1, "a"), produced(kafka, 1, "b")) == ([0, 0], [6, 0])
+        assert (produced(kafka, 2, "a"), produced(kafka, 2, "b")) == ([6, 6], [6, 6])
+        assert ask(kafka, "UnregisterBroker", {"broker_id": 2}) == (102, "Broker ID 2 is not currently registered")
+        kafka.kill_broker(2)
+        kafka.start_broker(2)
+        back = [("a", 0, 1, 0, [1, 2], []), ("a", 0, 1, 1, [1, 2], []), ("b", 0, 2, 2, [2], []), ("b", 0, 1, 0, [1], [])]
+        assert metadata(kafka, 2) == ([1, 2], 1, back)
+        assert produced(kafka, 2, "b") == [0, 6]
+
+
+def test_a_cluster_without_a_registered_broker_answers() -> None:
+    with MockKafka() as kafka:
+        assert ask(kafka, "UnregisterBroker", {"broker_id": 1}) == (0, "")
+        assert metadata(kafka, 1)[:2] == ([], -1)
+        assert told(kafka, 1, "DescribeCluster", 2, endpoint_type=1).controller_id == -1
+        assert sole(told(kafka, 1, "FindCoordinator", 4, key_type=0, coordinator_keys=["g"]).coordinators).error_code == 15
+        fenced = "All brokers are currently fenced, or have all their log directories cordoned."
+        refusal = f"Unable to replicate the partition 1 time(s): {fenced}"
+        assert creatable(kafka, 1, num_partitions=1, replication_factor=1) == (38, refusal)

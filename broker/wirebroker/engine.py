@@ -482,7 +482,7 @@ class Engine:
         if self._plan is not None:
             self._plan.restarted()
         for node_id, broker in self.cluster.brokers.items():
-            broker.alive = broker.registered = True
+            broker.alive = broker.running = broker.registered = True
             broker.loggers = Loggers()
             self.cluster.producer_ids.restarted(node_id)
         if self.store is not None:

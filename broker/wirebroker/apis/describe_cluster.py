@@ -27,7 +27,7 @@ def handle(request: DescribeClusterRequest, exchange: Exchange) -> DescribeClust
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     cluster = exchange.cluster
     brokers = []
-    shown = cluster.brokers if request.include_fenced_brokers else cluster.live_brokers
+    shown = cluster.registered_brokers if request.include_fenced_brokers else cluster.live_brokers
     for broker in shown.values():
         host, port = broker.address(exchange.connection.listener)
         brokers.append(

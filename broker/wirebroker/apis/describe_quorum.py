@@ -47,7 +47,7 @@ def _quorum(cluster: Cluster, now: int) -> ResponsePartitionData:
     return ResponsePartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
-        leader_id=cluster.controller_id,
+        leader_id=min(node_id for node_id, broker in cluster.brokers.items() if broker.running),
         leader_epoch=EPOCH,
         high_watermark=cluster.version,
         current_voters=voters,

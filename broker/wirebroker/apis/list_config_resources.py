@@ -22,7 +22,7 @@ from wirebroker.slices import pauses
 def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
     """Answer with the names, in Kafka's order of types."""
     cluster = exchange.cluster
-    brokers = [str(node_id) for node_id in cluster.brokers]
+    brokers = [str(node_id) for node_id in cluster.registered_brokers]
     known: dict[int, Iterable[str]] = {
         ResourceType.GROUP: cluster.configs.groups,
         ResourceType.CLIENT_METRICS: cluster.configs.client_metrics,

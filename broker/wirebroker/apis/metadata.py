@@ -115,7 +115,7 @@ def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
     """Create a topic with a valid name if auto.create.topics.enable allows it; the error code of this request."""
     if not cluster.configs.value("auto.create.topics.enable"):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if cluster.configs.integer("default.replication.factor") > len(cluster.brokers):
+    if cluster.configs.integer("default.replication.factor") > len(cluster.registered_brokers):
         return ErrorCode.INVALID_REPLICATION_FACTOR
     if exchange.engine.throttle.mutations(exchange, 0).take(cluster.configs.integer("num.partitions"), exchange.engine.now):
         cluster.auto_create_topic(name, exchange.now)

@@ -1,7 +1,7 @@
 """UnregisterBroker, version 0.
 
 A broker that is not registered is BROKER_ID_NOT_REGISTERED, also one that was unregistered before. A broker that is down is
-registered again when it starts. One that runs goes on here; in Kafka it leaves the metadata until it starts again.
+registered again when it starts. One that runs goes on, but leads nothing and is not in the metadata until it starts again.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ def handle(request: UnregisterBrokerRequest, exchange: Exchange) -> UnregisterBr
     if broker is None or not broker.registered:
         message = f"Broker ID {request.broker_id} is not currently registered"
         return UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
-    broker.registered = False
+    exchange.engine.controller.unregister(request.broker_id, exchange.now)
     return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message="")

@@ -32,9 +32,9 @@ class InSyncChange(NamedTuple):
 
 
 class BrokerChange(NamedTuple):
-    """A broker was killed, or started again."""
+    """A broker was killed or unregistered, or started again."""
 
-    change: Literal["killed", "started"]
+    change: Literal["killed", "unregistered", "started"]
     node: int
 
 

@@ -53,6 +53,8 @@ class Broker:
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
     rack: str | None = None
     alive: bool = True
+    """Whether it runs and is registered, so that it can lead and follow."""
+    running: bool = True
     registered: bool = True
     """Whether the controller knows it; a broker that starts registers itself."""
     loggers: Loggers = field(default_factory=Loggers)
@@ -160,16 +162,21 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients send admin requests to. Every broker here can handle them."""
-        return min(self.live_brokers, default=min(self.brokers))
+        """The broker that clients send admin requests to, −1 without a live one. Every broker here can handle them."""
+        return min(self.live_brokers, default=-1)
 
     @property
     def live_brokers(self) -> dict[int, Broker]:
-        """The brokers that are not down, by id. Metadata names only these."""
+        """The brokers that are neither down nor unregistered, by id. Metadata names only these."""
         return {node_id: broker for node_id, broker in self.brokers.items() if broker.alive}
 
+    @property
+    def registered_brokers(self) -> dict[int, Broker]:
+        """The brokers that the controller knows, by id; some may be down."""
+        return {node_id: broker for node_id, broker in self.brokers.items() if broker.registered}
+
     def alive(self, node_id: int) -> bool:
-        """Whether the broker exists and is not down."""
+        """Whether the broker exists, and is neither down nor unregistered."""
         broker = self.brokers.get(node_id)
         return broker is not None and broker.alive
 
@@ -346,7 +353,7 @@ class Cluster:
         if not replicas:
             nodes = spread(self.live_brokers.values())
             start = index % max(len(nodes), 1)
-            replicas = (nodes[start:] + nodes[:start] + sorted(self.brokers.keys() - nodes))[:factor]
+            replicas = (nodes[start:] + nodes[:start] + sorted(self.registered_brokers.keys() - nodes))[:factor]
         made = self._new_partition(topic, index, list(replicas), now)
         for node_id in self.offline(made):
             made.replication.absent(node_id, now)
@@ -480,7 +487,7 @@ class Cluster:
     def create_internal_topic(self, name: str, now: int) -> Topic:
         """Create one of the coordinators' topics, as its first use does."""
         prefix = SETTINGS_OF[name]
-        factor = min(self.configs.integer(f"{prefix}.replication.factor"), len(self.brokers))
+        factor = min(self.configs.integer(f"{prefix}.replication.factor"), max(len(self.registered_brokers), 1))
         overrides = {"cleanup.policy": "compact", "compression.type": "producer"}
         if name == TRANSACTION_TOPIC:
             overrides |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}

@@ -16,7 +16,7 @@ def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Clu
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{manual} an empty replica list.")
     previous = None
     for node_id in sorted(broker_ids):
-        if node_id not in cluster.brokers:
+        if node_id not in cluster.registered_brokers:
             message = f"{manual} broker {node_id}, but no such broker is registered."
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         if node_id == previous:
@@ -44,12 +44,15 @@ def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Ref
 
 def factor_error(factor: int, cluster: Cluster) -> Refusal | None:
     """The refusal of this replication factor, or None."""
-    brokers = len(cluster.brokers)
-    if factor <= brokers:
+    brokers = len(cluster.registered_brokers)
+    if not cluster.live_brokers:
+        why = "All brokers are currently fenced, or have all their log directories cordoned."
+    elif factor > brokers:
+        why = (
+            f"The target replication factor of {factor} cannot be reached because only {brokers} broker(s) are registered or "
+            "some brokers have all their log directories cordoned."
+        )
+    else:
         return None
-    return Refusal(
-        ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-        f"reached because only {brokers} broker(s) are registered or some brokers have all their log directories "
-        "cordoned.",
-    )
+    message = f"Unable to replicate the partition {factor} time(s): {why}"
+    return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)

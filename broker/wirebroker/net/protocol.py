@@ -85,7 +85,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.connection = self._engine.connect(self.node_id, self.client_host, listener.name, now, listener.protocol, subject)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
-        if not self._engine.cluster.alive(self.node_id):
+        if not self._engine.cluster.brokers[self.node_id].running:
             reset_connection(self.transport)  # as the system does for a closed port
             return
         if self._engine.faults is not None:

@@ -432,11 +432,11 @@ class InSyncRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow(Row):
-    """A broker was killed, or started again."""
+    """A broker was killed or unregistered, or started again."""
 
     event = "broker"
 
-    change: Literal["killed", "started"]
+    change: Literal["killed", "unregistered", "started"]
     node: int
 
     def parts(self) -> Parts:
