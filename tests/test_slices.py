@@ -18,6 +18,7 @@ from kafkawire.messages import alter_configs
 from kafkawire.messages import alter_replica_log_dirs as replica_dirs
 from kafkawire.messages import incremental_alter_configs as incremental
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkawire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kafkawire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -77,6 +78,9 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafkawire.messages.write_share_group_state import PartitionData as WritePartitionData
+from kafkawire.messages.write_share_group_state import StateBatch as WriteStateBatch
+from kafkawire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteStateData
 from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from wirebroker import faults
 from wirebroker.connection import Connection
@@ -211,6 +215,43 @@ CASES = {
             ]
         ),
         4,
+    ),
+    "AlterClientQuotas": Case(
+        lambda n: AlterClientQuotasRequest(
+            entries=[
+                EntryData(
+                    entity=[EntityData(entity_type="user", entity_name=f"user-{i % (n or 1)}")],
+                    ops=[OpData(key="producer_byte_rate", value=float(i % 7), remove=False)],
+                )
+                for i in range(n + 3)
+            ],
+            validate_only=False,
+        ),
+        1,
+        changes=True,
+    ),
+    "WriteShareGroupState of many batches": Case(
+        lambda n: WriteShareGroupStateRequest(
+            group_id="g",
+            topics=[
+                WriteStateData(
+                    topic_id=bytes(15) + b"\1",
+                    partitions=[
+                        WritePartitionData(
+                            partition=0,
+                            state_epoch=0,
+                            leader_epoch=0,
+                            start_offset=0,
+                            state_batches=[
+                                WriteStateBatch(first_offset=i, last_offset=i, delivery_state=0, delivery_count=1)
+                                for i in range(n)
+                            ],
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
     ),
     "DescribeShareGroupOffsets of one topic": Case(
         lambda n: DescribeShareGroupOffsetsRequest(

@@ -21,15 +21,19 @@ from kafkawire.messages.alter_client_quotas import (
 from wirebroker.core.groups.java_order import buckets_for, hash_order
 from wirebroker.core.names import java_hash
 from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, java_buckets, value_error
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
-def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> AlterClientQuotasResponse:
+def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     """Change what can be changed; the result of each entity, in Kafka's order."""
+    pause = pauses()
     results: dict[QuotaEntity, str | None] = {}
     shown: dict[QuotaEntity, list[str]] = {}
-    changes: list[Change] = []
+    sound: list[tuple[QuotaEntity, EntryData]] = []
     for entry in request.entries:
+        if pause():
+            yield None
         names = {each.entity_type: each.entity_name for each in entry.entity}
         entity = entity_of(names)
         order = shown.setdefault(entity, hash_order(names, java_hash, java_buckets(len(entry.entity), len(names))))
@@ -40,11 +44,16 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> AlterClient
             continue
         results[entity] = entity_error(dict(entity), order) or _value_error(entry, names)
         if results[entity] is None:
-            changes += _changes(entity, entry, exchange)
+            sound.append((entity, entry))
+    changes = [change for entity, entry in sound for change in _changes(entity, entry, exchange)]
     if changes and not request.validate_only:
         exchange.cluster.alter_quotas(changes)
-    order_of_results = hash_order(results, entity_hash, buckets_for(len(results)))
-    return AlterClientQuotasResponse(entries=[_result(shown[each], dict(each), results[each]) for each in order_of_results])
+    answers = []
+    for each in hash_order(results, entity_hash, buckets_for(len(results))):
+        if pause():
+            yield None
+        answers.append(_result(shown[each], dict(each), results[each]))
+    return AlterClientQuotasResponse(entries=answers)
 
 
 def _value_error(entry: EntryData, names: dict[str, str | None]) -> str | None:

@@ -10,20 +10,24 @@ from kafkawire.messages.write_share_group_state import (
 )
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
 from wirebroker.core.share.in_flight import StateBatch
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
-def handle(request: WriteShareGroupStateRequest, exchange: Exchange) -> WriteShareGroupStateResponse:
+def handle(request: WriteShareGroupStateRequest, exchange: Exchange) -> Steps:
     """Answer for each partition."""
-    results = []
+    pause, results = pauses(), []
     for topic in request.topics if is_complete(request.group_id, request.topics) else ():
         partitions = []
         for each in topic.partitions:
+            if pause():
+                yield None
             key = (request.group_id, topic.topic_id, each.partition)
-            batches = [
-                StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-                for batch in each.state_batches
-            ]
+            batches = []
+            for batch in each.state_batches:
+                if pause():
+                    yield None
+                batches.append(StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count))
             refused = coordinated(key, exchange) or exchange.engine.groups.share_state.write(
                 key, each.state_epoch, each.leader_epoch, each.start_offset, each.delivery_complete_count, batches, exchange.now
             )

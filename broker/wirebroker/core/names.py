@@ -61,7 +61,9 @@ def abs_hash(text: str) -> int:
 
 def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
     """The keys in the order of a HashMap with so many buckets; `keys` are in the order in which they were put."""
-    mask = buckets - 1
+    mask, keys = buckets - 1, list(keys)
+    if len(keys) < 2:
+        return keys
 
     def bucket(key: K) -> int:
         code = hashed(key)
