@@ -205,6 +205,8 @@ class Rule(_Declared, kw_only=True):
         self.added = False
         self.loaded_at = 0
         """When it was loaded, in ms since the epoch."""
+        self.missed = ""
+        """Why it could not strike what it would have struck; "" if it could."""
         self._check_rule()
         self.check_options()
 
@@ -284,16 +286,15 @@ class Rule(_Declared, kw_only=True):
         if self.fired == times or (times is None and self.fired):
             return
         wanted = "at all" if times is None else f"{times} times"
-        raise NotFired(
-            f"the rule {self} did not fire {wanted}: it matched {self.seen} and struck {self.fired}"
-            f"{'' if self.seen else '; no request matched this rule' if self.added else '; it was never added to a broker'}"
-        )
+        why = self.missed or ("no request matched this rule" if self.added else "it was never added to a broker")
+        counts = f"it matched {self.seen} and struck {self.fired}"
+        raise NotFired(f"the rule {self} did not fire {wanted}: {counts}{'' if self.seen else f'; {why}'}")
 
     def copy(self) -> Self:
         """The same rule with its counts at zero."""
         made = copy(self)
         made.seen = made.fired = 0
-        made.added = False
+        made.added, made.missed = False, ""
         return made
 
     # Writing

@@ -43,7 +43,11 @@ class stall_handshake(_OfHandshakes, Rule):
     example = 'faults.stall_handshake(ms=30_000, listener="SSL", nth=2)'
 
     def greets(self, greeting: Greeting) -> bool:
-        return greeting.can_stall and self.listener in (None, greeting.listener)
+        if self.listener not in (None, greeting.listener):
+            return False
+        if not greeting.can_stall:
+            self.missed = f"the handshakes of {greeting.listener} cannot stall with uvloop; give --loop asyncio"
+        return greeting.can_stall
 
     def greet(self, greeting: Greeting) -> None:
         greeting.stalled_by = self
@@ -60,8 +64,11 @@ class expire_certificate(_OfHandshakes, Rule):
     example = "faults.expire_certificate(ms=86_400_000)"
 
     def greets(self, greeting: Greeting) -> bool:
-        due = greeting.now >= self.loaded_at + self.ms
-        return due and greeting.can_expire and self.listener in (None, greeting.listener)
+        if greeting.now < self.loaded_at + self.ms or self.listener not in (None, greeting.listener):
+            return False
+        if not greeting.can_expire:
+            self.missed = f"the certificate of {greeting.listener} is yours, and only one that wirebroker made can expire"
+        return greeting.can_expire
 
     def greet(self, greeting: Greeting) -> None:
         greeting.expired = True
