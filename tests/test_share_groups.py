@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from answers import only
+from answers import only, sole
 from kafkawire.batches import Record, build_batch
 from kafkawire.declare import from_plain
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
@@ -275,3 +275,65 @@ def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(mon
         )  # fmt: skip
     given = [part.partition_index for topic in answer.responses for part in topic.partitions if part.acquired_records]
     assert (given, tries) == ([63], 8), "before any is loaded, after 1, 2, 4, 8, 16 and 32, and at the end"
+
+
+def test_what_a_quota_does_not_allow_is_acquired_and_not_sent(tmp_path: Path) -> None:
+    """As a real broker did: its window of ten seconds allows 20,000 bytes at once."""
+    with MockKafka(topics={"t": 1}, clock="frozen", data=tmp_path) as kafka:
+        for _ in range(50):
+            kafka.produce("t", value=bytes(1000))
+        group, _ = shared_by(kafka, "a", **{"share.record.lock.duration.ms": 60_000})
+        with closing(group):
+            kafka.clock.advance(seconds=60)  # the locks expire
+            kafka.quotas.set(client_id="<default>", consumer_byte_rate=2000)
+            assert group.acquired(group.fetch("a")) == [(0, 17, 2)]
+            assert group.fetch("a", max_bytes=3000) is None
+            (row,) = kafka.trace.events("throttle")
+            kafka.clock.advance(milliseconds=row.ms)
+            assert group.acquired(group.fetch("a", max_bytes=3000)) == [(20, 21, 2)], "18 and 19 are acquired"
+
+
+NOT_HERE = "This is not the correct coordinator."
+UNABLE = "Unable to {} share group state{}: " + NOT_HERE
+MEMBER: dict[str, Any] = {
+    "group_id": "g", "member_id": "AAAAAAAAAAAAAAAAAAAAAQ", "member_epoch": 0, "rebalance_timeout_ms": 60_000,
+}  # fmt: skip
+SHARE_MEMBER = {name: value for name, value in MEMBER.items() if name != "rebalance_timeout_ms"}
+TASKS: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": [], "process_id": "p"}
+OFFSETS = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 0}]}]
+
+
+def places(**fields: Any) -> dict[str, Any]:
+    """The fields of a request about the state of a share partition."""
+    return {"group_id": "g", "topics": [{"topic_id": bytes(15) + b"\1", "partitions": [{"partition": 0, **fields}]}]}
+
+
+COLD: dict[tuple[str, int], tuple[dict[str, Any], str | None]] = {
+    ("ShareGroupHeartbeat", 1): (SHARE_MEMBER | {"subscribed_topic_names": ["t"]}, None),
+    ("ConsumerGroupHeartbeat", 1): (MEMBER | {"subscribed_topic_names": ["t"], "topic_partitions": []}, None),
+    ("StreamsGroupHeartbeat", 0): (MEMBER | TASKS | {"topology": {"epoch": 0, "subtopologies": []}}, None),
+    ("ConsumerGroupDescribe", 1): ({"group_ids": ["g"]}, None),
+    ("ShareGroupDescribe", 1): ({"group_ids": ["g"]}, NOT_HERE),
+    ("StreamsGroupDescribe", 0): ({"group_ids": ["g"]}, None),
+    ("DescribeShareGroupOffsets", 1): ({"groups": [{"group_id": "g", "topics": None}]}, NOT_HERE),
+    ("AlterShareGroupOffsets", 0): ({"group_id": "g", "topics": OFFSETS}, NOT_HERE),
+    ("DeleteShareGroupOffsets", 0): ({"group_id": "g", "topics": [{"topic_name": "t"}]}, NOT_HERE),
+    ("InitializeShareGroupState", 0): (places(state_epoch=0, start_offset=0), UNABLE.format("initialize", "")),
+    ("ReadShareGroupState", 0): (places(leader_epoch=0), UNABLE.format("read", "")),
+    ("ReadShareGroupStateSummary", 0): (places(leader_epoch=0), UNABLE.format("read", " summary")),
+    ("WriteShareGroupState", 0): (
+        places(state_epoch=0, leader_epoch=0, start_offset=0, state_batches=[]), UNABLE.format("write", "")
+    ),
+    ("DeleteShareGroupState", 0): (places(), UNABLE.format("delete", "")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("api", "version"), COLD)
+def test_a_broker_that_coordinates_nothing_yet_says_it_in_kafkas_words(kafka: MockKafka, api: str, version: int) -> None:
+    """The answers of a real broker that nobody had asked for a coordinator."""
+    fields, message = COLD[api, version]
+    with closing(WireClient.at(kafka.bootstrap_servers)) as client:
+        answer = client.request(from_plain(request_class(KEYS[api]), fields), version)
+    groups = getattr(answer, "groups", ())
+    part = answer if hasattr(answer, "error_code") else sole(groups) if groups else only(answer)
+    assert (part.error_code, part.error_message) == (16, message)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kafkawire.errors import ErrorCode, error_name
+from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import MESSAGES, Refusal
 from wirebroker.exchange import Exchange
 
 NO_TOPIC_ID = bytes(16)
@@ -21,7 +21,7 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> AlterS
     """Answer for each partition."""
     groups, topics = exchange.engine.groups, exchange.cluster.topics
     if error := groups.membership_error(request.group_id, exchange.node_id):
-        return _refused(Refusal(error, error_name(error)))
+        return _refused(Refusal(error, MESSAGES.get(error)))
     wanted = {
         topic.topic_name: {each.partition_index: each.start_offset for each in topic.partitions}
         for topic in request.topics

@@ -33,7 +33,7 @@ def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Consum
     if error := groups.consumers.request_error(requested, exchange.version):
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
-        return _refused(Refused(code, "This is not the correct coordinator."))
+        return _refused(Refused(code))
     result = groups.consumers.heartbeat(requested, exchange.now)
     return _refused(result) if isinstance(result, Refused) else _heartbeat_answer(result)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kafkawire.errors import ErrorCode, error_name
+from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import MESSAGES, Refusal
 from wirebroker.exchange import Exchange
 
 
@@ -16,7 +16,7 @@ def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Delet
     """Answer for each topic."""
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
-        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=error_name(error), responses=[])
+        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=MESSAGES.get(error), responses=[])
     names = [topic.topic_name for topic in request.topics]
     found = groups.shares.delete_offsets(request.group_id, names, exchange.now)
     if isinstance(found, Refusal):

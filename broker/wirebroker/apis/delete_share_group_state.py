@@ -19,7 +19,7 @@ def handle(request: DeleteShareGroupStateRequest, exchange: Exchange) -> DeleteS
         partitions = []
         for each in topic.partitions:
             key = (request.group_id, topic.topic_id, each.partition)
-            refused = coordinated(key, exchange) or exchange.engine.groups.share_state.delete(key, exchange.now)
+            refused = coordinated("delete", key, exchange) or exchange.engine.groups.share_state.delete(key, exchange.now)
             code, message = refused or (0, None)
             partitions.append(PartitionResult(partition=each.partition, error_code=code, error_message=message))
         results.append(DeleteStateResult(topic_id=topic.topic_id, partitions=partitions))

@@ -19,7 +19,7 @@ from kafkawire.messages.describe_share_group_offsets import (
 )
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.offset_lookup import LATEST
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import MESSAGES, Refusal
 from wirebroker.core.share.coordinator import UNKNOWN
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
@@ -43,7 +43,7 @@ def _describe(
     answer = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=[], error_code=ErrorCode.NONE)
     if asked.topics is None:
         if error := exchange.engine.groups.coordinator_error(asked.group_id, exchange.node_id):
-            answer.error_code, answer.error_message = error, "This is not the correct coordinator."
+            answer.error_code, answer.error_message = error, MESSAGES.get(error)
             return answer
         wanted = _prepared(asked.group_id, exchange)
     else:

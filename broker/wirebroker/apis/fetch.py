@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import encode_response
@@ -41,6 +41,9 @@ from wirebroker.effects import Outcome
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import sliced
 from wirebroker.throttling import UNLIMITED
+
+if TYPE_CHECKING:
+    from kafkawire.messages.share_fetch import ShareFetchResponse
 
 FEW = 256
 """A Fetch of up to so many partitions is handled at once, a larger one in slices."""
@@ -103,27 +106,33 @@ def from_follower(request: FetchRequest) -> bool:
 
 def within_quota(response: FetchResponse, request: FetchRequest, exchange: Exchange) -> FetchResponse:
     """The response, or an empty one if its client has to wait (ClientQuotaManager, in KafkaApis.handleFetchRequest)."""
-    engine, now = exchange.engine, exchange.engine.now
     if not exchange.cluster.quotas.on:
         return response
     if from_follower(request):
         exchange.throttle_ms = 0
         return response
-    size = size_of(response, exchange.version)
-    timed = engine.throttle.handled(exchange, now)
-    if not exchange.throttled(engine.throttle.use(exchange, CONSUMER_BYTE_RATE, size, now), timed):
+    if not takes_too_much(response, exchange):
         return response
-    engine.throttle.unuse(exchange, CONSUMER_BYTE_RATE, size, now)
     return FetchResponse(error_code=ErrorCode.NONE, session_id=0, responses=[], node_endpoints=response.node_endpoints)
 
 
-def size_of(response: FetchResponse, version: int) -> int:
+def takes_too_much(response: FetchResponse | ShareFetchResponse, exchange: Exchange) -> bool:
+    """Count the response for the client's quotas. If the client has to wait, it gets an empty one, which does not count."""
+    engine, now = exchange.engine, exchange.engine.now
+    size = size_of(response, exchange.version)
+    timed = engine.throttle.handled(exchange, now)
+    if not exchange.throttled(engine.throttle.use(exchange, CONSUMER_BYTE_RATE, size, now), timed):
+        return False
+    engine.throttle.unuse(exchange, CONSUMER_BYTE_RATE, size, now)
+    return True
+
+
+def size_of(response: FetchResponse | ShareFetchResponse, version: int) -> int:
     """The bytes of a response as Kafka counts them: without its correlation id and tags, and without leaders' addresses."""
     counted = copy(response)
     counted.node_endpoints = []
-    return (
-        sum(map(len, encode_response(0, counted, version))) - 4 - response_header_version(FetchResponse.__schema__.key, version)
-    )
+    key = type(response).__schema__.key
+    return sum(map(len, encode_response(0, counted, version))) - 4 - response_header_version(key, version)
 
 
 class Found:

@@ -14,7 +14,7 @@ from kafkawire.messages.initialize_share_group_state import (
     InitializeStateResult,
     PartitionResult,
 )
-from wirebroker.core.refusals import Refusal
+from wirebroker.core.refusals import MESSAGES, Refusal
 from wirebroker.core.share.coordinator import Key
 from wirebroker.exchange import Exchange
 
@@ -27,17 +27,19 @@ def handle(request: InitializeShareGroupStateRequest, exchange: Exchange) -> Ini
         for each in topic.partitions:
             key = (request.group_id, topic.topic_id, each.partition)
             state = exchange.engine.groups.share_state
-            refused = coordinated(key, exchange) or state.initialize(key, each.state_epoch, each.start_offset, exchange.now)
+            refused = coordinated("initialize", key, exchange) or state.initialize(
+                key, each.state_epoch, each.start_offset, exchange.now
+            )
             code, message = refused or (0, None)
             partitions.append(PartitionResult(partition=each.partition, error_code=code, error_message=message))
         results.append(InitializeStateResult(topic_id=topic.topic_id, partitions=partitions))
     return InitializeShareGroupStateResponse(results=results)
 
 
-def coordinated(key: Key, exchange: Exchange) -> Refusal | None:
-    """The refusal if this broker does not coordinate the share partition, else None."""
+def coordinated(verb: str, key: Key, exchange: Exchange, what: str = "state") -> Refusal | None:
+    """The refusal if this broker does not coordinate the share partition, else None; `verb` says what was to be done."""
     error = exchange.engine.groups.share_state.coordinator_error(key, exchange.node_id)
-    return Refusal(error, "This is not the correct coordinator.") if error else None
+    return Refusal(error, f"Unable to {verb} share group {what}: {MESSAGES.get(error)}") if error else None
 
 
 def is_complete(group_id: str, topics: Sequence[Any]) -> bool:

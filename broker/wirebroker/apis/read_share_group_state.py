@@ -37,7 +37,7 @@ def handle(request: ReadShareGroupStateRequest, exchange: Exchange) -> ReadShare
 
 
 def _read(key: Key, leader_epoch: int, exchange: Exchange) -> PartitionResult:
-    state = coordinated(key, exchange) or exchange.engine.groups.share_state.read(key, leader_epoch, exchange.now)
+    state = coordinated("read", key, exchange) or exchange.engine.groups.share_state.read(key, leader_epoch, exchange.now)
     if isinstance(state, Refusal):
         return PartitionResult(
             partition=key[2], error_code=state.code, error_message=state.message, state_epoch=0, start_offset=0,

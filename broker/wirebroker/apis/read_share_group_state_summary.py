@@ -29,7 +29,7 @@ def handle(request: ReadShareGroupStateSummaryRequest, exchange: Exchange) -> Re
 
 
 def _summary(key: Key, exchange: Exchange) -> PartitionResult:
-    state = coordinated(key, exchange) or exchange.engine.groups.share_state.summary(key)
+    state = coordinated("read", key, exchange, "state summary") or exchange.engine.groups.share_state.summary(key)
     if isinstance(state, Refusal):
         return PartitionResult(
             partition=key[2], error_code=state.code, error_message=state.message, state_epoch=0, leader_epoch=0, start_offset=0

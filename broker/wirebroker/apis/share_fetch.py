@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import NamedTuple
 
 from kafkawire.batches import BatchHeader, iter_batches, iter_records, read_header, read_marker
@@ -25,6 +26,7 @@ from kafkawire.messages.share_fetch import (
     ShareFetchResponse,
 )
 from wirebroker.apis import share_acknowledge
+from wirebroker.apis.fetch import takes_too_much
 from wirebroker.apis.share_acknowledge import RENEWS_SINCE, Outcomes, is_member_id, leader_of, may_read
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
@@ -170,6 +172,9 @@ class ShareFetch:
     def begin(self, wanted: list[Wanted]) -> None:
         """Acquire what can be acquired now, or wait."""
         request = self.request
+        if self.exchange.cluster.quotas.on:
+            request.max_bytes = min(request.max_bytes, self.exchange.engine.throttle.room(self.exchange))
+            request.min_bytes = min(request.min_bytes, request.max_bytes)
         interested = []
         for each in wanted:
             if each.topic is None:
@@ -383,16 +388,32 @@ class ShareFetch:
 
     # The answer
 
+    def _named(self, response: ShareFetchResponse) -> Results:
+        """The results that the answer names: in a session that continues those with news, and none if the client has to wait.
+
+        What was acquired for a client that has to wait stays acquired, and the client does not learn of it, as in Kafka.
+        """
+        session, results = self._session, self._results
+        named = results
+        if session is not None:
+            named = {
+                place: data for place, data in results.items() if session.names(place, data.error_code, bool(data.records))
+            }
+        if self.exchange.cluster.quotas.on:
+            counted = copy(response)
+            counted.responses = _by_topic(named)
+            if takes_too_much(counted, self.exchange):
+                return {}
+        if session is not None:
+            for place, data in results.items():
+                session.answered(place, data.error_code, bool(data.records))
+        return named
+
     def response(self) -> ShareFetchResponse:
         """The answer: fetched partitions, and the acknowledged ones."""
         response = _refused(ErrorCode.NONE)
         response.acquisition_lock_timeout_ms = self._shares.settings(self.request.group_id or "").lock_ms
-        if self._session is not None:
-            self._results = {
-                place: data
-                for place, data in list(self._results.items())
-                if self._session.names(place, data.error_code, bool(data.records))
-            }
+        self._results = self._named(response)
         if any(topic_id not in self.exchange.cluster.topics_by_id for topic_id, _ in self._results):
             return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts the bytes of each topic by its name, and fails
         for place, (code, message) in self._outcomes.items():
@@ -400,13 +421,18 @@ class ShareFetch:
                 self._fail(place, ErrorCode.NONE)
             self._results[place].acknowledge_error_code = code
             self._results[place].acknowledge_error_message = message
-        topics: dict[bytes, ShareFetchableTopicResponse] = {}
-        for (topic_id, index), data in self._results.items():
-            leader, epoch = leader_of((topic_id, index), data.error_code, self.exchange, response.node_endpoints, NodeEndpoint)
+        for place, data in self._results.items():
+            leader, epoch = leader_of(place, data.error_code, self.exchange, response.node_endpoints, NodeEndpoint)
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-            topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])).partitions.append(data)
-        response.responses = list(topics.values())
+        response.responses = _by_topic(self._results)
         return response
+
+
+def _by_topic(results: Results) -> list[ShareFetchableTopicResponse]:
+    topics: dict[bytes, ShareFetchableTopicResponse] = {}
+    for (topic_id, _), data in results.items():
+        topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])).partitions.append(data)
+    return list(topics.values())
 
 
 def _available(held: Held) -> int:

@@ -14,6 +14,7 @@ from kafkawire.messages.share_group_describe import (
 from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
 from wirebroker.core.groups.share_group import ShareGroup, ShareMember
 from wirebroker.core.groups.share_groups import ASSIGNOR
+from wirebroker.core.refusals import MESSAGES
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import IDS, MEMBERS, pauses
 
@@ -40,7 +41,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[ShareGroup | None, Des
     """The group, or None, and the answer without its members."""
     groups = exchange.engine.groups
     if error := groups.membership_error(group_id, exchange.node_id):
-        return None, _refused(group_id, error)
+        return None, _refused(group_id, error, MESSAGES.get(error) if group_id else None)
     group = groups.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         why = "not found" if group is None else "is not a share group"

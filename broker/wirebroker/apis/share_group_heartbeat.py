@@ -31,7 +31,7 @@ def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> ShareGrou
     if error := groups.shares.request_error(requested):
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
-        return _refused(Refusal(code, "This is not the correct coordinator."))
+        return _refused(Refusal(code))
     result = groups.shares.heartbeat(requested, exchange.now)
     if isinstance(result, Refusal):
         return _refused(result)

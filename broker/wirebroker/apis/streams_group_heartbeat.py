@@ -44,7 +44,7 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     if error := _topic_error(request) or request_error(request):
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
-        return _refused(Refused(code, "This is not the correct coordinator."))
+        return _refused(Refused(code))
     client = Client(exchange.client_id or "", f"/{exchange.connection.client_host}")
     result = groups.streams.heartbeat(request, client, exchange.now)
     if isinstance(result, Refused):

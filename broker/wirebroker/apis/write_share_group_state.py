@@ -28,7 +28,7 @@ def handle(request: WriteShareGroupStateRequest, exchange: Exchange) -> Steps:
                 if pause():
                     yield None
                 batches.append(StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count))
-            refused = coordinated(key, exchange) or exchange.engine.groups.share_state.write(
+            refused = coordinated("write", key, exchange) or exchange.engine.groups.share_state.write(
                 key, each.state_epoch, each.leader_epoch, each.start_offset, each.delivery_complete_count, batches, exchange.now
             )
             code, message = refused or (0, None)

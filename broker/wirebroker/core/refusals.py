@@ -15,6 +15,11 @@ class Refusal(NamedTuple):
     message: str | None = None
 
 
+MESSAGES = {
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
+}
+"""Kafka's own messages for errors, which few answers have."""
 MOST_RECORDS = 10_000
 """The largest number of records that Kafka's controller writes for one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 TOO_LARGE = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")

@@ -59,13 +59,15 @@ class ShareSession:
     def names(self, place: Place, error: int, has_records: bool) -> bool:
         """Whether an answer with this result for a partition names it."""
         cached = self.partitions.get(place)
-        if cached is None:
-            return False
-        named = cached.shown or has_records or bool(error)
-        cached.shown = bool(error)
-        if has_records:  # it goes to the end of the line
-            self.partitions[place] = self.partitions.pop(place)
-        return named
+        return cached is not None and (cached.shown or has_records or bool(error))
+
+    def answered(self, place: Place, error: int, has_records: bool) -> None:
+        """An answer has this result for a partition."""
+        cached = self.partitions.get(place)
+        if cached is not None:
+            cached.shown = bool(error)
+            if has_records:  # it goes to the end of the line
+                self.partitions[place] = self.partitions.pop(place)
 
     def advance(self) -> None:
         """The next request must carry the next epoch."""
