@@ -243,9 +243,18 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 
 
 def _is_told(place: Path, mode: str, *names: str) -> bool:
-    """Whether anything tells the logs of two partitions from each other: after kill −9 nothing does of active segments."""
+    """Whether anything tells these logs of two partitions from each other.
+
+    After kill −9 nothing does if one is an active segment, or if both have the same offsets.
+    """
     logs = [place / name for name in names if name.endswith(".log")]
-    return mode == "clean" or not any(path == max(path.parent.glob("*.log")) for path in logs)
+    if mode == "clean" or not logs:
+        return True
+    reaches = {
+        tuple((head.base_offset, head.last_offset) for head in map(read_header, iter_batches(path.read_bytes())))
+        for path in logs
+    }
+    return len(reaches) == len(logs) and not any(path == max(path.parent.glob("*.log")) for path in logs)
 
 
 def every_byte(place: Path, mode: str) -> Iterator[Damage]:
