@@ -373,6 +373,20 @@ def test_c4_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenc
     assert Reader(kafka).values() == []
 
 
+def test_c4_timed_out_transactions_are_looked_for_at_the_multiples_of_an_interval(
+    mock_kafka_factory: Callable[..., MockKafka],
+) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 2}, clock="frozen")  # the interval is 10 s
+    kafka.clock.advance(milliseconds=33_333)
+    for stable in (2, 4):
+        started(kafka, timeout_ms=5_000).send("a")
+        kafka.clock.advance(milliseconds=6_666)
+        assert Reader(kafka).end() == stable - 2
+        kafka.clock.advance(milliseconds=1)
+        assert Reader(kafka).end() == stable
+        kafka.clock.advance(milliseconds=63_333)
+
+
 def test_c5_a_transactional_id_expires_after_seven_days(kafka: MockKafka) -> None:
     first = started(kafka)
     started(kafka)

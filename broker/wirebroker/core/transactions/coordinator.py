@@ -119,6 +119,7 @@ class TransactionCoordinator:
         """The records have everything but the previous epoch. A client that still sends it is fenced, as in Kafka."""
         transaction.last_producer_epoch = NO_EPOCH
         transaction.is_stuck = False
+        self._watch(transaction, now)
         self._finish(transaction, now)
 
     @property
@@ -131,8 +132,7 @@ class TransactionCoordinator:
 
     def _set_timers(self, now: int) -> None:
         configs, timers = self._cluster.configs, self._cluster.timers
-        aborts = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-        timers.every(lambda: configs.integer(aborts), now, self._abort_timed_out)
+        self._started, self._looks_for_timeouts = now, False
         expires = "transaction.remove.expired.transaction.cleanup.interval.ms"
         timers.every(lambda: configs.integer(expires), now, self._expire)
 
@@ -391,10 +391,22 @@ class TransactionCoordinator:
 
     # Time
 
+    def _watch(self, transaction: Transaction, now: int) -> None:
+        """While a transaction is open, timed-out ones are looked for at the multiples of an interval since the start.
+
+        Kafka always does so. Here a clock that is moved by a year would stop three million times.
+        """
+        if transaction.state is State.ONGOING and not self._looks_for_timeouts:
+            self._looks_for_timeouts = True
+            interval = max(self._cluster.configs.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"), 1)
+            self._cluster.timers.at(now + interval - (now - self._started) % interval, self._abort_timed_out)
+
     def _abort_timed_out(self, now: int) -> None:
+        self._looks_for_timeouts = False
         for transaction in list(self.transactions.values()):
             if transaction.state is State.ONGOING and transaction.started + transaction.timeout_ms < now:
                 self._fence(transaction, now)
+            self._watch(transaction, now)
 
     def _expire(self, now: int) -> None:
         keep = self._cluster.configs.integer("transactional.id.expiration.ms")
@@ -426,6 +438,7 @@ class TransactionCoordinator:
         if log is not None and (error := log.append_own(batch, now)):
             return coordinator_errors.translate_error(error)
         transaction.become(after)
+        self._watch(transaction, now)
         if self._cluster.watch is not None:
             partitions = tuple(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
             self._cluster.report(
