@@ -36,7 +36,6 @@ from wirebroker.core.controller import Controller
 from wirebroker.core.features import REFUSED_WITHOUT, SHARE
 from wirebroker.core.fetch_sessions import FetchSessions
 from wirebroker.core.groups import GroupCoordinator
-from wirebroker.core.loggers import Loggers
 from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
@@ -482,8 +481,7 @@ class Engine:
         if self._plan is not None:
             self._plan.restarted()
         for node_id, broker in self.cluster.brokers.items():
-            broker.alive = broker.running = broker.registered = True
-            broker.loggers = Loggers()
+            broker.start()
             self.cluster.producer_ids.restarted(node_id)
         if self.store is not None:
             self.store.restart(mode, now)
@@ -513,7 +511,6 @@ class Engine:
         self.fetch_sessions.clear_at(node_id)
         self.throttle.restarted(node_id)
         self.cluster.producer_ids.restarted(node_id)
-        self.cluster.brokers[node_id].loggers = Loggers()
 
     def start_broker(self, node_id: int, now: int) -> None:
         """Start a broker that was killed. Does nothing if it is up."""

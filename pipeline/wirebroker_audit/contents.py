@@ -23,7 +23,7 @@ from wirebroker.audit.content import SHOWN
 from wirebroker.audit.findings import INTERNAL_TOPICS
 from wirebroker.audit.matching import MANY, Repeats
 from wirebroker_audit.checks import LOG_ORDER, PARTITION, PRODUCER, finding, intact
-from wirebroker_audit.scan import Array
+from wirebroker_audit.scan import Array, is_intact
 from wirebroker_audit.tables import collected, in_groups, mapped, settled, united
 from wirebroker_audit.wording import ROW, WORDS
 
@@ -183,11 +183,9 @@ def checksums(file: str, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Topic and content of the `data_batches` of these topics in a Parquet file, an address with `file:`."""
     columns = ["topic", "content", "attributes", "records", "problem"]
     for rows in pq.ParquetFile(unquote(urlsplit(file).path)).iter_batches(columns=columns):
-        problem = rows.column("problem")
-        sound = pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False))
         data = (rows.column("attributes").to_numpy() & CONTROL == 0) & (rows.column("records").to_numpy() > 0)
         named = pc.is_in(rows.column("topic"), pa.array(topics, pa.string()))
-        yield rows.select(["topic", "content"]).filter(pc.and_(pc.and_(sound, named), pa.array(data)))
+        yield rows.select(["topic", "content"]).filter(pc.and_(pc.and_(is_intact(rows), named), pa.array(data)))
 
 
 def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from wirebroker_audit import schema
-from wirebroker_audit.checks import LOG_ORDER, PARTITION
+from wirebroker_audit.checks import LOG_ORDER, PARTITION, intact
 from wirebroker_audit.onward import BATCHES, RUNS, Covered, Key, State
 from wirebroker_audit.origin import Origin
 
@@ -23,8 +23,7 @@ def with_last_batches(spark: SparkSession, report: Path, state: State) -> State:
     if not places:
         return state
     rows = spark.read.schema(schema.BATCHES).parquet(_uri(report, BATCHES))
-    rows = rows.where("problem IS NULL OR problem = 'offset_regression'")
-    found = rows.join(sf.broadcast(spark.createDataFrame(places, _PLACE)), [*PARTITION, *LOG_ORDER])
+    found = intact(rows).join(sf.broadcast(spark.createDataFrame(places, _PLACE)), [*PARTITION, *LOG_ORDER])
     known = dict(state.partitions)
     for row in found.select(*PARTITION, "bytes", "crc_stored").collect():
         key = (row["topic"], row["partition"])

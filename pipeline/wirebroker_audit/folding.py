@@ -13,11 +13,10 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkawire.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from wirebroker_audit.scan import BATCHES, Array
+from wirebroker_audit.scan import BATCHES, Array, is_intact
 
 HEADER = pa.struct(
     [
@@ -49,9 +48,8 @@ _REPEATING = ["topic", "segment", "problem", "detail"]
 
 def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
     """The runs of these batches, as `RUNS`, without batches whose headers cannot be trusted."""
-    problem = batches.column("problem")
-    if problem.null_count < len(problem):
-        batches = batches.filter(pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False)))
+    if batches.column("problem").null_count < len(batches):
+        batches = batches.filter(is_intact(batches))
     if not len(batches):
         return _NONE
     order, starts = _grouped(batches)

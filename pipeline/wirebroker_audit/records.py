@@ -14,7 +14,7 @@ from kafkawire.compression import CodecMissing, TooLarge
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer
 from wirebroker.audit.content import SHOWN, UNFOLDED, content_hash, digest
-from wirebroker_audit.scan import Array, Chunk
+from wirebroker_audit.scan import Array, Chunk, is_intact
 from wirebroker_audit.singles import Singles, find_singles
 
 ROWS = 20_000
@@ -70,10 +70,8 @@ class _Batch(NamedTuple):
 
 def _sound(chunk: Chunk) -> pa.RecordBatch:
     """The batches of data that the scan found sound."""
-    problem = chunk.rows.column("problem")
-    sound = pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False))
     is_data = chunk.rows.column("attributes").to_numpy() & CONTROL == 0
-    return chunk.rows.select(list(_Batch._fields)).filter(pc.and_(sound, pa.array(is_data)))
+    return chunk.rows.select(list(_Batch._fields)).filter(pc.and_(is_intact(chunk.rows), pa.array(is_data)))
 
 
 def _batches(rows: pa.RecordBatch) -> Iterator[_Batch]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from crc32c import crc32c
 
 from kafkawire.batches import (
@@ -73,6 +74,12 @@ a kind of finding, `unreadable`, `deleted`, or `old_format`; null for a sound ba
 with a problem other than `offset_regression`, only topic, partition, segment and position can be trusted. If no batch can be
 read there, both offsets are the expected one.
 """
+
+
+def is_intact(rows: pa.RecordBatch) -> pa.BooleanArray:
+    """Whether the header of each batch can be trusted."""
+    problem = rows.column("problem")
+    return pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False))
 
 
 class Place(NamedTuple):

@@ -187,18 +187,17 @@ def _pem(pairs: Mapping[str, str], store: str) -> str:
     location = pairs.get(f"ssl.{store}.location")
     if not given and location is None:
         return ""
-    kind = pairs.get(f"ssl.{store}.type", "JKS")
     if given and location is not None:
         raise BadConfig(f"ssl.{store}.location and ssl.{store}.{inline[0]} exclude each other")
     if location is None:
-        if kind != "PEM":
+        if (kind := pairs.get(f"ssl.{store}.type", "JKS")) != "PEM":
             raise BadConfig(f"ssl.{store}.type is {kind}, but ssl.{store}.{inline[0]} needs PEM")
         return "\n".join(given)
-    if kind != "PEM":
-        try:
-            return pem_of(store, location, pairs.get(f"ssl.{store}.password", ""))
-        except BadStore as wrong:
-            raise BadConfig(str(wrong)) from None
+    try:
+        if converted := pem_of(store, pairs):
+            return converted
+    except BadStore as wrong:
+        raise BadConfig(str(wrong)) from None
     try:
         return Path(location).read_text(encoding="ascii")
     except UnicodeDecodeError:

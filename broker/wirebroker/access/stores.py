@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 OLD_FORMATS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
@@ -23,11 +24,15 @@ class BadStore(ValueError):
     """A store cannot be used; the text says which one, why, and what to do, without its password."""
 
 
-def pem_of(store: str, location: str, password: str) -> str:
-    """The certificates in a `keystore` or `truststore`, as PEM; before those of a keystore its key, which no password protects.
+def pem_of(store: str, settings: Mapping[str, str]) -> str:
+    """Convert the `keystore` or `truststore` that the settings name to PEM. Returns "" if its type is PEM already.
 
-    Raises BadStore if the file cannot be read, is not PKCS12, or does not hold what the store is for.
+    It has the certificates, and for a keystore first the key, which no password protects. Raises BadStore if the file cannot be
+    read, is not PKCS12, or does not hold what the store is for.
     """
+    location, password = settings[f"ssl.{store}.location"], settings.get(f"ssl.{store}.password", "")
+    if settings.get(f"ssl.{store}.type", "JKS") == "PEM":
+        return ""
     setting = f"ssl.{store}.location: {location}"
     advice = f"run {TO_PEM[store].format(location)}, name that file, and set ssl.{store}.type=PEM"
     try:

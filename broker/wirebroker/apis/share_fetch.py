@@ -391,7 +391,8 @@ class ShareFetch:
     def _named(self, response: ShareFetchResponse) -> Results:
         """The results that the answer names: in a session that continues those with news, and none if the client has to wait.
 
-        What was acquired for a client that has to wait stays acquired, and the client does not learn of it, as in Kafka.
+        Records were acquired before the quota is looked at. If the client then has to wait, they stay acquired, although the
+        answer does not carry them. Kafka does the same.
         """
         session, results = self._session, self._results
         named = results

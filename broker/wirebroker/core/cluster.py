@@ -52,13 +52,21 @@ class Broker:
     node_id: int
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
     rack: str | None = None
-    alive: bool = True
-    """Whether it runs and is registered, so that it can lead and follow."""
     running: bool = True
     registered: bool = True
     """Whether the controller knows it; a broker that starts registers itself."""
     loggers: Loggers = field(default_factory=Loggers)
     """The levels of its loggers since it has started."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can lead and follow."""
+        return self.running and self.registered
+
+    def start(self) -> None:
+        """It runs, and registers itself."""
+        self.running = self.registered = True
+        self.loggers = Loggers()
 
     def address(self, listener: str) -> tuple[str, int]:
         """The advertised host and port for this listener; for an unknown listener those of the first one."""
@@ -179,6 +187,11 @@ class Cluster:
         """Whether the broker exists, and is neither down nor unregistered."""
         broker = self.brokers.get(node_id)
         return broker is not None and broker.alive
+
+    def registered(self, node_id: int) -> bool:
+        """Whether the broker exists, and the controller knows it."""
+        broker = self.brokers.get(node_id)
+        return broker is not None and broker.registered
 
     def offline(self, partition: Partition) -> list[int]:
         """The replicas of the partition whose brokers are down or whose log directories have failed."""

@@ -47,7 +47,8 @@ class Controller:
             raise ValueError(f"broker {node_id} is already down")
         broker.running = False
         self._cluster.report(BrokerChange("killed", node_id))
-        self._fence(broker, now)
+        if broker.registered:
+            self._fence(node_id, now)
 
     def unregister(self, node_id: int, now: int) -> None:
         """Forget a broker. One that runs goes on, but has no part in the cluster until it starts again."""
@@ -55,13 +56,11 @@ class Controller:
         broker = self._broker(node_id)
         broker.registered = False
         self._cluster.report(BrokerChange("unregistered", node_id))
-        self._fence(broker, now)
+        if broker.running:
+            self._fence(node_id, now)
 
-    def _fence(self, broker: Broker, now: int) -> None:
+    def _fence(self, node_id: int, now: int) -> None:
         """Let other replicas take over the partitions that the broker leads."""
-        if not broker.alive:
-            return
-        broker.alive, node_id = False, broker.node_id
         held = self._held_by(node_id)
         for partition in held:
             self._forget_lag(partition, node_id)
@@ -73,7 +72,7 @@ class Controller:
         broker = self._broker(node_id)
         if broker.alive:
             return
-        broker.alive = broker.running = broker.registered = True
+        broker.start()
         self._cluster.report(BrokerChange("started", node_id))
         held = self._held_by(node_id)
         self._change_all(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)

@@ -16,7 +16,7 @@ def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Clu
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{manual} an empty replica list.")
     previous = None
     for node_id in sorted(broker_ids):
-        if node_id not in cluster.registered_brokers:
+        if not cluster.registered(node_id):
             message = f"{manual} broker {node_id}, but no such broker is registered."
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         if node_id == previous:

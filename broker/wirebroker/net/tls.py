@@ -64,9 +64,9 @@ class Tls:
     expired: str | None = None
     """The same certificate, and its key, as it is after it has expired."""
     key_store: str = field(default="", repr=False)
-    """What the file `certificate` holds, as PEM, if it is a PKCS12 store."""
+    """If `certificate` is a PKCS12 store: its key and certificates, as PEM."""
     trust_store: str = field(default="", repr=False)
-    """The same of the file `client_ca`."""
+    """If `client_ca` is a PKCS12 store: its certificates, as PEM."""
 
     def context(self, listener: str, protocol: SecurityProtocol, watch: Watch | None = None) -> ssl.SSLContext:
         """The context of a listener. As in Kafka, only SSL asks for client certificates, not SASL_SSL. Raises TlsError."""
@@ -102,8 +102,8 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
     location, trusted = settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location")
     try:
         if given is None and location is not None:
-            given = Tls(location, key_store=_store(settings, "keystore", location))
-        held = _store(settings, "truststore", trusted) if trusted is not None else ""
+            given = Tls(location, key_store=pem_of("keystore", settings))
+        held = pem_of("truststore", settings) if trusted is not None else ""
     except BadStore as wrong:
         raise TlsError(str(wrong)) from None
     if given is not None and given.client_ca is None:
@@ -111,13 +111,6 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
     if given is None or given.client != "none" or client not in VERIFY:
         return given
     return replace(given, client=client)  # type: ignore[arg-type]
-
-
-def _store(settings: Mapping[str, str], store: str, location: str) -> str:
-    """What a store of Java holds, as PEM; "" if the file is PEM itself. Raises BadStore."""
-    if settings.get(f"ssl.{store}.type", "JKS") == "PEM":
-        return ""
-    return pem_of(store, location, settings.get(f"ssl.{store}.password", ""))
 
 
 def make_certificates(folder: Path, hosts: list[str], client: str = "client") -> Tls:

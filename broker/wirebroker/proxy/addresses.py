@@ -79,7 +79,7 @@ class NamelessAnswers:
     def __init__(self) -> None:
         self._version, self._size, self._behind = -1, 0, 0
         self._start = self._end = b""
-        """What the last answer has before and behind the fields of its only partition, from byte 8 on."""
+        """Two parts of the last answer that named one partition: byte 8 up to its fields, and what follows them."""
 
     def includes(self, answer: memoryview, version: int) -> bool:
         """Whether this answer, with its size, names no node; false also where it would take long to tell."""
