@@ -834,6 +834,37 @@ def test_elect_leaders(start: Start) -> None:
     assert cluster.describe("w").leader == 2
 
 
+def test_leaders_move_back_every_five_minutes(start: Start) -> None:
+    cluster = start()
+    create(cluster, "w", 2, 1)
+    create(cluster, "behind", 3, 1)
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.kafka.start_broker(2)
+    advance = cluster.kafka.clock.advance
+    advance(milliseconds=299_999)
+    assert (cluster.describe("w").leader, cluster.describe("behind").leader) == (1, 1)
+    advance(milliseconds=1)
+    assert (cluster.describe("w").leader, cluster.describe("behind").leader) == (2, 1)
+    cluster.kafka.restart()  # broker 3, too
+    advance(seconds=299)
+    assert leader_of(cluster, "behind") == 1
+    advance(seconds=1)
+    assert leader_of(cluster, "behind") == 3
+
+
+def leader_of(cluster: Cluster, topic: str) -> int:
+    return cluster.kafka._call(lambda engine: engine.cluster.topics[topic].partitions[0].leader)
+
+
+def test_leaders_stay_where_they_are_without_rebalancing(start: Start) -> None:
+    cluster = start(configs={"auto.leader.rebalance.enable": False})
+    create(cluster, "w", 2, 1)
+    cluster.kafka.move_leader("w", to=1)
+    cluster.kafka.clock.advance(days=1)
+    assert cluster.describe("w").leader == 1
+
+
 def test_d3_a_frozen_replica_that_is_made_leader_loses_what_it_lacks(start: Start) -> None:
     cluster = start()
     create(cluster, "g", 1, 2, 3)

@@ -112,7 +112,7 @@ class Engine:
         self.shares = SharePartitions(self.cluster, self.groups.share_state)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
-        self.controller = Controller(self.cluster, self._coordinator_moved)
+        self.controller = Controller(self.cluster, self._coordinator_moved, now)
         self.trace = BrokerRecorder(lambda: self.now)
         self.authenticator = Authenticator(self.cluster, self.trace.authenticated)
         self.authorizer = Authorizer(self.cluster, self.trace.refused)
@@ -491,6 +491,7 @@ class Engine:
         self.groups.restart(now)
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
+        self.controller.restart(now)
         self.cluster.report(RestartChange(mode))
         if self.store is not None:
             self.store.restarted(now)

@@ -1,7 +1,6 @@
 """The controller: brokers that come and go, leaders that move, followers that lag (Kafka's ReplicationControlManager).
 
-Kafka notices a dead broker when its session ends. Here the controller knows at once, so that tests need not wait. Leaders do
-not move back by themselves, as with auto.leader.rebalance.enable=false.
+Kafka notices a dead broker when its session ends. Here the controller knows at once, so that tests need not wait.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ CoordinatorMoved = Callable[[str, int, int], None]
 class Controller:
     """Changes leaders and in-sync replicas. Raises ValueError, with a sentence, for an impossible change."""
 
-    def __init__(self, cluster: Cluster, coordinator_moved: CoordinatorMoved) -> None:
+    def __init__(self, cluster: Cluster, coordinator_moved: CoordinatorMoved, now: int) -> None:
         self._cluster = cluster
         self._coordinator_moved = coordinator_moved
         self._lag_timers: dict[tuple[Partition, int], Timer] = {}
@@ -33,6 +32,14 @@ class Controller:
         """The change of many partitions that is being made in slices."""
         self.busy = False
         """Whether there is such a change."""
+        self.restart(now)
+
+    def restart(self, now: int) -> None:
+        """All brokers have started, and there are no timers yet."""
+        self._lag_timers.clear()
+        configs, timers = self._cluster.configs, self._cluster.timers
+        if configs.value("auto.leader.rebalance.enable") and len(self._cluster.brokers) > 1:
+            timers.every(lambda: 1000 * configs.integer("leader.imbalance.check.interval.seconds"), now, self._balance)
 
     def finish(self) -> None:
         """Make the rest of a change that is made in slices (`Timers.work`)."""
@@ -100,6 +107,14 @@ class Controller:
         if partition.leader != before:
             return ErrorCode.NONE
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+    def _balance(self, now: int) -> None:
+        """Let the preferred replicas lead again that are in sync (maybeBalancePartitionLeaders)."""
+        self.finish()
+        alive = self._cluster.alive
+        led_by_others = [each for each in self._cluster.partitions() if each.leader != (first := each.replicas[0])
+                         and first in each.in_sync and alive(first)]  # fmt: skip
+        self._change_all(led_by_others, lambda each: each.replication.elect(alive, now, preferred=True), now)
 
     def freeze_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
         """Let a follower stop fetching. If it lacks records for replica.lag.time.max.ms, it falls out of sync."""
