@@ -8,6 +8,7 @@ Produce is advertised from version 0, although 0 to 2 are not served, because ol
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import (
@@ -41,27 +42,35 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     exchange.connection.software = software
     exchange.engine.authenticator.versions_told(exchange.connection)
-    served = exchange.engine.versions
-    keys = []
-    for key, (oldest, newest) in sorted(served.items()):
-        keys.append(ApiVersion(api_key=key, min_version=0 if key == PRODUCE else oldest, max_version=newest))
-    features = [name for name in FEATURES if all(KEYS[api] in served for api in PROMISES.get(name, ()))]
+    keys, features = _offer(tuple(exchange.engine.versions.items()))
     levels = exchange.cluster.configs.features
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=keys,
-        supported_features=[
-            SupportedFeatureKey(name=name, min_version=FEATURES[name].oldest, max_version=FEATURES[name].newest)
-            for name in features
-            if FEATURES[name].oldest > 0 or exchange.version >= FEATURES_FROM_ZERO
-        ],
+        api_keys=keys.copy(),
+        supported_features=[each for each in features if each.min_version > 0 or exchange.version >= FEATURES_FROM_ZERO],
         finalized_features_epoch=exchange.cluster.version,
         finalized_features=[
-            FinalizedFeatureKey(name=name, max_version_level=levels[name], min_version_level=levels[name])
-            for name in features
-            if levels[name]
+            FinalizedFeatureKey(name=each.name, max_version_level=level, min_version_level=level)
+            for each in features
+            if (level := levels[each.name])
         ],
     )
+
+
+@lru_cache(maxsize=8)
+def _offer(served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[list[ApiVersion], list[SupportedFeatureKey]]:
+    """The APIs and features of a broker that serves these versions; every client asks for them first."""
+    keys = [
+        ApiVersion(api_key=key, min_version=0 if key == PRODUCE else oldest, max_version=newest)
+        for key, (oldest, newest) in sorted(served)
+    ]
+    known = {key for key, _ in served}
+    features = [
+        SupportedFeatureKey(name=name, min_version=feature.oldest, max_version=feature.newest)
+        for name, feature in FEATURES.items()
+        if all(KEYS[api] in known for api in PROMISES.get(name, ()))
+    ]
+    return keys, features
 
 
 def unsupported_version(served: tuple[int, int] | None = None) -> ApiVersionsResponse:
