@@ -1,11 +1,10 @@
 """Kafka itself and the data directory: its tools read our files, we serve its directory, and it serves ours.
 
-Needs java and Kafka's jars, which scripts/record-oracle fetches.
+Needs java and Kafka's jars, which scripts/interop --fetch fetches.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
@@ -31,14 +30,13 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker.mock import MockKafka
 from wirebroker.wire_client import WireClient
-from wirekit import cache_folder, client
+from wirekit import client, kafka_jars
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "scripts"))
 from _kafka_server import KafkaServer, fetch_jars  # noqa: E402
 
-CACHE = cache_folder() / "kafka-4.3.1"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 SETTINGS = {"log.cleaner.backoff.ms": "100", "log.flush.offset.checkpoint.interval.ms": "500"}
 TOPICS = {
@@ -50,15 +48,7 @@ TOPICS = {
 
 @pytest.fixture(autouse=True)
 def needs_java() -> None:
-    reason = ""
-    if shutil.which("java") is None:
-        reason = "java is not installed"
-    elif not CACHE.is_dir():
-        reason = "Kafka's jars are not there; scripts/record-oracle fetches them"
-    if reason and "java" in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
-        pytest.fail(f"java is required, and {reason}")
-    if reason:
-        pytest.skip(reason)
+    kafka_jars()
 
 
 def dumped(*arguments: str) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -19,6 +20,9 @@ from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, Top
 from kafkawire.registry import KEYS
 from wirebroker.mock import MockKafka
 from wirebroker.wire_client import ConnectionClosed, WireClient, address_of
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
+from _kafka_server import jar_folder
 
 NOW = 1_800_000_000_000
 FEW_PLUGINS = [word for name in ("anyio", "cacheprovider", "hypothesispytest", "schemathesis") for word in ("-p", f"no:{name}")]
@@ -132,7 +136,6 @@ def kafka_jars() -> str:
     """The class path of Kafka's own jars; the test is skipped without Java or without the jars."""
     if shutil.which("java") is None:
         lacking("java", "java is not installed")
-    jars = cache_folder() / "kafka-4.3.1"
-    if not jars.is_dir():
+    if not jar_folder().is_dir():
         lacking("java", "Kafka's jars are not there; scripts/interop --fetch fetches them")
-    return f"{jars}/*"
+    return f"{jar_folder()}/*"

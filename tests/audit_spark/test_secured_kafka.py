@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +14,11 @@ from wirebroker.access.settings import read_access
 from wirebroker.cli import main
 from wirebroker.mock import MockKafka
 from wirebroker_audit.wire import NEEDS_CONFIG, BrokerError, ask
-from wirekit import RawProducer
+from wirekit import RawProducer, kafka_jars
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 from _kafka_security import Security
-from _kafka_server import HOST, KafkaServer, jar_folder
+from _kafka_server import HOST, KafkaServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TRUST = "ssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
@@ -34,10 +32,7 @@ MODULES = {
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[KafkaServer]:
-    if shutil.which("java") is None or not jar_folder().is_dir():
-        if "java" in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
-            pytest.fail("java is required, and it or Kafka's jars are missing")
-        pytest.skip("java is not installed, or Kafka's jars are not there; scripts/record-oracle fetches them")
+    kafka_jars()
     pytest.importorskip("trustme")
     with KafkaServer(security=Security({"alice": "alice-secret"})) as kafka:
         yield kafka
