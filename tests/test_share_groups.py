@@ -19,7 +19,7 @@ from kafkawire.declare import from_plain
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
-from wirebroker.apis.share_fetch import ShareFetch, _in_reach
+from wirebroker.apis.share_fetch import ShareFetch, Slices, _in_reach
 from wirebroker.core.share.in_flight import Batches, InFlight, InFlightBatch, RecordState
 from wirebroker.core.share.partition import SharePartition
 from wirebroker.trace.rows import ShareRow
@@ -256,10 +256,10 @@ def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(mon
     tries = 0
     attempt = ShareFetch._try
 
-    def counted(fetch: ShareFetch, now: int) -> None:
+    def counted(fetch: ShareFetch, now: int) -> Slices:
         nonlocal tries
         tries += 1
-        attempt(fetch, now)
+        return attempt(fetch, now)
 
     monkeypatch.setattr(ShareFetch, "_try", counted)
     with MockKafka(topics={"t": 1, "wide": 64}, clock="frozen") as broker, closing(Shared(broker)) as group:

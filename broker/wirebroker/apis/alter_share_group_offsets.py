@@ -10,14 +10,15 @@ from kafkawire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from wirebroker.core.refusals import MESSAGES, Refusal
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 NO_TOPIC_ID = bytes(16)
 UNKNOWN = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 DONE = Refusal(ErrorCode.NONE)
 
 
-def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> AlterShareGroupOffsetsResponse:
+def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     """Answer for each partition."""
     groups, topics = exchange.engine.groups, exchange.cluster.topics
     if error := groups.membership_error(request.group_id, exchange.node_id):
@@ -27,9 +28,10 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> AlterS
         for topic in request.topics
         if topic.topic_name in topics
     }
-    refused = groups.shares.alter_offsets(request.group_id, wanted, exchange.now)
+    refused = yield from groups.shares.alter_offsets(request.group_id, wanted, exchange.now)
     if isinstance(refused, Refusal):
         return _refused(refused)
+    pause = pauses()
     made: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     for topic in request.topics:
         name = topic.topic_name
@@ -38,6 +40,8 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> AlterS
             name, AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[])
         )  # fmt: skip
         for each in topic.partitions:
+            if pause():
+                yield None
             code, message = UNKNOWN if name not in topics else refused.get((name, each.partition_index), DONE)
             answer.partitions.append(
                 AlterShareGroupOffsetsResponsePartition(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from wirebroker.exchange import Exchange, Steps
@@ -15,10 +18,11 @@ def handle(request: DeleteGroupsRequest, exchange: Exchange) -> Steps:
     for group_id in dict.fromkeys(request.groups_names):
         if pause():
             yield None
-        results.append(DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, exchange)))
+        results.append(DeletableGroupResult(group_id=group_id, error_code=(yield from _delete(group_id, exchange))))
     return DeleteGroupsResponse(results=results)
 
 
-def _delete(group_id: str, exchange: Exchange) -> ErrorCode:
+def _delete(group_id: str, exchange: Exchange) -> Generator[None, Any, ErrorCode]:
     groups = exchange.engine.groups
-    return groups.coordinator_error(group_id, exchange.node_id) or groups.delete_group(group_id, exchange.now)
+    error = groups.coordinator_error(group_id, exchange.node_id)
+    return error or (yield from groups.delete_group(group_id, exchange.now))

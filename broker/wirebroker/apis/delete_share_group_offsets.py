@@ -9,16 +9,16 @@ from kafkawire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 from wirebroker.core.refusals import MESSAGES, Refusal
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
 
 
-def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> DeleteShareGroupOffsetsResponse:
+def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     """Answer for each topic."""
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return DeleteShareGroupOffsetsResponse(error_code=error, error_message=MESSAGES.get(error), responses=[])
     names = [topic.topic_name for topic in request.topics]
-    found = groups.shares.delete_offsets(request.group_id, names, exchange.now)
+    found = yield from groups.shares.delete_offsets(request.group_id, names, exchange.now)
     if isinstance(found, Refusal):
         return DeleteShareGroupOffsetsResponse(error_code=found.code, error_message=found.message, responses=[])
     responses = []

@@ -9,15 +9,19 @@ from kafkawire.messages.delete_share_group_state import (
     PartitionResult,
 )
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
-from wirebroker.exchange import Exchange
+from wirebroker.core.share.coordinator import WRITES
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
-def handle(request: DeleteShareGroupStateRequest, exchange: Exchange) -> DeleteShareGroupStateResponse:
+def handle(request: DeleteShareGroupStateRequest, exchange: Exchange) -> Steps:
     """Answer for each partition."""
-    results = []
+    pause, results = pauses(WRITES), []
     for topic in request.topics if is_complete(request.group_id, request.topics) else ():
         partitions = []
         for each in topic.partitions:
+            if pause():
+                yield None
             key = (request.group_id, topic.topic_id, each.partition)
             refused = coordinated("delete", key, exchange) or exchange.engine.groups.share_state.delete(key, exchange.now)
             code, message = refused or (0, None)

@@ -15,16 +15,19 @@ from kafkawire.messages.initialize_share_group_state import (
     PartitionResult,
 )
 from wirebroker.core.refusals import MESSAGES, Refusal
-from wirebroker.core.share.coordinator import Key
-from wirebroker.exchange import Exchange
+from wirebroker.core.share.coordinator import WRITES, Key
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
-def handle(request: InitializeShareGroupStateRequest, exchange: Exchange) -> InitializeShareGroupStateResponse:
+def handle(request: InitializeShareGroupStateRequest, exchange: Exchange) -> Steps:
     """Answer for each partition."""
-    results = []
+    pause, results = pauses(WRITES), []
     for topic in request.topics if request.group_id else ():
         partitions = []
         for each in topic.partitions:
+            if pause():
+                yield None
             key = (request.group_id, topic.topic_id, each.partition)
             state = exchange.engine.groups.share_state
             refused = coordinated("initialize", key, exchange) or state.initialize(

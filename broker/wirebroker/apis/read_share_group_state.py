@@ -14,26 +14,23 @@ from kafkawire.messages.read_share_group_state import (
 )
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.share.coordinator import Key
-from wirebroker.exchange import Exchange
+from wirebroker.core.share.coordinator import WRITES, Key
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
-def handle(request: ReadShareGroupStateRequest, exchange: Exchange) -> ReadShareGroupStateResponse:
+def handle(request: ReadShareGroupStateRequest, exchange: Exchange) -> Steps:
     """Answer for each partition."""
-    if not is_complete(request.group_id, request.topics):
-        return ReadShareGroupStateResponse(results=[])
-    return ReadShareGroupStateResponse(
-        results=[
-            ReadStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _read((request.group_id, topic.topic_id, each.partition), each.leader_epoch, exchange)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    pause, results = pauses(WRITES), []
+    for topic in request.topics if is_complete(request.group_id, request.topics) else ():
+        partitions = []
+        for each in topic.partitions:
+            if pause():
+                yield None
+            key = (request.group_id, topic.topic_id, each.partition)
+            partitions.append(_read(key, each.leader_epoch, exchange))
+        results.append(ReadStateResult(topic_id=topic.topic_id, partitions=partitions))
+    return ReadShareGroupStateResponse(results=results)
 
 
 def _read(key: Key, leader_epoch: int, exchange: Exchange) -> PartitionResult:

@@ -14,16 +14,19 @@ from kafkawire.messages.read_share_group_state_summary import (
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import Key
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
-def handle(request: ReadShareGroupStateSummaryRequest, exchange: Exchange) -> ReadShareGroupStateSummaryResponse:
+def handle(request: ReadShareGroupStateSummaryRequest, exchange: Exchange) -> Steps:
     """Answer for each partition."""
-    results = []
+    pause, results = pauses(), []
     for topic in request.topics if is_complete(request.group_id, request.topics) else ():
-        partitions = [
-            _summary((request.group_id, topic.topic_id, each.partition), exchange) for each in topic.partitions
-        ]  # fmt: skip
+        partitions = []
+        for each in topic.partitions:
+            if pause():
+                yield None
+            partitions.append(_summary((request.group_id, topic.topic_id, each.partition), exchange))
         results.append(ReadStateSummaryResult(topic_id=topic.topic_id, partitions=partitions))
     return ReadShareGroupStateSummaryResponse(results=results)
 

@@ -6,7 +6,7 @@ records that are still acquired are released. From version 2 a member may also r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -22,18 +22,20 @@ from kafkawire.messages.share_acknowledge import (
 from wirebroker.core.acls import Operation, ResourceType
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.partition import RENEW, Acknowledged, Broken
-from wirebroker.core.share.partitions import Settling
+from wirebroker.core.share.partitions import PARTITIONS, Settling
 from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 LONGEST_MEMBER_ID = 36
 RENEWS_SINCE = 2
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 DONE = Refusal(ErrorCode.NONE)
 Outcomes = dict[Place, Refusal]
+Begun = tuple[Outcomes, list[tuple[Place, Settling]]]
 
 
-def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> ShareAcknowledgeResponse:
+def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> Steps:
     """Answer for each partition."""
     shares = exchange.engine.shares
     group_id, member_id = request.group_id, request.member_id
@@ -44,19 +46,25 @@ def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> ShareAcknowl
     code = ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL_EPOCH else shares.sessions.check(key, epoch)
     if isinstance(code, ErrorCode):
         return ShareAcknowledgeResponse(error_code=code, responses=[], node_endpoints=[])
+    pause = pauses(PARTITIONS)
     try:
-        outcomes, settling = begin(request, exchange, may_read(exchange))
+        outcomes, settling = yield from begin(request, exchange, may_read(exchange), pause)
     except Broken:
         return ShareAcknowledgeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
-    finish(settling, outcomes, exchange)
+    for each in settling:
+        if pause():
+            yield None
+        finish(each, outcomes, exchange)
     if epoch == FINAL_EPOCH:
-        shares.end_session(key, exchange.now)
+        yield from shares.end_session(key, exchange.now, pause)
     response = ShareAcknowledgeResponse(
         error_code=ErrorCode.NONE, acquisition_lock_timeout_ms=shares.settings(group_id).lock_ms, responses=[],
         node_endpoints=[],
     )  # fmt: skip
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), (error, message) in outcomes.items():
+        if pause():
+            yield None
         if topic_id not in topics:
             topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=[])
         leader, epoch = leader_of((topic_id, index), error, exchange, response.node_endpoints, NodeEndpoint)
@@ -93,42 +101,49 @@ def may_read(exchange: Exchange) -> Callable[[str], bool]:
     return cache(lambda topic: authorizer.may(connection, Operation.READ, ResourceType.TOPIC, topic))
 
 
-def begin(request: Any, exchange: Exchange, readable: Callable[[str], bool]) -> tuple[Outcomes, list[tuple[Place, Settling]]]:
+def begin(
+    request: Any, exchange: Exchange, readable: Callable[[str], bool], pause: Callable[[], bool]
+) -> Generator[None, Any, Begun]:
     """Check the acknowledgements of a ShareAcknowledge or ShareFetch: the outcomes so far, and what has to be finished.
 
     Raises Broken.
     """
-    renews = exchange.version >= RENEWS_SINCE
+    renews, topics = exchange.version >= RENEWS_SINCE, exchange.cluster.topics_by_id
     outcomes: Outcomes = {}
     asked: dict[Place, list[Acknowledged]] = {}
     for topic in request.topics:
         for partition in topic.partitions:
+            if pause():
+                yield None
             place = (topic.topic_id, partition.partition_index)
             batches = [Acknowledged(*_parts(each)) for each in partition.acknowledgement_batches]
-            if topic.topic_id not in exchange.cluster.topics_by_id:
+            if topic.topic_id not in topics:
                 outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
             elif not _are_valid(batches, renews, request.is_renew_ack):
                 outcomes[place] = Refusal(ErrorCode.INVALID_REQUEST)
             else:
                 asked[place] = batches
     for place in list(asked):
-        topic = exchange.cluster.topics_by_id[place[0]]
-        if not readable(topic.name):
+        known = topics.get(place[0])
+        if known is not None and not readable(known.name):
             outcomes[place] = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             del asked[place]
-        elif topic.partition(place[1]) is None:
+        elif known is None or known.partition(place[1]) is None:
             outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             del asked[place]
     if not any(asked.values()):  # Kafka then forgets about partitions without acknowledgements
         return outcomes, []
-    return outcomes, _begin(request, asked, outcomes, exchange)
+    return outcomes, (yield from _begin(request, asked, outcomes, exchange, pause))
 
 
 def _begin(
-    request: Any, asked: Mapping[Place, list[Acknowledged]], outcomes: Outcomes, exchange: Exchange
-) -> list[tuple[Place, Settling]]:
+    request: Any, asked: Mapping[Place, list[Acknowledged]], outcomes: Outcomes, exchange: Exchange,
+    pause: Callable[[], bool],
+) -> Generator[None, Any, list[tuple[Place, Settling]]]:  # fmt: skip
     settling = []
     for place, batches in asked.items():
+        if pause():
+            yield None
         if not batches:
             outcomes[place] = DONE
             continue
@@ -161,7 +176,7 @@ def _are_valid(batches: Iterable[Acknowledged], supports_renewal: bool, is_renew
     return True
 
 
-def finish(settling: Iterable[tuple[Place, Settling]], outcomes: Outcomes, exchange: Exchange) -> None:
-    """Write down what `begin` has checked."""
-    for place, each in settling:
-        outcomes[place] = exchange.engine.shares.finish(each, exchange.engine.now) or DONE
+def finish(settled: tuple[Place, Settling], outcomes: Outcomes, exchange: Exchange) -> None:
+    """Write down what `begin` has checked of one partition."""
+    place, settling = settled
+    outcomes[place] = exchange.engine.shares.finish(settling, exchange.engine.now) or DONE

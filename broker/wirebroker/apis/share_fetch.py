@@ -9,9 +9,9 @@ for no more than max_records records ("record_limit"), and may renew its locks i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.batches import BatchHeader, iter_batches, iter_records, read_header, read_marker
 from kafkawire.disk.indexes import AbortedTransaction
@@ -34,24 +34,27 @@ from wirebroker.core.purgatory import Timer
 from wirebroker.core.share.acquiring import Acquired, Acquisition, FetchedBatch, without
 from wirebroker.core.share.in_flight import RecordState
 from wirebroker.core.share.partition import Broken, SharePartition
-from wirebroker.core.share.partitions import Held, SharePartitions
+from wirebroker.core.share.partitions import PARTITIONS, Held, Settling, SharePartitions
 from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, Wanted
 from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import at_once, pauses
 from wirebroker.storage.interface import Slice
 
 NO_BYTES = memoryview(b"")
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 Results = dict[Place, PartitionData]
+Slices = Generator[None, Any, None]
 
 
-def handle(request: ShareFetchRequest, exchange: Exchange) -> ShareFetchResponse | Outcome:
+def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
     """Answer with acquired records, or wait for some."""
     code = _request_error(request, exchange.version)
     if code:
         return _refused(code)
     shares = exchange.engine.shares
-    wanted, session, code = _open(request, exchange)
+    pause = pauses(PARTITIONS)
+    wanted, session, code = yield from _open(request, exchange, pause)
     if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
         when = exchange.now + request.max_wait_ms
         shares_full = _refused(code)
@@ -61,22 +64,25 @@ def handle(request: ShareFetchRequest, exchange: Exchange) -> ShareFetchResponse
         return _refused(code)
     readable = may_read(exchange)
     try:
-        has_acknowledgements = _has_acknowledgements(request)
-        outcomes, settling = share_acknowledge.begin(request, exchange, readable) if has_acknowledgements else ({}, [])
+        begun = share_acknowledge.begin(request, exchange, readable, pause)
+        outcomes, settling = (yield from begun) if _has_acknowledgements(request) else ({}, [])
     except Broken:
         return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-    fetch = ShareFetch(request, exchange, session, outcomes, readable)
+    fetch = ShareFetch(request, exchange, session, outcomes, readable, pause)
+    fails = False
     if not (exchange.version >= RENEWS_SINCE and request.is_renew_ack):
-        if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT) and any(map(fetch.exists, wanted)):
-            share_acknowledge.finish(settling, outcomes, exchange)
-            return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-        fetch.begin(wanted)
+        known_mode = request.share_acquire_mode in (BATCH_OPTIMIZED, RECORD_LIMIT)
+        fails = not known_mode and any(map(fetch.exists, wanted))
+        if not fails:
+            yield from fetch.begin(wanted)
     else:
         fetch.is_done = True
-    share_acknowledge.finish(settling, outcomes, exchange)
+    yield from fetch.finish(settling)
+    if fails:
+        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.share_session_epoch == FINAL_EPOCH:
-        shares.end_session(_member(request, exchange), exchange.now)
-    return fetch.response() if fetch.is_done else Outcome.PARKED
+        yield from shares.end_session(_member(request, exchange), exchange.now, pause)
+    return (yield from fetch.end())
 
 
 def _member(request: ShareFetchRequest, exchange: Exchange) -> tuple[int, str, str]:
@@ -99,33 +105,52 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
     return any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
 
 
-def _open(request: ShareFetchRequest, exchange: Exchange) -> tuple[list[Wanted], ShareSession | None, ErrorCode]:
+def _open(
+    request: ShareFetchRequest, exchange: Exchange, pause: Callable[[], bool]
+) -> Generator[None, Any, tuple[list[Wanted], ShareSession | None, ErrorCode]]:
     """The partitions to fetch; the session if it is not new; the error if there can be none."""
     sessions, topics = exchange.engine.shares.sessions, exchange.cluster.topics_by_id
     key, epoch = _member(request, exchange), request.share_session_epoch
-    named = [
-        Wanted(topics[topic.topic_id].name if topic.topic_id in topics else None, (topic.topic_id, partition.partition_index))
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    named = []
+    for topic in request.topics:
+        name = topics[topic.topic_id].name if topic.topic_id in topics else None
+        for partition in topic.partitions:
+            if pause():
+                yield None
+            named.append(Wanted(name, (topic.topic_id, partition.partition_index)))
     if epoch == INITIAL_EPOCH:
-        if _has_acknowledgements(request):
-            return [], None, ErrorCode.INVALID_REQUEST
-        sessions.remove(key)
-        if len({place for _, place in named}) < len(named):
-            return [], None, ErrorCode.UNKNOWN_SERVER_ERROR
-        if sessions.count(exchange.node_id) >= exchange.cluster.configs.integer("group.share.max.share.sessions"):
-            return [], None, ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        sessions.create(key, named, exchange.connection.number)
-        return named, None, ErrorCode.NONE
+        return named, None, (yield from _begin_session(request, exchange, named, pause))
     session = sessions.check(key, epoch)
     if isinstance(session, ErrorCode):
         return [], None, session
     if epoch == FINAL_EPOCH:
         return [], None, ErrorCode.NONE
-    forgotten = [(each.topic_id, index) for each in request.forgotten_topics_data for index in each.partitions]
-    session.update(named, forgotten)
+    for each in named:
+        if pause():
+            yield None
+        session.add(each)
+    session.forget((each.topic_id, index) for each in request.forgotten_topics_data for index in each.partitions)
     return session.wanted(), session, ErrorCode.NONE
+
+
+def _begin_session(
+    request: ShareFetchRequest, exchange: Exchange, named: list[Wanted], pause: Callable[[], bool]
+) -> Generator[None, Any, ErrorCode]:
+    sessions, key = exchange.engine.shares.sessions, _member(request, exchange)
+    if _has_acknowledgements(request):
+        return ErrorCode.INVALID_REQUEST
+    session = ShareSession(key, exchange.connection.number)
+    for each in named:
+        if pause():
+            yield None
+        session.add(each, shown=False)
+    sessions.remove(key)
+    if len(session.partitions) < len(named):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    if sessions.count(exchange.node_id) >= exchange.cluster.configs.integer("group.share.max.share.sessions"):
+        return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    sessions.enter(session)
+    return ErrorCode.NONE
 
 
 class Read(NamedTuple):
@@ -144,7 +169,7 @@ class ShareFetch:
 
     def __init__(
         self, request: ShareFetchRequest, exchange: Exchange, session: ShareSession | None, outcomes: Outcomes,
-        readable: Callable[[str], bool],
+        readable: Callable[[str], bool], pause: Callable[[], bool],
     ) -> None:  # fmt: skip
         self.request = request
         self.exchange = exchange
@@ -152,10 +177,13 @@ class ShareFetch:
         self._session = session
         self._outcomes = outcomes
         self._readable = readable
+        self._pause = pause
         self._results: Results = {}
         self._held: dict[Place, Held] = {}
-        self._waits = False
-        self._busy = False
+        self._busy = True
+        """Whether slices of this request are under way; they note what happens meanwhile, and look again."""
+        self._woken = self._expired = False
+        self._now = exchange.now
 
     @property
     def _shares(self) -> SharePartitions:
@@ -169,14 +197,32 @@ class ShareFetch:
         topic = self.exchange.cluster.topics.get(wanted.topic) if wanted.topic is not None else None
         return topic.partition(wanted.place[1]) if topic is not None and topic.topic_id == wanted.place[0] else None
 
-    def begin(self, wanted: list[Wanted]) -> None:
+    def begin(self, wanted: list[Wanted]) -> Slices:
         """Acquire what can be acquired now, or wait."""
-        request = self.request
+        request, now = self.request, self.exchange.now
         if self.exchange.cluster.quotas.on:
             request.max_bytes = min(request.max_bytes, self.exchange.engine.throttle.room(self.exchange))
             request.min_bytes = min(request.min_bytes, request.max_bytes)
+        interested = yield from self._interesting(wanted)
+        if not interested or request.max_records == 0 or request.max_bytes == 0:
+            self.is_done = True
+            return
+        new = yield from self._open(self._rotated(interested))
+        if not self._held:
+            self.is_done = True
+            return
+        yield from self._try(now)
+        if not self.is_done and request.max_wait_ms <= 0:
+            yield from self._complete(now)
+        if not self.is_done:
+            yield from self._wait()
+        yield from self._load(new)
+
+    def _interesting(self, wanted: list[Wanted]) -> Generator[None, Any, list[Wanted]]:
         interested = []
         for each in wanted:
+            if self._pause():
+                yield None
             if each.topic is None:
                 self._fail(each.place, ErrorCode.UNKNOWN_TOPIC_ID)
             elif not self._readable(each.topic):
@@ -185,25 +231,49 @@ class ShareFetch:
                 self._fail(each.place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 interested.append(each)
-        if not interested or request.max_records == 0 or request.max_bytes == 0:
-            self.is_done = True
-            return
-        new = self._open(self._rotated(interested))
-        if not self._held:
-            self.is_done = True
-            return
-        self._try(self.exchange.now)
-        if not self.is_done and request.max_wait_ms <= 0:
-            self._complete(self.exchange.now)
-        if not self.is_done:
-            self._wait()
-        for number, held in enumerate(new, 1):  # Kafka reads the state in the background, while the request waits
+        return interested
+
+    def _load(self, new: list[Held]) -> Slices:
+        """Load share partitions. Kafka reads their state in the background, while the request waits."""
+        for number, held in enumerate(new, 1):
+            if self._pause():
+                yield None
             refused = self._shares.load(held, self.exchange.now)
             if refused is not None and not self.is_done:
                 self._fail((held.share.topic_id, held.share.index), refused.code)
-            # Each try looks at all partitions, so there is one after 1, 2, 4, 8 … of them and at the end.
-            self._busy = number & (number - 1) > 0 and number < len(new)
             self._shares.wake(held.key, self.exchange.now)
+            yield from self._look_again(number, len(new))
+
+    def finish(self, settling: list[tuple[Place, Settling]]) -> Slices:
+        """Write down acknowledgements; the records that they release may be enough for an answer."""
+        for number, each in enumerate(settling, 1):
+            if self._pause():
+                yield None
+            share_acknowledge.finish(each, self._outcomes, self.exchange)
+            yield from self._look_again(number, len(settling))
+
+    def _look_again(self, number: int, last: int) -> Slices:
+        """Try again, if something has changed since. Each try looks at all partitions, so there is one after 1, 2, 4, 8 … of
+        them and at the end.
+        """
+        if self._woken and not self.is_done and (number & (number - 1) == 0 or number == last):
+            self._woken = False
+            yield from self._try(self.exchange.now)
+
+    def end(self) -> Steps:
+        """The answer, or that the request waits."""
+        while not self.is_done and (self._woken or self._expired):
+            self._woken = False
+            yield from (self._complete if self._expired else self._try)(self._now)
+        if not self.is_done:
+            self._busy = False
+            return Outcome.PARKED
+        answer = yield from self._response()
+        if self._timer is not None:
+            yield from self._leave()
+            for held in self._held.values():
+                self._shares.wake(held.key, self._now)
+        return answer
 
     def _rotated(self, wanted: list[Wanted]) -> list[Wanted]:
         """The partitions, beginning with another one in each request."""
@@ -211,10 +281,12 @@ class ShareFetch:
         at = epoch % len(wanted) if epoch >= 1 else 0
         return wanted[at:] + wanted[:at]
 
-    def _open(self, wanted: list[Wanted]) -> list[Held]:
+    def _open(self, wanted: list[Wanted]) -> Generator[None, Any, list[Held]]:
         """Find the share partitions; those that have to be loaded."""
         new = []
         for each in wanted:
+            if self._pause():
+                yield None
             partition = self._partition(each)
             error = leader_error(partition, self.exchange.node_id)
             if partition is None or error:
@@ -240,78 +312,92 @@ class ShareFetch:
 
     # Waiting
 
-    def _wait(self) -> None:
-        self._waits = True
+    def _wait(self) -> Slices:
         now = self.exchange.now
         self._timer = self.exchange.engine.timers.at(now + self.request.max_wait_ms, self._expire)
         for held in self._held.values():
+            if self._pause():
+                yield None
             held.partition.waiting[self._appended] = None
-            self._shares.watch(held.key, self._woken)
+            self._shares.watch(held.key, self._wake)
 
     def _appended(self, _: Partition, now: int) -> None:
-        self._woken(now)
+        self._wake(now)
 
-    def _woken(self, now: int) -> None:
-        if not self._waits or self._busy:
-            return
-        if not self.exchange.alive:
-            self._leave()
-            return
-        self._try(now)
-        self._reply_late(now)
+    def _wake(self, now: int) -> None:
+        self._woken = True
+        self._go_on(now)
 
     def _expire(self, now: int) -> None:
-        if self._waits and self.exchange.alive:
-            self._complete(now)
-            self._reply_late(now)
-        else:
-            self._leave()
+        self._expired = True
+        self._go_on(now)
 
-    def _reply_late(self, now: int) -> None:
-        if self.is_done:
-            self._leave()
-            if self.exchange.connection.parked is self.exchange:
-                self.exchange.reply(self.response())
-            for held in self._held.values():
-                self._shares.wake(held.key, now)
+    def _go_on(self, now: int) -> None:
+        """Look at the partitions again."""
+        self._now = now
+        if not self.exchange.alive:
+            at_once(self._leave())
+        elif not self._busy:
+            self._busy = True
+            self.exchange.engine.go_on(self.exchange, self.end())
 
-    def _leave(self) -> None:
-        self._waits = False
+    def _leave(self) -> Slices:
         if self._timer is not None:
             self._timer.cancel()
         for held in self._held.values():
+            if self._pause():
+                yield None
             held.partition.waiting.pop(self._appended, None)
-            self._shares.unwatch(held.key, self._woken)
+            self._shares.unwatch(held.key, self._wake)
 
     # Acquiring
 
-    def _acquirable(self) -> dict[Place, Held]:
-        return {place: held for place, held in self._held.items() if held.active and held.share.can_acquire()}
+    def _acquirable(self) -> Generator[None, Any, dict[Place, Held]]:
+        found = {}
+        for place, held in self._held.items():
+            if self._pause():
+                yield None
+            if held.active and held.share.can_acquire():
+                found[place] = held
+        return found
 
-    def _try(self, now: int) -> None:
+    def _try(self, now: int) -> Slices:
         """Acquire if there is enough for an answer, or a read fails.
 
         Kafka first reads where nobody has looked yet, and the other partitions only for the answer, which has these first.
         """
-        acquirable = self._acquirable()
+        acquirable = yield from self._acquirable()
         if not acquirable or self._fails(acquirable):
             return
         new = {place: held for place, held in acquirable.items() if held.looked_at != held.share.next_fetch_offset()}
-        reads = self._read(new, len(acquirable))
+        reads = yield from self._read(new, len(acquirable))
+        fails = False
         for place, read in reads.items():
-            if read.found is not None:
+            if read.found is None:
+                fails = True
+            else:
                 acquirable[place].looked_at = read.offset
-        at_most = self._share_of_bytes(len(acquirable))
-        available = sum(min(_available(held), at_most) for held in acquirable.values())
-        if any(read.found is None for read in reads.values()) or available >= self.request.min_bytes:
+        if not fails:
+            fails = (yield from self._available(acquirable, reads)) >= self.request.min_bytes
+        if fails:
             others = {place: held for place, held in acquirable.items() if place not in reads}
-            self._take(acquirable, self._read(others, len(acquirable)) | reads, now)
+            yield from self._take(acquirable, (yield from self._read(others, len(acquirable))) | reads, now)
 
-    def _complete(self, now: int) -> None:
+    def _available(self, acquirable: dict[Place, Held], reads: dict[Place, Read]) -> Generator[None, Any, int]:
+        """The bytes from the next offsets on, as far as they count."""
+        at_most, total = self._share_of_bytes(len(acquirable)), 0
+        for place, held in acquirable.items():
+            if self._pause():
+                yield None
+            read = reads[place] if place in reads else _read(held, 0, at_least_one=False)
+            total += min(read.found.available, at_most) if read.found is not None else 0
+        return total
+
+    def _complete(self, now: int) -> Slices:
         """The time is up: answer with what there is."""
-        acquirable = self._acquirable()
+        acquirable = yield from self._acquirable()
         if not self._fails(acquirable):
-            self._take(acquirable, self._read(acquirable, len(acquirable)), now)
+            yield from self._take(acquirable, (yield from self._read(acquirable, len(acquirable))), now)
 
     def _fails(self, acquirable: dict[Place, Held]) -> bool:
         """Whether all of them fail, as in Kafka, which divides a negative number of bytes among the partitions."""
@@ -326,22 +412,27 @@ class ShareFetch:
         most = min(self.request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
         return max(most // max(partitions, 1), 1)
 
-    def _read(self, acquirable: dict[Place, Held], partitions: int) -> dict[Place, Read]:
+    def _read(self, acquirable: dict[Place, Held], partitions: int) -> Generator[None, Any, dict[Place, Read]]:
         left = min(self.request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
         most = self._share_of_bytes(partitions)
         at_least_one = True
         reads = {}
         for place, held in acquirable.items():
+            if self._pause():
+                yield None
             read = reads[place] = _read(held, min(left, most), at_least_one)
             size = len(read.found.data) if read.found is not None else 0
             at_least_one = at_least_one and not size
             left = max(left - size, 0)
         return reads
 
-    def _take(self, acquirable: dict[Place, Held], reads: dict[Place, Read], now: int) -> None:
-        self._busy = True
+    def _take(self, acquirable: dict[Place, Held], reads: dict[Place, Read], now: int) -> Slices:
         room = self.request.max_records
         for place, read in reads.items():
+            if self._pause():
+                yield None
+                if not self.exchange.alive:
+                    break
             held = acquirable[place]
             if read.failed:
                 self._fail(place, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -359,7 +450,6 @@ class ShareFetch:
                 AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
                 for first, last, _, count in acquired
             ]
-        self._busy = False
         self.is_done = True
 
     def _acquire(
@@ -388,58 +478,62 @@ class ShareFetch:
 
     # The answer
 
-    def _named(self, response: ShareFetchResponse) -> Results:
+    def _named(self, response: ShareFetchResponse) -> Generator[None, Any, Results]:
         """The results that the answer names: in a session that continues those with news, and none if the client has to wait.
 
         Records were acquired before the quota is looked at. If the client then has to wait, they stay acquired, although the
         answer does not carry them. Kafka does the same.
         """
-        session, results = self._session, self._results
-        named = results
-        if session is not None:
-            named = {
-                place: data for place, data in results.items() if session.names(place, data.error_code, bool(data.records))
-            }
+        session, named = self._session, {}
+        for place, data in self._results.items():
+            if self._pause():
+                yield None
+            if session is None or session.names(place, data.error_code, bool(data.records)):
+                named[place] = data
         if self.exchange.cluster.quotas.on:
             counted = copy(response)
-            counted.responses = _by_topic(named)
+            counted.responses = yield from self._by_topic(named)
             if takes_too_much(counted, self.exchange):
                 return {}
         if session is not None:
-            for place, data in results.items():
+            for place, data in self._results.items():
+                if self._pause():
+                    yield None
                 session.answered(place, data.error_code, bool(data.records))
         return named
 
-    def response(self) -> ShareFetchResponse:
+    def _response(self) -> Generator[None, Any, ShareFetchResponse]:
         """The answer: fetched partitions, and the acknowledged ones."""
         response = _refused(ErrorCode.NONE)
         response.acquisition_lock_timeout_ms = self._shares.settings(self.request.group_id or "").lock_ms
-        self._results = self._named(response)
-        if any(topic_id not in self.exchange.cluster.topics_by_id for topic_id, _ in self._results):
+        self._results = yield from self._named(response)
+        known = self.exchange.cluster.topics_by_id
+        if not all(topic_id in known for topic_id in {topic_id for topic_id, _ in self._results}):
             return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts the bytes of each topic by its name, and fails
         for place, (code, message) in self._outcomes.items():
+            if self._pause():
+                yield None
             if place not in self._results:
                 self._fail(place, ErrorCode.NONE)
             self._results[place].acknowledge_error_code = code
             self._results[place].acknowledge_error_message = message
         for place, data in self._results.items():
+            if self._pause():
+                yield None
             leader, epoch = leader_of(place, data.error_code, self.exchange, response.node_endpoints, NodeEndpoint)
             data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-        response.responses = _by_topic(self._results)
+        response.responses = yield from self._by_topic(self._results)
         return response
 
-
-def _by_topic(results: Results) -> list[ShareFetchableTopicResponse]:
-    topics: dict[bytes, ShareFetchableTopicResponse] = {}
-    for (topic_id, _), data in results.items():
-        topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])).partitions.append(data)
-    return list(topics.values())
-
-
-def _available(held: Held) -> int:
-    """The bytes from the next offset of a share partition on."""
-    found = _read(held, 0, at_least_one=False).found
-    return found.available if found is not None else 0
+    def _by_topic(self, results: Results) -> Generator[None, Any, list[ShareFetchableTopicResponse]]:
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        for (topic_id, _), data in results.items():
+            if self._pause():
+                yield None
+            if topic_id not in topics:
+                topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
+            topics[topic_id].partitions.append(data)
+        return list(topics.values())
 
 
 def _read(held: Held, limit: int, at_least_one: bool) -> Read:

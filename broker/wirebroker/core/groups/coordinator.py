@@ -6,7 +6,8 @@ All brokers of the process share it. A broker that does not coordinate the group
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import EncodeError, ErrorCode
@@ -633,15 +634,20 @@ class GroupCoordinator:
             return False
         return group.subscribed is None or topic in group.subscribed
 
-    def delete_group(self, group_id: str, now: int) -> ErrorCode:
-        """Delete a group that has no members."""
+    def delete_group(self, group_id: str, now: int) -> Generator[None, Any, ErrorCode]:
+        """Delete a group that has no members; in slices, if share partitions have a state."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not _is_empty(group):
             return ErrorCode.NON_EMPTY_GROUP
-        if isinstance(group, ShareGroup) and (refused := self.shares.delete_state(group, now)):
-            return refused
+        if isinstance(group, ShareGroup):
+            if refused := (yield from self.shares.delete_state(group, now)):
+                return refused
+            if self.groups.get(group_id) is not group:  # another request has deleted it meanwhile
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            if group.members:
+                return ErrorCode.NON_EMPTY_GROUP
         waiting = [where for where, _ in self.offsets.pending_of(group_id)]
         gone = dict.fromkeys([*self.offsets.of(group_id), *waiting])
         error = self._forget(group, now, [offset_tombstone(group_id, each) for each in gone])

@@ -7,10 +7,10 @@ heartbeat, so a member gets its partitions with a later one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
@@ -31,12 +31,14 @@ from wirebroker.core.groups.share_log import (
 from wirebroker.core.groups.simple_assignor import Partitions, ShareSubscriber, simple
 from wirebroker.core.names import java_hash
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.share.coordinator import UNKNOWN, ShareCoordinator
+from wirebroker.core.share.coordinator import UNKNOWN, WRITES, ShareCoordinator
 from wirebroker.core.share.settings import ShareSettings
+from wirebroker.slices import pauses
 
 LEAVES = -1
 ASSIGNOR = "simple"
 Log = Callable[[str, Sequence[CoordinatorRecord], int], ErrorCode]
+Deleted = list[tuple[str, bytes, Refusal | None]]
 
 
 class ShareHeartbeat(NamedTuple):
@@ -284,24 +286,30 @@ class ShareGroups:
                 missing[topic.topic_id] = Prepared(name, frozenset(range(len(topic.partitions))) - done, now)
         if missing:
             wanted = {(topic_id, index): UNKNOWN for topic_id, each in missing.items() for index in each.partitions}
-            self.initialize(group, missing, wanted, now)
+            self._cluster.timers.work(self._initialize(group, missing, wanted, now))
 
-    def initialize(
+    def _initialize(
         self, group: ShareGroup, topics: Mapping[bytes, Prepared], starts: Mapping[tuple[bytes, int], int], now: int
-    ) -> Mapping[tuple[bytes, int], Refusal] | Refusal:
-        """Initialize partitions (topic id, index), each with a start offset. The refused ones, or the refusal of all."""
+    ) -> Generator[None, Any, Mapping[tuple[bytes, int], Refusal] | Refusal]:
+        """Initialize partitions (topic id, index), each with a start offset, in slices. The refused ones, or the refusal of
+        all.
+        """
         held = group.preparation or Preparation()
         initializing = _joined(held.initializing, topics)
         deleting = {topic_id: name for topic_id, name in held.deleting.items() if topic_id not in initializing}
         if error := self._write(group, Preparation(initializing, held.initialized, deleting), now):
             return Refusal(error)
         self.make_state_topic(now)
+        pause = pauses(WRITES)
         refused: dict[tuple[bytes, int], Refusal] = {}
         for (topic_id, index), start in starts.items():
+            if pause():
+                yield None
             found = self._coordinator.initialize((group.group_id, topic_id, index), group.epoch, start, now)
             if found is not None:
                 refused[topic_id, index] = found
-        self._initialized(group, topics, bool(refused), now)
+        if self._lookup(group.group_id) is group:  # it was not deleted meanwhile
+            self._initialized(group, topics, bool(refused), now)
         return refused
 
     def _initialized(self, group: ShareGroup, topics: Mapping[bytes, Prepared], failed: bool, now: int) -> None:
@@ -343,8 +351,10 @@ class ShareGroups:
 
     def alter_offsets(
         self, group_id: str, wanted: Mapping[str, Mapping[int, int]], now: int
-    ) -> Mapping[tuple[str, int], Refusal] | Refusal:
-        """Let a group without members begin at other offsets, by topic and partition. The refused ones, or the refusal."""
+    ) -> Generator[None, Any, Mapping[tuple[str, int], Refusal] | Refusal]:
+        """Let a group without members begin at other offsets, by topic and partition, in slices. The refused ones, or the
+        refusal.
+        """
         group = self.find(group_id, create=True)
         if isinstance(group, Refusal):
             return group
@@ -366,16 +376,14 @@ class ShareGroups:
             topics[topic.topic_id] = Prepared(name, indexes, now)
         if not topics:
             return refused
-        made = self.initialize(group, topics, starts, now)
+        made = yield from self._initialize(group, topics, starts, now)
         if isinstance(made, Refusal):
             return made
         names = {topic_id: each.name for topic_id, each in topics.items()}
         return refused | {(names[topic_id], index): why for (topic_id, index), why in made.items()}
 
-    def delete_offsets(
-        self, group_id: str, names: Sequence[str], now: int
-    ) -> list[tuple[str, bytes, Refusal | None]] | Refusal:
-        """Forget the state of topics, for a group without members: name, topic id and refusal of each."""
+    def delete_offsets(self, group_id: str, names: Sequence[str], now: int) -> Generator[None, Any, Deleted | Refusal]:
+        """Forget the state of topics, for a group without members, in slices: name, topic id and refusal of each."""
         group = self.find(group_id)
         if isinstance(group, Refusal):
             absent = f"Group {group_id} not found."
@@ -386,7 +394,7 @@ class ShareGroups:
         if held is None:
             return []
         gone: dict[bytes, tuple[str, frozenset[int]]] = {}
-        refused: list[tuple[str, bytes, Refusal | None]] = []
+        refused: Deleted = []
         for name in names:
             topic = self._cluster.topics.get(name)
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -400,35 +408,42 @@ class ShareGroups:
                 gone[topic.topic_id] = name, frozenset(range(len(topic.partitions)))
             else:
                 refused.append((name, bytes(16), Refusal(unknown, "There is no offset information to delete.")))
-        return self._delete_state(group, held, gone, now) + refused
+        return (yield from self._delete_state(group, held, gone, now)) + refused
 
     def _delete_state(
         self, group: ShareGroup, held: Preparation, gone: Mapping[bytes, tuple[str, frozenset[int]]], now: int
-    ) -> list[tuple[str, bytes, Refusal | None]]:
+    ) -> Generator[None, Any, Deleted]:
+        pause = pauses(WRITES)
         initialized = {topic_id: each for topic_id, each in held.initialized.items() if topic_id not in gone}
         deleting = {**held.deleting, **{topic_id: name for topic_id, (name, _) in gone.items()}}
         self._write(group, Preparation(held.initializing, initialized, deleting), now)
-        done: list[tuple[str, bytes, Refusal | None]] = []
+        done: Deleted = []
         for topic_id, (name, indexes) in gone.items():
-            wrong = [self._coordinator.delete((group.group_id, topic_id, index), now) for index in sorted(indexes)]
+            wrong = []
+            for index in sorted(indexes):
+                if pause():
+                    yield None
+                wrong.append(self._coordinator.delete((group.group_id, topic_id, index), now))
             done.append((name, topic_id, next((each for each in wrong if each is not None), None)))
         left = {
             topic_id: name
             for topic_id, name in deleting.items()
             if not any(topic_id == other and why is None for _, other, why in done)
         }
-        if gone:
+        if gone and self._lookup(group.group_id) is group:
             self._write(group, Preparation(held.initializing, initialized, left), now)
         return done
 
-    def delete_state(self, group: ShareGroup, now: int) -> ErrorCode:
-        """Forget all state of a group that is to be deleted."""
-        held = group.preparation
+    def delete_state(self, group: ShareGroup, now: int) -> Generator[None, Any, ErrorCode]:
+        """Forget all state of a group that is to be deleted, in slices."""
+        held, pause = group.preparation, pauses(WRITES)
         if held is None:
             return ErrorCode.NONE
         gone = _joined(held.initialized, held.initializing)
         for topic_id, each in gone.items():
             for index in sorted(each.partitions):
+                if pause():
+                    yield None
                 refused = self._coordinator.delete((group.group_id, topic_id, index), now)
                 if refused is not None:
                     return refused.code

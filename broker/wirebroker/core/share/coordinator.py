@@ -22,9 +22,12 @@ from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.combining import combined
 from wirebroker.core.share.in_flight import StateBatch
+from wirebroker.slices import sliced
 
 Key = tuple[str, bytes, int]
 """Group id, topic id and partition."""
+WRITES = 64
+"""The number of records that are written in a slice."""
 UNKNOWN = -1
 """No start offset: the group's share.auto.offset.reset decides. Also: no epoch is given."""
 
@@ -163,8 +166,13 @@ class ShareCoordinator:
         return refused
 
     def topic_deleted(self, topic_id: bytes, now: int) -> None:
-        """Forget the share partitions of a deleted topic."""
-        for key in [key for key in self.states if key[1] == topic_id]:
+        """Forget the share partitions of a deleted topic, at once or in slices."""
+        gone = [key for key in self.states if key[1] == topic_id]
+        if gone:
+            self._cluster.timers.work(sliced(lambda keys: self._forget_all(keys, now), gone, WRITES))
+
+    def _forget_all(self, keys: Iterable[Key], now: int) -> None:
+        for key in keys:
             self._forget(key, now)
 
     # Records

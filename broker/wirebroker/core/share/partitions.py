@@ -14,10 +14,13 @@ from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import UNKNOWN, Key, ShareCoordinator
 from wirebroker.core.share.in_flight import StateBatch
 from wirebroker.core.share.partition import Acknowledged, Broken, SharePartition, Undo
-from wirebroker.core.share.sessions import MemberKey, ShareSession, ShareSessions
+from wirebroker.core.share.sessions import Ended, MemberKey, ShareSession, ShareSessions
 from wirebroker.core.share.settings import ShareSettings
+from wirebroker.slices import pauses
 
 Woken = Callable[[int], None]
+PARTITIONS = 64
+"""The number of partitions in a slice."""
 _AS_SEEN = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -193,32 +196,42 @@ class SharePartitions:
 
     # Sessions
 
-    def end_session(self, key: MemberKey, now: int) -> None:
-        """End a member's session, and release what it has acquired."""
+    def end_session(self, key: MemberKey, now: int, pause: Callable[[], bool]) -> Iterator[None]:
+        """End a member's session, and release what it has acquired, in slices."""
         session = self.sessions.remove(key)
         if session is not None:
-            self._release(session, now)
+            yield from self._release(session, now, pause)
 
-    def _release(self, session: ShareSession, now: int) -> None:
+    def _release(self, session: ShareSession, now: int, pause: Callable[[], bool]) -> Iterator[None]:
         node_id, group_id, member_id = session.key
         settling = []
-        for topic_id, index in session.partitions:
+        for topic_id, index in list(session.partitions):
+            if pause():
+                yield
             held = self.find((group_id, topic_id, index), node_id)
             if held is not None:
                 settling.append(Settling(held, held.share.release(member_id)))
                 self.wake(held.key, now)
         for each in settling:
+            if pause():
+                yield
             self.finish(each, now)
 
     def disconnected(self, connection: int, now: int) -> None:
         """A connection has closed: the session that it began ends; a broker forgets a group without sessions."""
         ended = self.sessions.disconnected(connection)
-        if ended is None:
-            return
+        if ended is not None:
+            self._cluster.timers.work(self._end(ended, now))
+
+    def _end(self, ended: Ended, now: int) -> Iterator[None]:
+        pause = pauses(PARTITIONS)
         if ended.session is not None:
-            self._release(ended.session, now)
-        if ended.last_of_group:
-            for held in [each for each in self._held.values() if (each.node_id, each.share.group_id) == ended[1:3]]:
+            yield from self._release(ended.session, now, pause)
+        for held in list(self._held.values()) if ended.last_of_group else ():
+            if pause():
+                yield
+            group = held.node_id, held.share.group_id
+            if group == ended[1:3] and not self.sessions.of_group(*group):
                 self.forget(held)
                 self.wake(held.key, now)
 

@@ -7,7 +7,7 @@ member has acquired is released.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,10 +49,12 @@ class ShareSession:
         """The partitions in order."""
         return [Wanted(cached.topic, place) for place, cached in self.partitions.items()]
 
-    def update(self, added: Iterable[Wanted], forgotten: Iterable[Place]) -> None:
-        """Fetch further partitions, and some no longer."""
-        for topic, place in added:
-            self.partitions.setdefault(place, Cached(topic, True))
+    def add(self, wanted: Wanted, *, shown: bool = True) -> None:
+        """Fetch another partition; the next answer names it, unless the session begins with it."""
+        self.partitions.setdefault(wanted.place, Cached(wanted.topic, shown))
+
+    def forget(self, forgotten: Iterable[Place]) -> None:
+        """Fetch these partitions no longer."""
         for place in forgotten:
             self.partitions.pop(place, None)
 
@@ -122,14 +124,15 @@ class ShareSessions:
         """The number of sessions at a broker."""
         return sum(number for (node, _), number in self._members.items() if node == node_id)
 
-    def create(self, key: MemberKey, wanted: Sequence[Wanted], connection: int) -> ShareSession:
+    def of_group(self, node_id: int, group_id: str) -> int:
+        """The number of a group's sessions at a broker."""
+        return self._members.get((node_id, group_id), 0)
+
+    def enter(self, session: ShareSession) -> None:
         """Begin a member's session; an older one must have been removed."""
-        session = ShareSession(key, connection)
-        session.partitions = {place: Cached(topic, False) for topic, place in wanted}
-        self._sessions[key] = session
-        self._members[key[:2]] += 1
-        self._connections[connection] = _Began(key)
-        return session
+        self._sessions[session.key] = session
+        self._members[session.key[:2]] += 1
+        self._connections[session.connection] = _Began(session.key)
 
     def remove(self, key: MemberKey) -> ShareSession | None:
         """End a member's session; None if it has none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from wirebroker.core.config_resources import group_number
 from wirebroker.core.configs import BrokerConfigs
@@ -11,6 +12,13 @@ from wirebroker.core.setting_definitions import GROUP_SETTINGS
 
 BY_DURATION = "by_duration:"
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+
+
+@lru_cache
+def _parsed(name: str, own: str | None) -> str:
+    """The text of a setting with this value of its own, else with its default."""
+    setting = GROUP_SETTINGS[name]
+    return setting.text(setting.parse((setting.default or "") if own is None else own))
 
 
 class ShareSettings:
@@ -24,9 +32,8 @@ class ShareSettings:
         return group_number(self._configs.groups.get(self._group_id, {}), name, self._configs)
 
     def _text(self, name: str) -> str:
-        setting = GROUP_SETTINGS[name]
-        raw = self._configs.groups.get(self._group_id, {}).get(name, setting.default or "")
-        return setting.text(setting.parse(raw))
+        own = self._configs.groups.get(self._group_id, {})
+        return _parsed(name, own.get(name))
 
     @property
     def lock_ms(self) -> int:
