@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,3 +129,12 @@ def test_a_cluster_without_a_registered_broker_answers() -> None:
         fenced = "All brokers are currently fenced, or have all their log directories cordoned."
         refusal = f"Unable to replicate the partition 1 time(s): {fenced}"
         assert creatable(kafka, 1, num_partitions=1, replication_factor=1) == (38, refusal)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_without_a_registered_broker_no_coordinator_is_found(stored: bool, tmp_path: Path) -> None:
+    with MockKafka(data=tmp_path if stored else None) as kafka:
+        assert ask(kafka, "UnregisterBroker", {"broker_id": 1}) == (0, "")
+        for kind in (0, 1):
+            answer = told(kafka, 1, "FindCoordinator", 4, key_type=kind, coordinator_keys=["a"])
+            assert sole(answer.coordinators).error_code == 15

@@ -12,7 +12,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.core.acls import Acl, Acls
 from wirebroker.core.changes import Change, FeatureChange, TopicChange
-from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.delegation_tokens import DelegationTokens
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import ELIGIBLE_REPLICAS
@@ -498,9 +498,13 @@ class Cluster:
         return ErrorCode.NONE
 
     def create_internal_topic(self, name: str, now: int) -> Topic:
-        """Create one of the coordinators' topics, as its first use does."""
+        """Create one of the coordinators' topics, as its first use does. Raises ConfigError if the settings do not allow it, or
+        no broker is registered.
+        """
+        if not self.registered_brokers:
+            raise ConfigError("Unable to replicate the partition 1 time(s): All brokers are currently fenced.")
         prefix = SETTINGS_OF[name]
-        factor = min(self.configs.integer(f"{prefix}.replication.factor"), max(len(self.registered_brokers), 1))
+        factor = min(self.configs.integer(f"{prefix}.replication.factor"), len(self.registered_brokers))
         overrides = {"cleanup.policy": "compact", "compression.type": "producer"}
         if name == TRANSACTION_TOPIC:
             overrides |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
