@@ -91,8 +91,8 @@ def free_port() -> int:
 class KafkaServer:
     """One broker and controller in one process, with the settings of the recordings unless `settings` says otherwise.
 
-    `data` keeps its files (a temporary folder otherwise); `port` 0 takes a free one and keeps it over restarts. `security` adds
-    listeners, whose addresses `addresses` has by protocol.
+    `data` keeps its files (a temporary folder otherwise), in the folders that `log.dirs` names; `port` 0 takes a free one and
+    keeps it over restarts. `security` adds listeners, whose addresses `addresses` has by protocol.
     Raises KafkaUnavailable where Kafka cannot be had or does not start.
     """
 
@@ -214,9 +214,9 @@ class KafkaServer:
             "listeners": f"{addresses},CONTROLLER://{HOST}:{controller}",
             "advertised.listeners": addresses,
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(self._folder / "logs"),
         }
         lines |= (self.security.settings() if self.security.listeners else {}) | self.settings
+        lines["log.dirs"] = ",".join(f"{self._folder}{each}" for each in self.settings.get("log.dirs", "/logs").split(","))
         return "".join(f"{name}={value}\n" for name, value in lines.items())
 
     @property

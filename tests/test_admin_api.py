@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from copy import copy
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,6 +85,12 @@ class Admin:
         for broker in self.engine.cluster.brokers.values():
             broker.addresses["PLAINTEXT"] = ("127.0.0.1", 9091 + broker.node_id)
         self.connection = self.engine.connect(node_id)
+
+    def at(self, node_id: int) -> Admin:
+        """The same client of another broker."""
+        other = copy(self)
+        other.connection = self.engine.connect(node_id)
+        return other
 
     def ask(self, request: Message, version: int) -> Any:
         key = request.__schema__.key
@@ -845,6 +852,59 @@ def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -
     (result,) = admin.ask(DescribeLogDirsRequest(topics=wanted), version).results
     assert [(each.name, [p.partition_index for p in each.partitions]) for each in result.topics] == [("orders", [1])]
     assert sole(admin.ask(DescribeLogDirsRequest(topics=[]), version).results).topics == []
+
+
+def in_dirs(admin: Admin, *names: str) -> list[list[tuple[str, int]]]:
+    """The replicas of these topics in each log directory of the broker."""
+    results = admin.ask(DescribeLogDirsRequest(topics=None), 5).results
+    return [[(t.name, p.partition_index) for t in each.topics if t.name in names for p in t.partitions] for each in results]
+
+
+def moved(admin: Admin, path: str, *indexes: int) -> list[int]:
+    """Ask the broker to move its replicas of `orders` to this directory; the error codes."""
+    topics = [log_dirs.AlterReplicaLogDirTopic(name="orders", partitions=list(indexes))]
+    answer = admin.ask(log_dirs.AlterReplicaLogDirsRequest(dirs=[log_dirs.AlterReplicaLogDir(path=path, topics=topics)]), 2)
+    return [each.error_code for each in sole(answer.results).partitions]
+
+
+def test_each_broker_spreads_its_replicas_over_its_log_directories() -> None:
+    first = Admin(brokers=2, log_dirs="/a,/b, /a")
+    second = first.at(2)
+    first.create(topic("orders", -1, -1, on=[(0, [1]), (1, [2]), (2, [1])]), topic("other", -1, -1, on=[(0, [2, 1])]))
+    assert in_dirs(first, "orders", "other") == [[("orders", 0), ("other", 0)], [("orders", 2)]]
+    assert in_dirs(second, "orders", "other") == [[("orders", 1)], [("other", 0)]]
+    assert moved(first, "/b", 0, 1) == [0, 9]
+    assert in_dirs(first, "orders") == [[], [("orders", 0), ("orders", 2)]]
+    assert in_dirs(second, "orders") == [[("orders", 1)], []], "a broker moves only its own replicas"
+    reassigned(first, ("orders", 1, [1]))
+    assert in_dirs(first, "orders") == [[], [("orders", 0), ("orders", 1), ("orders", 2)]], "the broker remembers the wish"
+    reassigned(first, ("orders", 2, [2]))
+    assert in_dirs(second, "orders", "other") == [[("orders", 2)], [("other", 0)]], "a replica that is gone takes no place"
+
+
+def test_a_restart_forgets_where_new_replicas_were_wanted() -> None:
+    admin = Admin(log_dirs="/a,/b")
+    assert moved(admin, "/b", 0) == [3]
+    admin.engine.restart("clean", NOW)
+    admin.engine.take_effects()
+    admin = admin.at(1)
+    admin.create(topic("orders", 1))
+    assert in_dirs(admin, "orders") == [[("orders", 0)], []]
+
+
+def test_a_replica_whose_directory_has_failed_is_not_moved() -> None:
+    admin = Admin(log_dirs="/a,/b")
+    admin.create(topic("orders", 1))
+    admin.engine.cluster.topics["orders"].partitions[0].go_offline(1)
+    assert moved(admin, "/b", 0) == [56]
+    assert in_dirs(admin, "orders") == [[("orders", 0)], []]
+
+
+def test_a_broker_starts_only_with_cordoned_directories_that_it_has() -> None:
+    Admin(log_dirs="/a,/b", cordoned_log_dirs="/b")
+    for names, why in (("/c", "Missing entries : /c"), ("*,/a", "must not contain other values")):
+        with pytest.raises(ValueError, match=why):
+            Admin(log_dirs="/a,/b", cordoned_log_dirs=names)
 
 
 # DeleteRecords

@@ -36,6 +36,7 @@ from wirebroker.core.controller import Controller
 from wirebroker.core.features import REFUSED_WITHOUT, SHARE
 from wirebroker.core.fetch_sessions import FetchSessions
 from wirebroker.core.groups import GroupCoordinator
+from wirebroker.core.log_dirs import LogDirs
 from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
@@ -104,6 +105,7 @@ class Engine:
             nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
             cluster_id=CLUSTER_ID if store is None else store.cluster_id,
             open_log=memory_log if store is None else store.open_log,
+            log_dirs=LogDirs(self.configs, {} if store is None else store.log_dirs),
         )  # fmt: skip
         slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(random_bytes, slots)
@@ -480,6 +482,7 @@ class Engine:
         self.turns.drop()
         if self._plan is not None:
             self._plan.restarted()
+        self.cluster.log_dirs.restarted()
         for node_id, broker in self.cluster.brokers.items():
             broker.start()
             self.cluster.producer_ids.restarted(node_id)

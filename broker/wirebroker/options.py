@@ -92,6 +92,8 @@ class BrokerOptions:
                 raise OptionError(option, f"{value!r} is not one of {', '.join(choices)}")
         if self.sync != "never" and self.data is None:
             raise OptionError("sync", f"{self.sync!r} needs a data directory, and none is given")
+        if self.data is not None and "," in self.settings.get("log.dirs", ""):
+            raise OptionError("configs", "log.dirs names several directories, and with a data directory there is one")
         try:
             self.new_rules()
         except ValueError as wrong:

@@ -1,6 +1,7 @@
-"""AlterReplicaLogDirs, versions 1–2.
+"""AlterReplicaLogDirs, versions 1–2 (ReplicaManager.alterReplicaLogDirs).
 
-A broker has one log directory, which already holds each replica. Any other is LOG_DIR_NOT_FOUND.
+In memory a replica moves at once, and with a data directory right after the answer, as in Kafka. For a replica that does not
+exist yet the broker remembers the directory until it is created.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from kafkawire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from wirebroker.apis.describe_log_dirs import log_dir
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 
@@ -22,7 +22,7 @@ FUTURE_SUFFIX = len(".") + 32 + len("-future")
 
 
 def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
-    """Answer for each replica whether it is in the directory; a replica named twice has its last directory."""
+    """Answer for each replica whether it is, or will be, in the directory; one that is named twice in the last directory."""
     pause = pauses()
     wanted: dict[str, dict[int, str]] = {}
     for each in request.dirs:
@@ -47,9 +47,16 @@ def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
 def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
     if len(f"{topic}-{index}") + FUTURE_SUFFIX > LONGEST_NAME:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if path != log_dir(exchange.cluster.configs):
+    node_id, log_dirs = exchange.node_id, exchange.cluster.log_dirs
+    if path not in log_dirs.paths(node_id):
         return ErrorCode.LOG_DIR_NOT_FOUND
+    if path in log_dirs.cordoned(node_id):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition = exchange.cluster.partition(topic, index)
-    if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE if exchange.node_id in partition.replicas else ErrorCode.REPLICA_NOT_AVAILABLE
+    if partition is None or node_id not in partition.replicas:
+        log_dirs.prefer(node_id, topic, index, path)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.REPLICA_NOT_AVAILABLE
+    if partition.offline_at == node_id:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    log_dirs.move(partition, node_id, path)
+    return ErrorCode.NONE

@@ -1,10 +1,13 @@
-"""DescribeLogDirs, versions 1–5.
+"""DescribeLogDirs, versions 1–5 (ReplicaManager.describeLogDirs).
 
-The partitions on the broker that gets the request, with their sizes in bytes, in one directory. Without --data logs are kept
-in memory, and the directory is the one in the settings. The size of its volume is unknown (−1).
+The directories of the broker that gets the request, and in each the replicas with their sizes in bytes. Without --data logs
+are kept in memory, and the size of a directory's volume is unknown (−1).
 """
 
 from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.describe_log_dirs import (
@@ -14,10 +17,11 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.partition import Partition
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
+
+UNKNOWN = -1
 
 
 def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
@@ -32,36 +36,48 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
             indexes.add(index)
         if pause():
             yield None
-    topics = []
+    found: dict[str, list[DescribeLogDirsTopic]] = {path: [] for path in exchange.cluster.log_dirs.paths(exchange.node_id)}
     for topic in list(exchange.cluster.topics.values()):
-        held: list[DescribeLogDirsPartition] = []
+        held: dict[str, list[DescribeLogDirsPartition]] = {}
         if request.topics is None or topic.name in wanted:
             for partition in list(topic.partitions):
                 if pause():
                     yield None
                 if request.topics is None or partition.index in wanted[topic.name]:
-                    held += _held(partition, exchange.node_id)
+                    for path, entry in _held(partition, exchange):
+                        held.setdefault(path, []).append(entry)
         if pause():
             yield None
-        if held:
-            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=held))
-    store = exchange.engine.store
-    if store is None:
-        directory = log_dir(exchange.cluster.configs)
-    else:
-        directory = str(store.directories[exchange.node_id].root.resolve())
-    result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=topics)
-    return DescribeLogDirsResponse(results=[result])
+        for path, entries in held.items():
+            found[path].append(DescribeLogDirsTopic(name=topic.name, partitions=entries))
+    return DescribeLogDirsResponse(results=[_result(path, topics, exchange) for path, topics in found.items()])
 
 
-def _held(partition: Partition, node_id: int) -> list[DescribeLogDirsPartition]:
-    """The partition's entry; empty if this broker does not hold it."""
+def _held(partition: Partition, exchange: Exchange) -> Iterator[tuple[str, DescribeLogDirsPartition]]:
+    """The entries of this broker's replica, each with its directory; none if this broker does not hold the partition."""
+    node_id, log_dirs = exchange.node_id, exchange.cluster.log_dirs
     if node_id not in partition.replicas or partition.deleted:
-        return []
-    size = partition.log.size
-    return [DescribeLogDirsPartition(partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False)]
+        return
+    size, index = partition.log.size, partition.index
+    held = DescribeLogDirsPartition(partition_index=index, partition_size=size, offset_lag=0, is_future_key=False)
+    yield log_dirs.of(partition, node_id), held
+    if (future := log_dirs.future(partition, node_id)) is not None:
+        lag = partition.log.end_offset
+        yield future, DescribeLogDirsPartition(partition_index=index, partition_size=0, offset_lag=lag, is_future_key=True)
 
 
-def log_dir(configs: BrokerConfigs) -> str:
-    """The directory of a broker's logs."""
-    return (configs.text("log.dirs") or configs.text("log.dir")).split(",")[0]
+def _result(path: str, topics: list[DescribeLogDirsTopic], exchange: Exchange) -> DescribeLogDirsResult:
+    total, usable = _volume(path) if exchange.engine.store is not None else (UNKNOWN, UNKNOWN)
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.NONE, log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable,
+        is_cordoned=path in exchange.cluster.log_dirs.cordoned(exchange.node_id),
+    )  # fmt: skip
+
+
+def _volume(path: str) -> tuple[int, int]:
+    """The size of the directory's volume, and how much of it can still be written."""
+    try:
+        total, _, usable = shutil.disk_usage(path)
+    except OSError:
+        return UNKNOWN, UNKNOWN
+    return total, usable

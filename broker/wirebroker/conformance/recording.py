@@ -18,6 +18,7 @@ RECORDINGS = (
     "kafka-4.3.1-telemetry.json",
     "kafka-4.3.1-features.json",
     "kafka-4.3.1-loggers.json",
+    "kafka-4.3.1-log-dirs.json",
 )
 NOT_COMPARED = ("n", "n_v0", "len")
 """Counts of advertised APIs: a broker with fewer APIs may still answer those that it has as Kafka does."""
@@ -31,6 +32,7 @@ BASE_SETTINGS = {
     "transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1", "group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "true",
 }  # fmt: skip
+LOG_DIRS = "/logs-1,/logs-2,/logs-3"
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "main": {},
@@ -64,6 +66,8 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
         "super.users": "User:ANONYMOUS",
     },
     "telemetry": {"telemetry.max.bytes": "1000"},
+    "log_dirs": {"log.dirs": LOG_DIRS},
+    "log_dirs_new": {"log.dirs": LOG_DIRS},
     "secured_sessions": {"sasl.enabled.mechanisms": MECHANISMS, "connections.max.reauth.ms": "1500"},
 }
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}

@@ -6,6 +6,7 @@ import time
 
 from kafkawire.errors import ProtocolError
 from wirebroker.conformance.feature_steps import FEATURE_OPERATIONS
+from wirebroker.conformance.log_dir_steps import LOG_DIR_OPERATIONS
 from wirebroker.conformance.quota_steps import QUOTA_OPERATIONS
 from wirebroker.conformance.readiness import prepare
 from wirebroker.conformance.recording import Difference, Json, Scenario, compare
@@ -14,7 +15,7 @@ from wirebroker.conformance.steps import OPERATIONS
 from wirebroker.conformance.token_steps import TOKEN_OPERATIONS
 from wirebroker.wire_client import ConnectionClosed, NoAnswer
 
-ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS | FEATURE_OPERATIONS
+ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS | FEATURE_OPERATIONS | LOG_DIR_OPERATIONS
 
 
 def replay(scenario: Scenario, broker: Broker) -> tuple[list[Json], list[Difference]]:

@@ -16,6 +16,7 @@ from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.delegation_tokens import DelegationTokens
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import ELIGIBLE_REPLICAS
+from wirebroker.core.log_dirs import LogDirs
 from wirebroker.core.loggers import Loggers
 from wirebroker.core.metadata_writes import Decisions
 from wirebroker.core.names import abs_hash
@@ -93,17 +94,17 @@ class Topic:
 
 
 class StoredPartition(NamedTuple):
-    """A partition from before the broker started: the brokers that have replicas, and its leader epoch then."""
+    """A partition from before the broker started: its replicas' directories by broker, and its leader epoch then."""
 
-    replicas: list[int]
+    dirs: Mapping[int, str]
     leader_epoch: int
 
 
-OpenLog = Callable[[Topic, int, list[int], int], Log]
-"""Opens a partition's log, given the topic, the index, the replicas and the time."""
+OpenLog = Callable[[Topic, int, Mapping[int, str], int], Log]
+"""Opens a partition's log, given the topic, the index, the directories of the replicas by broker, and the time."""
 
 
-def memory_log(topic: Topic, index: int, replicas: list[int], now: int) -> Log:
+def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> Log:
     """A new log in memory."""
     return MemoryLog(0, now, INTERNAL_SEGMENT if topic.internal else ANY_SIZE)
 
@@ -123,6 +124,7 @@ class Cluster:
         cold_start: bool = True,
         cluster_id: str = CLUSTER_ID,
         open_log: OpenLog = memory_log,
+        log_dirs: LogDirs | None = None,
     ) -> None:
         self.brokers = {broker.node_id: broker for broker in brokers}
         self.configs = configs
@@ -132,6 +134,8 @@ class Cluster:
         self.full_checks = full_checks
         self.cluster_id = cluster_id
         self._open_log = open_log
+        self.log_dirs = log_dirs or LogDirs(configs)
+        """Which replica lies in which log directory."""
         self.producer_ids = ProducerIds()
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
@@ -182,6 +186,11 @@ class Cluster:
     def registered_brokers(self) -> dict[int, Broker]:
         """The brokers that the controller knows, by id; some may be down."""
         return {node_id: broker for node_id, broker in self.brokers.items() if broker.registered}
+
+    @property
+    def usable_brokers(self) -> dict[int, Broker]:
+        """The registered brokers that can get new replicas: not all of their log directories are cordoned."""
+        return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def alive(self, node_id: int) -> bool:
         """Whether the broker exists, and is neither down nor unregistered."""
@@ -351,10 +360,15 @@ class Cluster:
             while live != self.live_brokers.keys() or not made:
                 self._discard(made, now)
                 live = set(self.live_brokers)
+                placed = {}
                 for index in range(len(topic.partitions), total):
                     if pause():
                         yield
-                    made.append(self._placed_partition(topic, index, now, factor, (assignment or {}).get(index)))
+                    placed[index] = (assignment or {}).get(index) or self._replicas(index, factor)
+                for index, dirs in self.log_dirs.planned(topic.name, placed).items():
+                    if pause():
+                        yield
+                    made.append(self._placed_partition(topic, index, dirs, now))
         except BaseException:  # it cannot be stored, or the broker stops
             self._discard(made, now)
             raise
@@ -362,12 +376,15 @@ class Cluster:
             self.growing.discard(topic.name)
         return made
 
-    def _placed_partition(self, topic: Topic, index: int, now: int, factor: int, replicas: Sequence[int] | None) -> Partition:
-        if not replicas:
-            nodes = spread(self.live_brokers.values())
-            start = index % max(len(nodes), 1)
-            replicas = (nodes[start:] + nodes[:start] + sorted(self.registered_brokers.keys() - nodes))[:factor]
-        made = self._new_partition(topic, index, list(replicas), now)
+    def _replicas(self, index: int, factor: int) -> list[int]:
+        """The brokers of a new partition."""
+        usable = self.usable_brokers
+        nodes = spread(broker for broker in usable.values() if broker.alive)
+        start = index % max(len(nodes), 1)
+        return (nodes[start:] + nodes[:start] + sorted(usable.keys() - nodes))[:factor]
+
+    def _placed_partition(self, topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> Partition:
+        made = self._new_partition(topic, index, dirs, now)
         for node_id in self.offline(made):
             made.replication.absent(node_id, now)
         return made
@@ -379,16 +396,17 @@ class Cluster:
         self.version += 1
         self._discard(gone, now)
 
-    @staticmethod
-    def _discard(partitions: list[Partition], now: int) -> None:
+    def _discard(self, partitions: list[Partition], now: int) -> None:
         for partition in partitions:
+            self.log_dirs.forget(partition)
             partition.delete(now)
         partitions.clear()
 
-    def _new_partition(self, topic: Topic, index: int, replicas: list[int], now: int) -> Partition:
-        log = self._open_log(topic, index, replicas, now)
-        made = Partition(topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks, log=log)
+    def _new_partition(self, topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> Partition:
+        log = self._open_log(topic, index, dirs, now)
+        made = Partition(topic.name, index, list(dirs), topic.configs, self.rules, now, full_checks=self.full_checks, log=log)
         made.rolled = self.rolled
+        self.log_dirs.enter(made, dirs)
         return made
 
     def restore_topic(
@@ -397,7 +415,7 @@ class Cluster:
         """Restore a topic from before the start; the first replica of each partition becomes its leader."""
         topic = Topic(name, topic_id, TopicConfigs(self.configs, overrides))
         for index, stored in enumerate(partitions):
-            partition = self._new_partition(topic, index, stored.replicas, now)
+            partition = self._new_partition(topic, index, stored.dirs, now)
             partition.new_leader_epoch(stored.leader_epoch + 1)
             topic.partitions.append(partition)
         self._enter(topic)
@@ -433,6 +451,7 @@ class Cluster:
 
         def done() -> None:
             for partition in topic.partitions:
+                self.log_dirs.forget(partition)
                 partition.delete(now)
             self.report(TopicChange("deleted", topic.name, len(topic.partitions)))
             then()

@@ -16,6 +16,7 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
 from wirebroker.core.features import ELIGIBLE_REPLICAS
+from wirebroker.core.log_dirs import CORDONED
 from wirebroker.core.loggers import Loggers
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.patterns import is_java_pattern
@@ -135,6 +136,8 @@ class Alteration:
                 return refusal
         try:
             self.cluster.configs.replace(wanted, int(self.name) if self.name else None, only_check=True)
+            if self.name:
+                self.cluster.log_dirs.check_cordoned(wanted.get(CORDONED, ""), self.node_id)
         except ConfigError as error:
             return Refusal(ErrorCode.INVALID_REQUEST, str(error))
         return None

@@ -147,6 +147,7 @@ class Controller:
         for gone in set(partition.replicas).difference(replicas):
             self._forget_lag(partition, gone)
         self._change([partition], lambda each: each.replication.reassign(replicas, self._cluster.alive, now), now)
+        self._cluster.log_dirs.follow(partition)
 
     # Followers that lag
 

@@ -104,6 +104,8 @@ class Partition:
         """The eligible leader replicas (KIP-966): they may lead while no replica is in sync."""
         self.last_known_leader: int | None = None
         """The last leader, while there is none."""
+        self.log_dirs: dict[int, str] = {}
+        """The directories of the replicas, by broker; see `LogDirs.of`."""
         self.configs = configs
         self._settings = configs.broker
         self.rules = rules

@@ -44,8 +44,9 @@ def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Ref
 
 def factor_error(factor: int, cluster: Cluster) -> Refusal | None:
     """The refusal of this replication factor, or None."""
-    brokers = len(cluster.registered_brokers)
-    if not cluster.live_brokers:
+    usable = cluster.usable_brokers
+    brokers = len(usable)
+    if not any(broker.alive for broker in usable.values()):
         why = "All brokers are currently fenced, or have all their log directories cordoned."
     elif factor > brokers:
         why = (

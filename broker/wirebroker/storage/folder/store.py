@@ -282,7 +282,7 @@ class FolderStore:
             partition = topic.partitions[index]
             replicas = [self._node(each) for each in partition.replicas]
             here = [node for node in dict.fromkeys(replicas) if node in self.directories] or [min(self.directories)]
-            stored.append(StoredPartition(here, partition.leader_epoch))
+            stored.append(StoredPartition(self._dirs(here), partition.leader_epoch))
             self.latest_epochs[topic.name, index] = partition.leader_epoch
             self._check_folder(self._directory_of(topic.name, index, topic_id, here), topic.name, index, topic_id)
         self._passed_over[TOPIC, topic.name] = unknown
@@ -436,9 +436,18 @@ class FolderStore:
 
     # Logs
 
-    def open_log(self, topic: Topic, index: int, replicas: list[int], now: int) -> FolderLog:
+    @property
+    def log_dirs(self) -> dict[int, list[str]]:
+        """The paths of the log directories by broker."""
+        return {node_id: [str(directory.root.resolve())] for node_id, directory in self.directories.items()}
+
+    def _dirs(self, replicas: Sequence[int]) -> dict[int, str]:
+        """The log directories of these replicas."""
+        return {node_id: self.log_dirs[node_id][0] for node_id in replicas}
+
+    def open_log(self, topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> FolderLog:
         """The log of a partition, from its folder if there is one. Raises DamagedFile, OSError."""
-        directory = self._directory_of(topic.name, index, topic.topic_id, replicas)
+        directory = self._directory_of(topic.name, index, topic.topic_id, list(dirs))
         folder = directory.root / folder_name(topic.name, index)
         if folder.is_dir() and self._id_in(folder) not in (None, topic.topic_id):
             stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))

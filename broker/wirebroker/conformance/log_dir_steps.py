@@ -1,0 +1,83 @@
+"""The steps of scenarios about a broker with several log directories, which steps name by their numbers in `log.dirs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wirebroker.conformance.readiness import until
+from wirebroker.conformance.recording import Json
+from wirebroker.conformance.run import Run
+from wirebroker.conformance.steps import shown
+
+
+def _described(run: Run, step: Json, version: int = 5) -> Any:
+    topics = step.get("topics")
+    if topics is not None:
+        topics = [{"topic": run.topic({"topic": name}), "partitions": indexes} for name, indexes in topics]
+    return run.ask("DescribeLogDirs", step, version, topics=topics)
+
+
+def _path(run: Run, name: int | str) -> str:
+    """The path of the directory with this number; a text follows the first path, or is the path if it begins with a slash."""
+    paths = [each.log_dir for each in _described(run, {"topics": []}).results]
+    if isinstance(name, int):
+        return str(paths[name])
+    return name if name.startswith("/") else f"{paths[0]}{name}"
+
+
+def _log_dirs(run: Run, step: Json) -> Json:
+    """DescribeLogDirs: of each directory the replicas of these topics, by topic and partition."""
+    names = {run.topic({"topic": name}): name for name in step["of"]}
+    answer = _described(run, step)
+    dirs = []
+    for each in answer.results:
+        held = [
+            [names[topic.name], part.partition_index, part.partition_size, part.offset_lag, part.is_future_key]
+            for topic in each.topics
+            if topic.name in names
+            for part in topic.partitions
+        ]
+        dirs.append({"error": shown(each.error_code), "held": sorted(held), "cordoned": each.is_cordoned})
+    return {"error": shown(answer.error_code), "dirs": dirs}
+
+
+def _move_logs(run: Run, step: Json) -> Json:
+    """AlterReplicaLogDirs; then wait until no replica is moving any more."""
+    dirs = [
+        {"path": _path(run, name), "topics": [{"name": run.topic({"topic": topic}), "partitions": indexes}]}
+        for name, topic, indexes in step["moves"]
+    ]
+    answer = run.ask("AlterReplicaLogDirs", step, 2, dirs=dirs)
+    names = {run.topic({"topic": topic}): topic for _, topic, _ in step["moves"]}
+    until(lambda: not _is_moving(run))
+    return {
+        "results": sorted(
+            [names[topic.topic_name], part.partition_index, shown(part.error_code)]
+            for topic in answer.results
+            for part in topic.partitions
+        )
+    }
+
+
+def _is_moving(run: Run) -> bool:
+    results = _described(run, {}).results
+    return any(part.is_future_key for each in results for topic in each.topics for part in topic.partitions)
+
+
+def _cordon(run: Run, step: Json) -> Json:
+    """Set cordoned.log.dirs of the broker, and wait until it shows them if that was not refused."""
+    value = step["dirs"] if isinstance(step["dirs"], str) else ",".join(_path(run, each) for each in step["dirs"])
+    changes = [{"name": "cordoned.log.dirs", "config_operation": 0, "value": value}]
+    resource = {"resource_type": 4, "resource_name": step.get("resource", "1"), "configs": changes}
+    answer = run.ask("IncrementalAlterConfigs", step, 1, resources=[resource], validate_only=False).responses[0]
+    if not answer.error_code:
+        wanted = value.split(",") if value else []
+        until(
+            lambda: all(
+                each.is_cordoned == (value == "*" or each.log_dir in wanted) for each in _described(run, {"topics": []}).results
+            )
+        )
+    return {"error": shown(answer.error_code), "message": answer.error_message}
+
+
+LOG_DIR_OPERATIONS = {"log_dirs": _log_dirs, "move_logs": _move_logs, "cordon": _cordon}

@@ -1,0 +1,182 @@
+"""The log directories of each broker, and which of its replicas lies in which (Kafka's LogManager).
+
+Without a data directory they are names, as `log.dirs` or `log.dir` gives them; all brokers have the same ones then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import ceil
+from typing import TYPE_CHECKING
+
+from wirebroker.core.configs import BrokerConfigs, ConfigError
+from wirebroker.core.names import hash_order, java_hash
+
+if TYPE_CHECKING:
+    from wirebroker.core.partition import Partition
+
+CORDONED = "cordoned.log.dirs"
+ALL = "*"
+_BUCKETS, _FULL = 16, 0.75
+"""How many buckets a new HashMap of Java has, and how full it may be before it gets more."""
+
+Where = tuple[str, int]
+Move = Callable[["Partition", int, str], None]
+
+
+class LogDirs:
+    """The directories by broker. A replica whose broker has only one directory is in that, and is not recorded."""
+
+    def __init__(self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None) -> None:
+        """`stored` are the directories of the brokers whose data is on disk. Raises ConfigError."""
+        self._configs = configs
+        self._stored = stored or {}
+        names = _listed(configs.text("log.dirs") or configs.text("log.dir"))
+        self._named = tuple(dict.fromkeys(map(_absolute, names)))
+        self._held: Counter[tuple[int, str]] = Counter()
+        """How many replicas each directory of a broker holds."""
+        self._preferred: dict[tuple[int, Where], str] = {}
+        """Where AlterReplicaLogDirs wants replicas that do not exist yet. A restart forgets it."""
+        self.moves: dict[tuple[Partition, int], str] = {}
+        """The moves that are not done yet: to which directory, by replica."""
+        self.mover: Move | None = None
+        """Moves the files of a replica; without it, in memory, a move is done at once."""
+        self._check_cordoned(configs.text(CORDONED), self._named)
+
+    def paths(self, node_id: int) -> Sequence[str]:
+        """The directories of this broker."""
+        return self._stored.get(node_id, self._named)
+
+    def of(self, partition: Partition, node_id: int) -> str:
+        """The directory in which this broker has its replica of the partition."""
+        return partition.log_dirs.get(node_id) or self.paths(node_id)[0]
+
+    def future(self, partition: Partition, node_id: int) -> str | None:
+        """The directory that this broker is just moving its replica to."""
+        return self.moves.get((partition, node_id))
+
+    # Cordoned directories
+
+    def cordoned(self, node_id: int) -> Collection[str]:
+        """The directories of this broker that take no new replicas."""
+        given = self._configs.dynamic.get(node_id, {}).get(CORDONED)
+        names = _listed(self._configs.static.get(CORDONED, "") if given is None else given)
+        return self.paths(node_id) if ALL in names else names
+
+    def takes_replicas(self, node_id: int) -> bool:
+        """Whether a directory of this broker is not cordoned."""
+        cordoned = self.cordoned(node_id)
+        return not cordoned or any(path not in cordoned for path in self.paths(node_id))
+
+    def check_cordoned(self, value: str, node_id: int) -> None:
+        """Raise ConfigError unless this broker has these directories (KafkaConfig.validateCordonedLogDirs)."""
+        self._check_cordoned(value, self.paths(node_id))
+
+    @staticmethod
+    def _check_cordoned(value: str, paths: Collection[str]) -> None:
+        names = _listed(value)
+        unknown = [name for name in names if name not in paths]
+        if ALL in names and len(names) > 1:
+            raise ConfigError(f"requirement failed: When {CORDONED} is set to {ALL}, it must not contain other values")
+        if unknown and ALL not in names:
+            where = f"All entries in {CORDONED} must be present in log.dirs or log.dir"
+            raise ConfigError(f"requirement failed: {where}. Missing entries : {', '.join(unknown)}")
+
+    # New replicas
+
+    def planned(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> dict[int, dict[int, str]]:
+        """The directories of new partitions, by index and by broker; each partition's first replica is to lead it.
+
+        A broker makes the logs that it leads first, in the order of Java's HashMap, each where the fewest are.
+        """
+        if all(len(self.paths(node_id)) == 1 for nodes in replicas.values() for node_id in nodes):
+            return {index: {node_id: self.paths(node_id)[0] for node_id in nodes} for index, nodes in replicas.items()}
+        led: dict[int, list[int]] = {}
+        followed: dict[int, list[int]] = {}
+        for index, nodes in replicas.items():
+            for node_id in nodes:
+                (led if node_id == nodes[0] else followed).setdefault(node_id, []).append(index)
+        planned: dict[int, dict[int, str]] = {index: {} for index in replicas}
+        for node_id in dict.fromkeys((*led, *followed)):
+            held = {path: self._held[node_id, path] for path in self.paths(node_id)}
+            for index in (*_in_order(topic, led.get(node_id, ())), *_in_order(topic, followed.get(node_id, ()))):
+                path = planned[index][node_id] = self._next(topic, index, node_id, held)
+                held[path] += 1
+        return {index: {node_id: planned[index][node_id] for node_id in nodes} for index, nodes in replicas.items()}
+
+    def _next(self, topic: str, index: int, node_id: int, held: Mapping[str, int]) -> str:
+        """LogManager.getOrCreateLog and nextLogDirs."""
+        preferred = self._preferred.get((node_id, (topic, index)))
+        if preferred is not None or len(held) == 1:
+            return preferred or next(iter(held))
+        cordoned = self.cordoned(node_id)
+        free = {path: number for path, number in held.items() if path not in cordoned}
+        return min(free, key=free.__getitem__) if free else next(iter(held))
+
+    def prefer(self, node_id: int, topic: str, index: int, path: str) -> None:
+        """The replica, which does not exist, is to be made in this directory."""
+        if len(self.paths(node_id)) > 1:
+            self._preferred[node_id, (topic, index)] = path
+
+    def restarted(self) -> None:
+        """The brokers have started again, and remember no wishes."""
+        self._preferred.clear()
+
+    # Replicas that exist
+
+    def enter(self, partition: Partition, dirs: Mapping[int, str]) -> None:
+        """The replicas of the partition are in these directories; those of other brokers are no more."""
+        self.forget(partition)
+        for node_id, path in dirs.items():
+            self._preferred.pop((node_id, (partition.topic, partition.index)), None)
+            if len(self.paths(node_id)) > 1:
+                partition.log_dirs[node_id] = path
+                self._held[node_id, path] += 1
+
+    def follow(self, partition: Partition) -> None:
+        """The replicas have moved to other brokers: give the new ones a directory."""
+        planned = self.planned(partition.topic, {partition.index: partition.replicas})[partition.index]
+        self.enter(partition, planned | {node: path for node, path in partition.log_dirs.items() if node in planned})
+
+    def forget(self, partition: Partition) -> None:
+        """The partition has no replicas any more."""
+        for node_id, path in partition.log_dirs.items():
+            self._held[node_id, path] -= 1
+        partition.log_dirs.clear()
+
+    def move(self, partition: Partition, node_id: int, path: str) -> None:
+        """Move this broker's replica of the partition to another directory, or leave it where it is."""
+        if self.mover is not None:
+            self.mover(partition, node_id, path)
+        elif path != self.of(partition, node_id):
+            self.moved(partition, node_id, path)
+
+    def moved(self, partition: Partition, node_id: int, path: str) -> None:
+        """This broker's replica of the partition is in another directory now."""
+        self.enter(partition, partition.log_dirs | {node_id: path})
+
+
+def _listed(value: str) -> list[str]:
+    return [name for each in value.split(",") if (name := each.strip())]
+
+
+def _absolute(name: str) -> str:
+    """The path as Java's `File.getAbsolutePath` gives it; one that begins with a slash is one on every system."""
+    return name if name.startswith("/") else os.path.join(os.getcwd(), name)
+
+
+def _in_order(topic: str, indexes: Iterable[int]) -> list[int]:
+    """The partitions as TopicsDelta.localChanges has them: put into a HashMap one by one, and from there into a second one."""
+    name, indexes = java_hash(topic), sorted(indexes)
+
+    def hashed(index: int) -> int:
+        return (31 * (31 + index) + name) & 0xFFFFFFFF
+
+    grown = max(_BUCKETS, _power_of_two(len(indexes) / _FULL))
+    return hash_order(hash_order(indexes, hashed, grown), hashed, _power_of_two(len(indexes) / _FULL + 1))
+
+
+def _power_of_two(least: float) -> int:
+    return 1 << (ceil(least) - 1).bit_length()
