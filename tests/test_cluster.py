@@ -13,9 +13,15 @@ from typing import Any
 
 import pytest
 
+import reassignment_steps
 from answers import only, sole
 from clusterkit import Cluster, Described, Read, Told
 from kafkawire.errors import error_name
+from kafkawire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kafkawire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -851,6 +857,50 @@ def test_leaders_move_back_every_five_minutes(start: Start) -> None:
     assert leader_of(cluster, "behind") == 1
     advance(seconds=1)
     assert leader_of(cluster, "behind") == 3
+
+
+REASSIGNMENTS = Path(__file__).parent / "data" / "reassignments-4.3.1.json"
+
+
+class Ours:
+    """What `reassignment_steps.play` needs of brokers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.wire = cluster.wire(1)
+        self.stop, self.start = cluster.kafka.kill_broker, cluster.kafka.start_broker
+
+    def settle(self) -> None:
+        """Nothing to wait for."""
+
+
+def test_replicas_move_as_in_a_recorded_kafka(start: Start) -> None:
+    recorded = json.loads(REASSIGNMENTS.read_text(encoding="utf-8"))
+    played = reassignment_steps.play(Ours(start()))
+    for told, (step, seen) in zip(recorded, played, strict=True):
+        assert (step, seen) == (told["step"], told["observed"])
+
+
+def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
+    parts = [ReassignablePartition(partition_index=0, replicas=replicas)]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=parts)])
+    code: int = sole(sole(cluster.anyone().request(request, 1).responses).partitions).error_code
+    return code
+
+
+def test_a_new_replica_that_never_caught_up_has_no_records(start: Start) -> None:
+    cluster = start()
+    create(cluster, "w", 2)
+    assert cluster.produce(2, "w", 3).offset == 0
+    cluster.kill(3)
+    assert reassign(cluster, "w", [3]) == 0
+    cluster.kill(2)
+    cluster.kafka.start_broker(3)
+    assert cluster.describe("w").leader == -1
+    assert elect(cluster, 1, ("w", 0)) == [("w", 0, "NONE")]
+    assert cluster.describe("w")[:3] == (3, 2, [3])
+    assert cluster.produce(3, "w").offset == 0
+    cluster.kafka.start_broker(2)
+    assert cluster.describe("w")[:3] == (3, 3, [3]), "which completes the reassignment"
 
 
 def leader_of(cluster: Cluster, topic: str) -> int:

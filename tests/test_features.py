@@ -12,7 +12,7 @@ from kafkawire.declare import from_plain
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
-from wirebroker.core.elections import NO_LEADER, Circumstances, Registration, elect
+from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
 from wirebroker.options import BrokerOptions, OptionError
 from wirebroker.trace.layout import line
 from wirebroker.wire_client import Connection, address_of
@@ -122,14 +122,15 @@ def test_a_feature_at_level_0_is_refused_before_anybody_asks_who_may() -> None:
 
 
 def without(alive: set[int]) -> Circumstances:
-    return Circumstances([1, 2, 3], alive.__contains__, 2, unclean=False, keeps_eligible=False)
+    return Circumstances(alive.__contains__, 2, unclean=False, keeps_eligible=False)
 
 
 def test_the_last_replica_stays_in_sync() -> None:
-    down = elect(Registration(1, 4, (1,), (2,)), without({2, 3}), [])
-    assert down == Registration(NO_LEADER, 5, (1,))
+    of = Assignment((1, 2, 3))
+    down = elect(Registration(of, 1, 4, (1,), (2,)), without({2, 3}), [])
+    assert down == Registration(of, NO_LEADER, 5, (1,))
     assert elect(down, without({2, 3}), [1]) == down, "replica 2 is eligible no more"
-    assert elect(down, without({1, 2, 3}), [1]) == Registration(1, 6, (1,))
+    assert elect(down, without({1, 2, 3}), [1]) == Registration(of, 1, 6, (1,))
 
 
 def test_a_partition_whose_replicas_all_died_waits_for_the_last_one() -> None:

@@ -22,6 +22,7 @@ from crashkit import commit, committed, crash_once
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.disk.checkpoints import offsets_text
 from kafkawire.disk.damage import DamagedFile, DataError
+from kafkawire.disk.metadata import PartitionImage, written_image
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -256,6 +257,21 @@ def test_a_partition_is_found_after_its_replicas_have_changed(data: Path, replic
             assert [record.value for record in kafka.records("orders")] == [b"a", b"b"]
             assert kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0].replicas) == replicas
     assert [path.parent.name for path in data.glob("node-*/orders-0")] == ["node-1"]
+
+
+def test_a_reassignment_in_progress_is_in_the_metadata_and_completed_at_the_start(data: Path) -> None:
+    with MockKafka(data=data, brokers=3) as kafka:
+        kafka.create_topic("orders", replication_factor=2)
+        kafka.produce("orders", value=b"a")
+        kafka.kill_broker(3)
+        reassign(kafka, [3, 1])
+        written = written_image(data / "node-1")
+    assert written is not None
+    (topic,) = (each for each in written.image.topics.values() if each.name == "orders")
+    assert topic.partitions[0] == PartitionImage((3, 1, 2), (1, 2), 1, 0, adding=(3,), removing=(2,))
+    with MockKafka(data=data, brokers=3) as kafka:
+        assert kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0].replicas) == [3, 1]
+        assert [record.value for record in kafka.records("orders")] == [b"a"]
 
 
 RESTARTING = [scenario.name for scenario in load() if any("restart" in row["step"]["op"] for row in scenario.steps)]

@@ -1,7 +1,8 @@
 """AlterPartitionReassignments, versions 0–1.
 
-Replicas move at once, so there is never a reassignment to cancel: the answer to null replicas is
-NO_REASSIGNMENT_IN_PROGRESS. From version 1 on, a request can forbid a change of the number of replicas.
+A reassignment is in progress until the new replicas are in sync (KIP-455). Here those whose brokers are up have all records at
+once, so that it waits only for brokers that are down. Null replicas cancel it. From version 1 on, a request can forbid a
+change of the number of replicas.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kafkawire.messages.alter_partition_reassignments import (
 from wirebroker.apis.metadata_changes import CHANGES
 from wirebroker.apis.overdue import timed_out
 from wirebroker.core.config_resources import unwritten
+from wirebroker.core.partition import Partition
 from wirebroker.core.placement import assignment_error
 from wirebroker.core.refusals import Refusal
 from wirebroker.exchange import Exchange, Steps
@@ -62,13 +64,23 @@ def _reassign(topic: str, requested: ReassignablePartition, exchange: Exchange, 
         message = f"Unable to find partition {topic}:{requested.partition_index}."
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if requested.replicas is None:
-        return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+        return _cancel(partition, exchange)
     error = assignment_error(requested.replicas, None, cluster)
     if error is not None:
         return error
-    have, wanted = len(partition.replicas), len(requested.replicas)
+    have, wanted = len(partition.replicas) - len(partition.removing), len(requested.replicas)
     if wanted != have and not any_number:
         message = f"The replication factor is changed from {have} to {wanted}"
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     exchange.engine.controller.reassign(partition, requested.replicas, exchange.now)
     return None
+
+
+def _cancel(partition: Partition, exchange: Exchange) -> Refusal | None:
+    if not partition.moves:
+        return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+    if exchange.engine.controller.cancel_reassignment(partition, exchange.now):
+        return None
+    where = f"{partition.topic}:{partition.index}"
+    message = f"Unable to revert partition assignment for {where} because it would require an unclean leader election."
+    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

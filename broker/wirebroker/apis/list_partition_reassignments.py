@@ -1,18 +1,47 @@
 """ListPartitionReassignments, version 0.
 
-Replicas move at once, so no reassignment is ever in progress. As in Kafka, unknown topics and partitions are not an error.
+The reassignments in progress: of the requested partitions, or with null of all. As in Kafka, unknown topics and partitions are
+not an error, and a topic without reassignments is not in the answer.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
-from wirebroker.exchange import Exchange
+from wirebroker.core.partition import Partition
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
-def handle(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> ListPartitionReassignmentsResponse:
-    """Answer with no reassignments."""
-    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])
+def handle(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
+    """Answer with the partitions whose replicas are being moved."""
+    pause = pauses()
+    topics: dict[str, list[OngoingPartitionReassignment]] = {}
+    for partition in _requested(request, exchange):
+        if pause():
+            yield None
+        if partition is not None and partition.moves:
+            topics.setdefault(partition.topic, []).append(
+                OngoingPartitionReassignment(
+                    partition_index=partition.index, replicas=list(partition.replicas),
+                    adding_replicas=list(partition.adding), removing_replicas=list(partition.removing),
+                )
+            )  # fmt: skip
+    return ListPartitionReassignmentsResponse(
+        error_code=ErrorCode.NONE, error_message=None,
+        topics=[OngoingTopicReassignment(name=name, partitions=partitions) for name, partitions in topics.items()],
+    )  # fmt: skip
+
+
+def _requested(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> Iterable[Partition | None]:
+    if request.topics is None:
+        return list(exchange.cluster.partitions())
+    named = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    return (exchange.cluster.partition(*each) for each in named)

@@ -139,15 +139,18 @@ class Controller:
     def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
         """Move the replicas to these brokers. The caller has checked that each exists and is named once.
 
-        Kafka copies the data first, and finishes once the new replicas have caught up. Here they have all data at once, so a
-        reassignment is never in progress.
+        The reassignment is in progress until the new replicas are in sync: those whose brokers are up are at once.
         """
-        if list(replicas) == partition.replicas:
+        if list(replicas) == partition.replicas and not partition.moves:
             return
-        for gone in set(partition.replicas).difference(replicas):
-            self._forget_lag(partition, gone)
         self._change([partition], lambda each: each.replication.reassign(replicas, self._cluster.alive, now), now)
         self._cluster.log_dirs.follow(partition)
+
+    def cancel_reassignment(self, partition: Partition, now: int) -> bool:
+        """Keep the replicas that the partition had before; False if only an unclean election, which is off, allows that."""
+        reverted = []
+        self._change([partition], lambda each: reverted.append(each.replication.revert(self._cluster.alive, now)), now)
+        return all(reverted)
 
     # Followers that lag
 

@@ -13,9 +13,48 @@ from typing import NamedTuple
 NO_LEADER = -1
 
 
+class Assignment(NamedTuple):
+    """The replicas of a partition, the preferred leader first; during a reassignment the new ones, then those that will go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether replicas are being moved."""
+        return bool(self.adding or self.removing)
+
+    def towards(self, wanted: Sequence[int]) -> Assignment:
+        """The assignment while replicas move to these brokers (PartitionReassignmentReplicas).
+
+        As in Kafka, a request that adds none leaves those of the request before it to be added, and the same with removing.
+        """
+        removing = tuple(sorted(set(self.replicas).difference(wanted)))
+        adding = tuple(sorted(set(wanted).difference(self.replicas)))
+        return Assignment((*wanted, *removing), adding or self.adding, removing or self.removing)
+
+    def reverted(self) -> Assignment:
+        """The assignment without the replicas that are being added (PartitionReassignmentRevert)."""
+        return Assignment(tuple(each for each in self.replicas if each not in self.adding))
+
+    def completed(self) -> Assignment:
+        """The assignment without the replicas that are being removed."""
+        return Assignment(tuple(each for each in self.replicas if each not in self.removing))
+
+    def may_complete(self, in_sync: Iterable[int]) -> bool:
+        """Whether enough of the new replicas are in sync (maybeCompleteReassignment)."""
+        kept, left = self.completed().replicas, {each for each in in_sync if each not in self.removing}
+        if not self.in_progress or (self.removing and not (left and kept)):
+            return False
+        shrinks = len(self.adding) < len(self.removing)
+        return left.issuperset(self.adding) and (not shrinks or left.issuperset(kept))
+
+
 class Registration(NamedTuple):
     """The controller's state of a partition. `last_known_leader` is set while there is no leader."""
 
+    assignment: Assignment
     leader: int
     leader_epoch: int
     in_sync: tuple[int, ...]
@@ -26,8 +65,6 @@ class Registration(NamedTuple):
 class Circumstances(NamedTuple):
     """The conditions of an election besides the partition's own state."""
 
-    replicas: Sequence[int]
-    """In the order of assignment; the first one that may lead is elected."""
     alive: Callable[[int], bool]
     min_in_sync: int
     """min.insync.replicas, but at most the number of replicas."""
@@ -37,43 +74,45 @@ class Circumstances(NamedTuple):
     """Whether the cluster has eligible leader replicas; without them the last in-sync replicas stay in sync."""
 
 
-def elect(known: Registration, where: Circumstances, in_sync: Iterable[int], *, preferred: bool = False) -> Registration:
-    """The partition's state once these are its in-sync replicas.
+def elect(
+    known: Registration, where: Circumstances, in_sync: Iterable[int], *, to: Assignment | None = None, preferred: bool = False
+) -> Registration:
+    """The partition's state once these are its in-sync replicas, and `to` its assignment, if that changes.
 
-    The leader stays if it may; with `preferred` the first replica leads if it may.
+    A reassignment that can be completed is. The leader stays if it may; else the first replica that may leads. With `preferred`
+    the first of all leads if it may.
     """
-    in_sync = tuple(in_sync)
+    assignment, in_sync = to or known.assignment, tuple(in_sync)
+    if assignment.may_complete(in_sync):
+        in_sync = tuple(each for each in in_sync if each not in assignment.removing)
+        assignment = assignment.completed()
     if not where.keeps_eligible:
         known = known._replace(eligible=(), last_known_leader=None)
         in_sync = in_sync or known.in_sync
     eligible: tuple[int, ...] = ()
     if where.keeps_eligible and len(in_sync) < where.min_in_sync:
-        candidates = sorted({*known.eligible, *known.in_sync})
-        eligible = tuple(each for each in candidates if each not in in_sync)
-    leader = _choose(known, where, in_sync or eligible, preferred)
+        eligible = tuple(each for each in sorted({*known.eligible, *known.in_sync}) if each not in in_sync)
+    replicas = assignment.replicas
+    first = replicas[:1] if preferred else ()
+    candidates = in_sync or eligible
+    leader = next((each for each in (*first, known.leader, *replicas) if each in candidates and where.alive(each)), None)
     last_known = known.last_known_leader
     clean = leader is not None
     if leader is None and not in_sync and not eligible and last_known is not None and where.alive(last_known):
         leader = last_known
     if leader is None and where.unclean:
-        leader = next(filter(where.alive, where.replicas), None)
+        leader = next(filter(where.alive, replicas), None)
     if leader is None:
         if where.keeps_eligible and known.leader != NO_LEADER and last_known is None:
             last_known = known.leader
-        return Registration(NO_LEADER, _epoch(known, NO_LEADER), in_sync, eligible, last_known)
+        return Registration(assignment, NO_LEADER, _epoch(known, assignment, NO_LEADER), in_sync, eligible, last_known)
     if leader != known.leader and (not clean or leader in eligible):
         eligible = tuple(each for each in eligible if each != leader) if clean else ()
         in_sync = (leader,)
-    return Registration(leader, _epoch(known, leader), in_sync, eligible)
+    return Registration(assignment, leader, _epoch(known, assignment, leader), in_sync, eligible)
 
 
-def _choose(known: Registration, where: Circumstances, candidates: tuple[int, ...], preferred: bool) -> int | None:
-    first = where.replicas[:1] if preferred else ()
-    for each in (*first, known.leader, *where.replicas):
-        if each in candidates and where.alive(each):
-            return each
-    return None
-
-
-def _epoch(known: Registration, leader: int) -> int:
-    return known.leader_epoch + (leader != known.leader)
+def _epoch(known: Registration, assignment: Assignment, leader: int) -> int:
+    """A leader begins a new epoch, and so does the loss of a replica."""
+    loses = not set(assignment.replicas).issuperset(known.assignment.replicas)
+    return known.leader_epoch + (leader != known.leader or loses)

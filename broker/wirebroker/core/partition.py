@@ -97,6 +97,10 @@ class Partition:
         self.topic = topic
         self.index = index
         self.replicas = replicas
+        self.adding: tuple[int, ...] = ()
+        """The replicas that a reassignment adds, while it is in progress."""
+        self.removing: tuple[int, ...] = ()
+        """Those that it removes when it is completed."""
         self.in_sync = list(replicas)
         self.leader = replicas[0] if replicas else -1
         self.leader_epoch = 0
@@ -131,6 +135,11 @@ class Partition:
         self.fast_path = FastPath(self)
         if (kept := self.log.belongs_to(self)) is not None:
             self._take(kept, now)
+
+    @property
+    def moves(self) -> bool:
+        """Whether a reassignment is in progress."""
+        return bool(self.adding or self.removing)
 
     @property
     def log_end_offset(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wirebroker.core.elections import NO_LEADER, Circumstances, Registration, elect
+from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
 from wirebroker.core.open_transactions import OpenTransactions
 from wirebroker.core.producers import Key, follower_state
 
@@ -160,19 +160,22 @@ class Replication:
         """Hold an election: with `preferred` of the first replica, with `unclean` of any live replica rather than none."""
         self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
 
-    def reassign(self, replicas: Sequence[int], alive: Alive, now: int) -> None:
-        """Move the replicas to these brokers; new live ones have the whole log at once."""
-        partition = self._partition
-        for gone in set(partition.replicas).difference(replicas):
-            self.lagging.pop(gone, None)
-            self._since_restart.pop(gone, None)
-            self.frozen.discard(gone)
-        before, partition.replicas = partition.replicas, list(replicas)
-        for node in replicas:
-            if node not in before and not alive(node):
-                self._stop_following(node, now)
-        in_sync = [node for node in replicas if node in partition.in_sync or (node not in before and alive(node))]
-        self._elect(in_sync, alive, now)
+    def reassign(self, wanted: Sequence[int], alive: Alive, now: int) -> None:
+        """Move the replicas to these brokers, which takes until the new ones are in sync: live ones are at once."""
+        to = self._registration.assignment.towards(wanted)
+        for node in set(to.replicas).difference(self._partition.replicas):
+            self.lagging[node] = Prefix(0, 0, 0, {}, OpenTransactions(), [], now)
+        self._elect(self._partition.in_sync, alive, now, to=to)
+
+    def revert(self, alive: Alive, now: int) -> bool:
+        """Give up a reassignment; returns whether that is possible. An unclean election may be necessary."""
+        known = self._registration
+        to = known.assignment.reverted()
+        in_sync = [node for node in known.in_sync if node not in known.assignment.adding]
+        if not in_sync and not self._circumstances(alive).unclean:
+            return False
+        self._elect(in_sync or to.replicas[:1], alive, now, to=to)
+        return True
 
     def restart(self, now: int) -> None:
         """All brokers restart: all replicas follow, and a partition without a leader gets one."""
@@ -188,25 +191,28 @@ class Replication:
     def _registration(self) -> Registration:
         partition = self._partition
         return Registration(
-            partition.leader, partition.leader_epoch, tuple(partition.in_sync), tuple(partition.eligible),
-            partition.last_known_leader,
+            Assignment(tuple(partition.replicas), partition.adding, partition.removing), partition.leader,
+            partition.leader_epoch, tuple(partition.in_sync), tuple(partition.eligible), partition.last_known_leader,
         )  # fmt: skip
 
     def _circumstances(self, alive: Alive, unclean: bool = False) -> Circumstances:
         partition = self._partition
         allowed = unclean or bool(partition.configs.value("unclean.leader.election.enable"))
-        return Circumstances(partition.replicas, alive, self.min_in_sync, allowed, partition.configs.keeps_eligible)
+        return Circumstances(alive, self.min_in_sync, allowed, partition.configs.keeps_eligible)
 
-    def _elect(self, in_sync: Iterable[int], alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
+    def _elect(
+        self, in_sync: Iterable[int], alive: Alive, now: int,
+        *, to: Assignment | None = None, preferred: bool = False, unclean: bool = False,
+    ) -> None:  # fmt: skip
         where = self._circumstances(alive, unclean)
-        self._change(elect(self._registration, where, in_sync, preferred=preferred), alive, now)
+        self._change(elect(self._registration, where, in_sync, to=to, preferred=preferred), alive, now)
 
     def _change(self, to: Registration, alive: Alive, now: int) -> None:
         """Make this the partition's state. Replicas that can follow do so, catch up, and are in sync again."""
         partition = self._partition
         if to.leader not in (partition.leader, NO_LEADER):
             self._lead(to.leader, now)
-        joining = [node for node in self.lagging if alive(node) and node not in self.frozen]
+        joining = [node for node in self.lagging if alive(node) and node not in self.frozen and node in to.assignment.replicas]
         if to.leader == NO_LEADER:
             joining = []
         for node in joining:
@@ -217,8 +223,18 @@ class Replication:
             partition.new_leader_epoch(to.leader_epoch, elected=to.leader != NO_LEADER)
         partition.leader, partition.in_sync, partition.eligible = to.leader, list(to.in_sync), list(to.eligible)
         partition.last_known_leader = to.last_known_leader
+        self._assign(to.assignment)
         self.review()
         partition.notify(now)
+
+    def _assign(self, to: Assignment) -> None:
+        """Replicas that are no longer assigned are forgotten."""
+        partition = self._partition
+        for gone in set(partition.replicas).difference(to.replicas):
+            self.lagging.pop(gone, None)
+            self._since_restart.pop(gone, None)
+            self.frozen.discard(gone)
+        partition.replicas, partition.adding, partition.removing = list(to.replicas), to.adding, to.removing
 
     def _stop_following(self, node_id: int, now: int) -> None:
         if node_id not in self.lagging:

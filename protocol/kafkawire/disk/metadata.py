@@ -46,12 +46,14 @@ _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 class PartitionImage(NamedTuple):
-    """Replicas and leader of a partition."""
+    """Replicas and leader of a partition; during a reassignment also the replicas that it adds and removes."""
 
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     leader: int
     leader_epoch: int
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -130,8 +132,9 @@ class Image:
             self.settings.pop((TOPIC, topic.name), None)
         elif isinstance(record, PartitionRecord):
             self.topics[record.topic_id].partitions[record.partition_id] = PartitionImage(
-                tuple(record.replicas), tuple(record.isr), record.leader, record.leader_epoch
-            )
+                tuple(record.replicas), tuple(record.isr), record.leader, record.leader_epoch,
+                tuple(record.adding_replicas), tuple(record.removing_replicas),
+            )  # fmt: skip
         elif isinstance(record, PartitionChangeRecord):
             partitions = self.topics[record.topic_id].partitions
             partitions[record.partition_id] = _changed(partitions[record.partition_id], record)
@@ -189,6 +192,8 @@ def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> Partit
         partition.replicas if record.replicas is None else tuple(record.replicas),
         partition.in_sync if record.isr is None else tuple(record.isr),
         leader, epoch,
+        partition.adding if record.adding_replicas is None else tuple(record.adding_replicas),
+        partition.removing if record.removing_replicas is None else tuple(record.removing_replicas),
     )  # fmt: skip
 
 
@@ -276,19 +281,22 @@ def _partition_records(
     if old is None:
         yield PartitionRecord(
             partition_id=index, topic_id=topic_id, replicas=list(new.replicas), isr=list(new.in_sync),
-            removing_replicas=[], adding_replicas=[], leader=new.leader, leader_epoch=new.leader_epoch,
-            partition_epoch=0, directories=[UNASSIGNED] * len(new.replicas),
+            removing_replicas=list(new.removing), adding_replicas=list(new.adding), leader=new.leader,
+            leader_epoch=new.leader_epoch, partition_epoch=0, directories=[UNASSIGNED] * len(new.replicas),
         ), 1  # fmt: skip
         return
     moved = old.replicas != new.replicas
+    moves = (old.adding, old.removing) != (new.adding, new.removing)
     base = PartitionChangeRecord(
         partition_id=index, topic_id=topic_id,
         isr=list(new.in_sync) if old.in_sync != new.in_sync else None,
         replicas=list(new.replicas) if moved else None,
         directories=[UNASSIGNED] * len(new.replicas) if moved else None,
+        adding_replicas=list(new.adding) if moves else None,
+        removing_replicas=list(new.removing) if moves else None,
     )  # fmt: skip
     if old.leader_epoch == new.leader_epoch and old.leader == new.leader:
-        if moved or base.isr is not None:
+        if moved or moves or base.isr is not None:
             yield base, 1
         return
     # Each record with a leader begins an epoch, so that it takes as many as there were epochs.

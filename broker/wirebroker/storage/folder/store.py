@@ -280,7 +280,7 @@ class FolderStore:
         stored = []
         for index in range(last + 1):
             partition = topic.partitions[index]
-            replicas = [self._node(each) for each in partition.replicas]
+            replicas = [self._node(each) for each in partition.replicas if each not in partition.removing]
             here = [node for node in dict.fromkeys(replicas) if node in self.directories] or [min(self.directories)]
             stored.append(StoredPartition(self._dirs(here), partition.leader_epoch))
             self.latest_epochs[topic.name, index] = partition.leader_epoch
@@ -800,4 +800,7 @@ def _topic_image(topic: Topic, known: TopicImage | None) -> TopicImage:
 
 
 def _partition_image(partition: Partition) -> PartitionImage:
-    return PartitionImage(tuple(partition.replicas), tuple(partition.in_sync), partition.leader, partition.leader_epoch)
+    return PartitionImage(
+        tuple(partition.replicas), tuple(partition.in_sync), partition.leader, partition.leader_epoch, partition.adding,
+        partition.removing,
+    )  # fmt: skip

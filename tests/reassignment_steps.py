@@ -1,0 +1,120 @@
+"""Replicas move between three brokers, of which some are down: the same steps for a real Kafka (scripts/record-reassignments)
+and for a wirebroker, with the state that each step leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from answers import sole
+from kafkawire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkawire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kafkawire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from wirebroker.wire_client import WireClient
+
+STEPS = """
+create w 1,2; stop 3; move w 1,3; move w 1,3; cancel w; cancel w; move w 3; elect w; move w 1,2; start 3; move w 2,1
+stop 3; create x 1,2; move x 2,3 same; move x 2,3,1 same; start 3
+create y 1,2,3 2; move y 3; move y 1,2,3; move y 3,2
+create z 1,2; move z 2,1; move z 1,3; move z 1; move z 2,3
+stop 3; create v 1,2; move v 3,1; grow v 2; delete v
+create u 2,1; move u 3; stop 2; start 2; cancel u; move u 3,2,1; cancel u
+create t 2; move t 1,3; stop 2; cancel t; elect t; start 2; cancel t; start 3
+create s 1,2,3; stop 3; move s 1,3; move s 2,1; start 3
+create r 1,2; stop 3; move r 1,3; move r 1,2,3; start 3
+"""
+"""`move TOPIC REPLICAS [same]` asks for these replicas, with `same` without another number of them; `create TOPIC REPLICAS
+[MIN.INSYNC.REPLICAS]`; `grow TOPIC PARTITIONS`; `stop` and `start` a broker."""
+
+
+class Brokers(Protocol):
+    """Three brokers; 1 is the controller and stays up."""
+
+    wire: WireClient
+
+    def stop(self, node: int) -> None: ...
+
+    def start(self, node: int) -> None: ...
+
+    def settle(self) -> None:
+        """Wait until followers have caught up."""
+
+
+def steps() -> list[str]:
+    """All of them, one by one."""
+    return [step for part in STEPS.replace("\n", ";").split(";") if (step := part.strip())]
+
+
+def play(brokers: Brokers) -> Iterator[tuple[str, Any]]:
+    """Each step, and what it leads to: an answer, the partitions, and the reassignments in progress."""
+    topic = ""
+    for step in steps():
+        verb, *rest = step.split()
+        topic = topic if verb in ("stop", "start") else rest[0]
+        answer = _ask(brokers, verb, rest)
+        brokers.settle()
+        yield step, {"answer": answer, "partitions": _partitions(brokers, topic), "moving": _moving(brokers)}
+
+
+def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
+    name, *more = rest
+    if verb in ("stop", "start"):
+        return (brokers.stop if verb == "stop" else brokers.start)(int(name))
+    ask = brokers.wire.request
+    if verb in ("move", "cancel"):
+        to = [int(node) for node in more[0].split(",")] if more else None
+        parts = [ReassignablePartition(partition_index=0, replicas=to)]
+        request = AlterPartitionReassignmentsRequest(
+            allow_replication_factor_change="same" not in more, topics=[ReassignableTopic(name=name, partitions=parts)]
+        )
+        said = sole(sole(ask(request, 1).responses).partitions)
+    elif verb == "create":
+        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[int(node) for node in more[0].split(",")])
+        configs = [CreatableTopicConfig(name="min.insync.replicas", value=value) for value in more[1:]]
+        made = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=configs)
+        said = sole(ask(CreateTopicsRequest(topics=[made], timeout_ms=5000), 5).topics)
+    elif verb == "grow":
+        grown = CreatePartitionsTopic(name=name, count=int(more[0]), assignments=None)
+        said = sole(ask(CreatePartitionsRequest(topics=[grown], timeout_ms=5000), 3).results)
+    elif verb == "delete":
+        said = sole(ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=5000), 6).responses)
+    else:
+        parts_of = [TopicPartitions(topic=name, partitions=[0])]
+        elected = ask(ElectLeadersRequest(election_type=0, topic_partitions=parts_of, timeout_ms=5000), 2)
+        said = sole(sole(elected.replica_election_results).partition_result)
+    return [said.error_code, said.error_message]
+
+
+def _partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
+    """The partitions; of one that CreatePartitions made, only how many replicas it has, because Kafka chooses at random."""
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)], response_partition_limit=10)
+    return [
+        {
+            "leader": each.leader_id, "epoch": each.leader_epoch, "replicas": each.replica_nodes, "in_sync": each.isr_nodes,
+            "offline": each.offline_replicas, "eligible": each.eligible_leader_replicas, "last_known": each.last_known_elr,
+        } if each.partition_index == 0 else {"replicas": len(each.replica_nodes)}
+        for each in sole(brokers.wire.request(request, 0).topics).partitions
+    ]  # fmt: skip
+
+
+def _moving(brokers: Brokers) -> dict[str, list[list[int]]]:
+    listed = brokers.wire.request(ListPartitionReassignmentsRequest(topics=None), 0)
+    return {
+        topic.name: [each.replicas, each.adding_replicas, each.removing_replicas]
+        for topic in sorted(listed.topics, key=lambda topic: topic.name)
+        for each in topic.partitions
+    }
