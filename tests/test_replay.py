@@ -10,6 +10,7 @@ import pytest
 import trustme
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.cli import main
@@ -125,6 +126,24 @@ def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
         committed = [consumer.committed(TopicPartition("orders", index)) for index in (0, 1)]
         assert committed in ([5, 4], [6, 4]), "the recorded ones and one: before or after the marker of the transaction"
         consumer.close()
+
+
+def continue_a_session(kafka: MockKafka) -> None:
+    """A fetch session with broker 2, in whose second request nothing has changed."""
+    (index,) = kafka._call(
+        lambda engine: [each.index for each in engine.cluster.topics["orders"].partitions if each.leader == 2]
+    )
+    wire = client(kafka, 1)
+    topics = [FetchTopic(topic="orders", partitions=[FetchPartition(partition=index, partition_max_bytes=1000)])]
+    session_id = wire.request(FetchRequest(max_bytes=1000, topics=topics, session_epoch=0), 12).session_id
+    assert session_id
+    wire.request(FetchRequest(max_bytes=1000, topics=[], session_id=session_id, session_epoch=1), 12)
+
+
+def test_a_fetch_session_is_continued_where_it_began(tmp_path: Path, capsys: Out) -> None:
+    session = recorded(tmp_path / "a.pcapng", continue_a_session, brokers=2)
+    with MockKafka(topics={"orders": 2}, brokers=2, random_seed=99) as kafka:
+        assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers.split(",")[0]]) == 0, capsys.readouterr().out
 
 
 def test_retries_and_gaps_are_sent_again_as_they_were(tmp_path: Path, capsys: Out) -> None:

@@ -111,6 +111,8 @@ class Replay:
         self._directory = session.directory
         self.remaker = Remaker(self._directory, self._observer.directory, self._new_producer)
         self._lines: dict[tuple[int, Address], _Line] = {}
+        self._sessions: dict[tuple[int, int], Address] = {}
+        """The nodes that have the fetch sessions, by the recorded connections and ids."""
         self._latest: Message | None = None
         """The answer that was read last."""
 
@@ -201,7 +203,8 @@ class Replay:
             return  # neither the recorded broker nor this program could read it
         if header.api_key in NOT_REPLAYED:
             return
-        key = number, self._address(header.api_key, request)
+        session = number, getattr(request, "session_id", 0)
+        key = number, self._sessions.get(session) or self._address(header.api_key, request)
         self.remaker.remake(request, number)
         made = encode_request(header.correlation_id, header.client_id, request, header.api_version)
         line = self._lines.get(key) or self._open(key, asked.connection.node_id)
@@ -236,6 +239,8 @@ class Replay:
         line.relay.from_broker(memoryview(SIZE.pack(len(answer)) + answer), 0)
         if self._latest is not None:
             self.remaker.learn(exchange.request, recorded.response, self._latest, number)
+            if session_id := getattr(recorded.response, "session_id", 0):
+                self._sessions[number, session_id] = key[1]
 
     def _answer(self, line: _Line, recorded: Answered) -> bytes:
         """The answer to the oldest request. It is sent again, as clients do, while its coordinator is not ready."""
