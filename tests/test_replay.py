@@ -130,9 +130,7 @@ def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
 
 def continue_a_session(kafka: MockKafka) -> None:
     """A fetch session with broker 2, in whose second request nothing has changed."""
-    (index,) = kafka._call(
-        lambda engine: [each.index for each in engine.cluster.topics["orders"].partitions if each.leader == 2]
-    )
+    index = next(index for index in (0, 1) if kafka.partition("orders", index).leader == 2)
     wire = client(kafka, 1)
     topics = [FetchTopic(topic="orders", partitions=[FetchPartition(partition=index, partition_max_bytes=1000)])]
     session_id = wire.request(FetchRequest(max_bytes=1000, topics=topics, session_epoch=0), 12).session_id
