@@ -15,7 +15,8 @@ from kafkawire.messages.initialize_share_group_state import (
     PartitionResult,
 )
 from wirebroker.core.refusals import MESSAGES, Refusal
-from wirebroker.core.share.coordinator import WRITES, Key
+from wirebroker.core.share.coordinator import WRITES
+from wirebroker.core.share.in_flight import Key
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 

@@ -14,7 +14,8 @@ from kafkawire.messages.read_share_group_state import (
 )
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.share.coordinator import WRITES, Key
+from wirebroker.core.share.coordinator import WRITES
+from wirebroker.core.share.in_flight import Key
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 

@@ -13,7 +13,7 @@ from kafkawire.messages.read_share_group_state_summary import (
 )
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.share.coordinator import Key
+from wirebroker.core.share.in_flight import Key
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 

@@ -160,6 +160,7 @@ class GroupCoordinator:
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs
         self._cluster.timers.every(lambda: configs.integer("offsets.retention.check.interval.ms"), now, self._expire_offsets)
+        self.share_state.set_timers(now)
 
     def coordinator_error(self, group_id: str, node_id: int) -> ErrorCode:
         """NONE if this broker coordinates the group, else NOT_COORDINATOR."""

@@ -6,10 +6,11 @@ A snapshot record has the whole state of a share partition, an update record wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafkawire.batches import Record, build_batch, iter_records
+from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.coordinator_log import CoordinatorRecord, read_record
 from kafkawire.coordinator_records import SHARE_RECORDS, share_snapshot, share_update
 from kafkawire.coordinator_records.share_snapshot import ShareSnapshotKey, ShareSnapshotValue
@@ -17,15 +18,20 @@ from kafkawire.coordinator_records.share_update import ShareUpdateKey, ShareUpda
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ErrorCode
 from kafkawire.primitives import format_uuid
-from wirebroker.core.cluster import Cluster
+from wirebroker.core.changes import LogStartChange
+from wirebroker.core.cluster import SHARE_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.combining import combined
-from wirebroker.core.share.in_flight import StateBatch
-from wirebroker.slices import sliced
+from wirebroker.core.share.in_flight import Key, StateBatch
+from wirebroker.core.share.needed import NeededRecords
+from wirebroker.slices import pauses, sliced
 
-Key = tuple[str, bytes, int]
-"""Group id, topic id and partition."""
+LogPlace = tuple[int, int]
+"""A partition of __share_group_state, and an offset in it."""
+PRUNE = "share.coordinator.state.topic.prune.interval.ms"
+COLD = "share.coordinator.cold.partition.snapshot.interval.ms"
 WRITES = 64
 """The number of records that are written in a slice."""
 UNKNOWN = -1
@@ -75,6 +81,26 @@ class ShareCoordinator:
         self._leader_epochs: dict[Key, int] = {}
         self._state_epochs: dict[Key, int] = {}
         """The highest epochs so far."""
+        self._needed: defaultdict[int, NeededRecords] = defaultdict(NeededRecords)
+        """By partition of __share_group_state."""
+        self._started, self._works = 0, False
+
+    def set_timers(self, now: int) -> None:
+        """Begin the periodic work of a broker that starts."""
+        self._started, self._works = now, False
+        self._begin_work(now)
+
+    def _begin_work(self, now: int) -> None:
+        """Kafka works periodically from its start on. A broker without share groups would only take long to move its clock."""
+        if self._needed and not self._works:
+            self._works = True
+            self._every(PRUNE, self._prune, now)
+            self._every(COLD, self._write_again, now)
+
+    def _every(self, setting: str, work: Callable[[int], Iterator[None]], now: int) -> None:
+        configs, timers = self._cluster.configs, self._cluster.timers
+        last = now - (now - self._started) % configs.integer(setting)
+        timers.every(lambda: configs.integer(setting), last, lambda now: timers.work(work(now)))
 
     def coordinator_error(self, key: Key, node_id: int) -> ErrorCode:
         """NONE if this broker coordinates the share partition, else NOT_COORDINATOR."""
@@ -86,6 +112,7 @@ class ShareCoordinator:
         self._updates.clear()
         self._leader_epochs.clear()
         self._state_epochs.clear()
+        self._needed.clear()
 
     @staticmethod
     def _place_error(key: Key) -> Refusal | None:
@@ -160,10 +187,11 @@ class ShareCoordinator:
         return self._forget(key, now)
 
     def _forget(self, key: Key, now: int) -> Refusal | None:
-        refused = self._log(key, CoordinatorRecord(_snapshot_key(key), None), now)
-        if refused is None:
-            self._drop(key)
-        return refused
+        written = self._log(key, CoordinatorRecord(_snapshot_key(key), None), now)
+        if isinstance(written, Refusal):
+            return written
+        self._drop(key, written)
+        return None
 
     def topic_deleted(self, topic_id: bytes, now: int) -> None:
         """Forget the share partitions of a deleted topic, at once or in slices."""
@@ -184,13 +212,15 @@ class ShareCoordinator:
             write_timestamp=state.written,
             state_batches=[share_snapshot.StateBatch(**_fields(each)) for each in state.batches],
         )  # fmt: skip
-        refused = self._log(key, CoordinatorRecord(_snapshot_key(key), value), now)
-        if refused is None:
-            self._take_snapshot(key, state)
-        return refused
+        written = self._log(key, CoordinatorRecord(_snapshot_key(key), value), now)
+        if isinstance(written, Refusal):
+            return written
+        self._take_snapshot(key, state, written)
+        self._begin_work(now)
+        return None
 
     def _update(self, key: Key, held: ShareState, new: ShareState, now: int) -> Refusal | None:
-        if self._updates.get(key, 0) >= self._cluster.configs.integer("share.coordinator.snapshot.update.records.per.snapshot"):
+        if self._updates.get(key, 0) >= self._updates_at_most:
             merged = _merged(held, new)
             return self._snapshot(
                 key, merged._replace(snapshot_epoch=held.snapshot_epoch + 1, created=now, written=now), now
@@ -203,12 +233,17 @@ class ShareCoordinator:
         )  # fmt: skip
         group_id, topic_id, index = key
         record = CoordinatorRecord(ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=index), value)
-        refused = self._log(key, record, now)
-        if refused is None:
-            self._take_update(key, _merged(held, new))
-        return refused
+        written = self._log(key, record, now)
+        if isinstance(written, Refusal):
+            return written
+        self._take_update(key, _merged(held, new))
+        return None
 
-    def _log(self, key: Key, record: CoordinatorRecord, now: int) -> Refusal | None:
+    @property
+    def _updates_at_most(self) -> int:
+        return self._cluster.configs.integer("share.coordinator.snapshot.update.records.per.snapshot")
+
+    def _log(self, key: Key, record: CoordinatorRecord, now: int) -> LogPlace | Refusal:
         log = self._cluster.coordinator_log("share", coordinator_key(key))
         if log is None:
             return Refusal(ErrorCode.NOT_COORDINATOR)
@@ -216,18 +251,21 @@ class ShareCoordinator:
             batch = build_batch([Record(0, 0, *record.encode())], base_timestamp=now)
         except EncodeError:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        place = log.index, log.log_end_offset
         error = translate_error(log.append_own(batch, now))
-        return Refusal(error) if error else None
+        return Refusal(error) if error else place
 
-    def load(self, batches: Iterable[memoryview]) -> None:
+    def load(self, index: int, batches: Iterable[memoryview], now: int) -> None:
         """Load a partition of __share_group_state. Raises ProtocolError."""
         for batch in batches:
+            base = read_header(batch).base_offset
             for record in iter_records(batch):
                 read = read_record(SHARE_RECORDS, record.key or b"", record.value)
                 if read is not None:
-                    self._replay(read.key, read.value)
+                    self._replay(read.key, read.value, (index, base + record.offset_delta))
+        self._begin_work(now)
 
-    def _replay(self, key: Message, value: Message | None) -> None:
+    def _replay(self, key: Message, value: Message | None, at: LogPlace) -> None:
         if not isinstance(key, ShareSnapshotKey | ShareUpdateKey):
             return
         place = (key.group_id, key.topic_id, key.partition)
@@ -237,7 +275,7 @@ class ShareCoordinator:
                     value.snapshot_epoch, value.state_epoch, value.leader_epoch, value.start_offset,
                     value.delivery_complete_count, tuple(map(_batch, value.state_batches)), value.create_timestamp,
                     value.write_timestamp,
-                ),
+                ), at,
             )  # fmt: skip
         elif isinstance(value, ShareUpdateValue):
             new = ShareState(
@@ -247,11 +285,14 @@ class ShareCoordinator:
             held = self.states.get(place)
             self._take_update(place, new if held is None else _merged(held, new))
         else:
-            self._drop(place)
+            self._drop(place, at)
 
-    def _take_snapshot(self, key: Key, state: ShareState) -> None:
-        self._updates[key] = 0
+    def _take_snapshot(self, key: Key, state: ShareState, at: LogPlace) -> None:
+        if self._updates.get(key, 0) >= self._updates_at_most:  # a snapshot before its time does not count
+            self._updates[key] = 0
         self._take(key, state)
+        index, offset = at
+        self._needed[index].written(key, offset)
 
     def _take_update(self, key: Key, state: ShareState) -> None:
         self._updates[key] = self._updates.get(key, 0) + 1
@@ -262,11 +303,44 @@ class ShareCoordinator:
         self._leader_epochs[key] = max(state.leader_epoch, self._leader_epochs.get(key, state.leader_epoch))
         self._state_epochs[key] = max(state.state_epoch, self._state_epochs.get(key, state.state_epoch))
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: Key, at: LogPlace) -> None:
         self.states.pop(key, None)
         self._updates.pop(key, None)
         self._leader_epochs.pop(key, None)
         self._state_epochs.pop(key, None)
+        index, offset = at
+        self._needed[index].deleted(key, offset)
+
+    # Periodic work
+
+    def _prune(self, now: int) -> Iterator[None]:
+        """Delete the records of __share_group_state that are not needed."""
+        pause = pauses(WRITES)
+        for index, needed in list(self._needed.items()):
+            if pause():
+                yield
+            log = self._cluster.partition(SHARE_TOPIC, index)
+            if log is None or log.leader == NO_LEADER or not log.log_start_offset < needed.first <= log.high_watermark:
+                continue
+            before = log.log_start_offset
+            log.delete_records(needed.first, now)
+            self._cluster.report(LogStartChange(log.topic, index, before, log.log_start_offset))
+
+    def _write_again(self, now: int) -> Iterator[None]:
+        """Write snapshots of share partitions that have had none for long, so that older records are not needed. Where all have
+        got one that way, nothing is in use, and no further ones are written.
+        """
+        pause, least = pauses(WRITES), self._cluster.configs.integer(COLD)
+        for needed in list(self._needed.values()):
+            held = [key for key in needed if key in self.states]
+            if all(self.states[key].created != self.states[key].written for key in held):
+                continue
+            for key in held:
+                if pause():
+                    yield
+                state = self.states.get(key)
+                if state is not None and now - state.written >= least:
+                    self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1, written=now), now)
 
 
 def _merged(held: ShareState, new: ShareState) -> ShareState:

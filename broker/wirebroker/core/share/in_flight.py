@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from wirebroker.core.purgatory import Timer
 
+Key = tuple[str, bytes, int]
+"""Group id, topic id and partition."""
 NOBODY = ""
 """The member id of records that nobody has acquired."""
 

@@ -11,8 +11,8 @@ from wirebroker.core.cluster import Cluster
 from wirebroker.core.offset_lookup import EARLIEST, LATEST
 from wirebroker.core.partition import Partition
 from wirebroker.core.refusals import Refusal
-from wirebroker.core.share.coordinator import UNKNOWN, Key, ShareCoordinator
-from wirebroker.core.share.in_flight import StateBatch
+from wirebroker.core.share.coordinator import UNKNOWN, ShareCoordinator
+from wirebroker.core.share.in_flight import Key, StateBatch
 from wirebroker.core.share.partition import Acknowledged, Broken, SharePartition, Undo
 from wirebroker.core.share.sessions import Ended, MemberKey, ShareSession, ShareSessions
 from wirebroker.core.share.settings import ShareSettings

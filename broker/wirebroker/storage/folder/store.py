@@ -235,7 +235,7 @@ class FolderStore:
                     if name == GROUP_TOPIC:
                         groups.load(partition.index, batches, now)
                     elif name == SHARE_TOPIC:
-                        groups.share_state.load(batches)
+                        groups.share_state.load(partition.index, batches, now)
                     else:
                         transactions.load(batches, now)
                 except ProtocolError as wrong:

@@ -1,0 +1,37 @@
+"""Which records of a partition of __share_group_state are still needed (Kafka's ShareCoordinatorOffsetsManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wirebroker.core.share.in_flight import Key
+
+
+class NeededRecords:
+    """Where each share partition's latest snapshot is. Records before the first of these are not needed."""
+
+    def __init__(self) -> None:
+        self._snapshots: dict[Key, int] = {}
+        self._deleted: int | None = None
+        """The offset of the last record, if it deletes a state: it counts until the next record, as in Kafka."""
+
+    def written(self, key: Key, offset: int) -> None:
+        """A snapshot is written at this offset."""
+        self._snapshots[key] = offset
+        self._deleted = None
+
+    def deleted(self, key: Key, offset: int) -> None:
+        """The record at this offset deletes the state."""
+        self._snapshots.pop(key, None)
+        self._deleted = offset
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(list(self._snapshots))
+
+    @property
+    def first(self) -> int:
+        """The offset of the first record that is needed; 0 if that is unknown."""
+        offsets = list(self._snapshots.values())
+        if self._deleted is not None:
+            offsets.append(self._deleted)
+        return min(offsets, default=0)
