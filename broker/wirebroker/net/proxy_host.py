@@ -18,7 +18,7 @@ from wirebroker.clock import Clock
 from wirebroker.connection import Connection
 from wirebroker.effects import Close, Reply, Shaped
 from wirebroker.net.accept_errors import AcceptErrorHandler
-from wirebroker.net.host import BACKLOG, ListenError, reason_of
+from wirebroker.net.host import AT_ONCE, BACKLOG, ListenError, queue_connections, reason_of
 from wirebroker.net.listener import Address, is_loopback, reachable
 from wirebroker.net.protocol import SHARED_BUFFER, WRITE_HIGH_WATER, oversized
 from wirebroker.net.shaping import ShapedLine, reset_connection
@@ -138,8 +138,9 @@ class ProxyHost:
 
     async def _serve(self, node: Node, bound: socket.socket) -> None:
         server = await self.loop.create_server(
-            lambda: self._new_side(self, node), sock=bound, backlog=BACKLOG, ssl=self._client_tls
+            lambda: self._new_side(self, node), sock=bound, backlog=AT_ONCE, ssl=self._client_tls
         )
+        queue_connections(server)
         self._servers.append(server)
 
     # Connections
