@@ -665,6 +665,40 @@ def test_a_resource_named_twice_is_refused_and_the_others_are_altered() -> None:
     assert admin.value(TOPIC, "other", "retention.ms") == ("1", 1)
 
 
+def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_changes_there() -> None:
+    """The answers are a real broker's: what a broker refuses or changes itself is answered as always."""
+    admin = Admin()
+    admin.create(topic("orders"), topic("other"))
+
+    def asked(kind: int, name: str, setting: str, value: str, operation: int) -> incremental.AlterConfigsResource:
+        config = incremental.AlterableConfig(name=setting, config_operation=operation, value=value)
+        return incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+
+    resources = [
+        asked(TOPIC, "other", "retention.ms", "1", SET), asked(TOPIC, "nope", "retention.ms", "1", SET),
+        asked(GROUP, "g", "consumer.session.timeout.ms", "50000", SET), asked(BROKER, "9", "num.io.threads", "9", SET),
+        asked(LOGGERS, "1", "kafka", "WARN", SET), asked(TOPIC, "orders", "retention.ms", "1", 9),
+    ]  # fmt: skip
+    request = incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+    assert [each.error_code for each in admin.ask(request, 1).responses] == [-1, -1, -1, 42, 0, -1]
+    assert admin.value(TOPIC, "other", "retention.ms") == ("604800000", 5)
+    assert admin.value(LOGGERS, "1", "kafka") == ("WARN", 6)
+
+
+def test_a_logger_that_gets_the_level_that_it_inherits_goes_on_inheriting_if_its_own_was_removed() -> None:
+    admin = Admin()
+    cleaner = "org.apache.kafka.storage.internals.log.LogCleaner"
+    assert admin.alter(LOGGERS, "1", (cleaner, SET, "INFO")) == (0, None)
+    admin.alter(LOGGERS, "1", ("org.apache.kafka", SET, "WARN"))
+    assert admin.value(LOGGERS, "1", cleaner) == ("INFO", 6)
+    admin.alter(LOGGERS, "1", (cleaner, DELETE, None))
+    admin.alter(LOGGERS, "1", (cleaner, SET, "WARN"))
+    admin.alter(LOGGERS, "1", ("org.apache.kafka", SET, "ERROR"))
+    assert admin.value(LOGGERS, "1", cleaner) == ("ERROR", 6)
+    admin.alter(LOGGERS, "1", (cleaner, SET, "INFO"))
+    assert admin.value(LOGGERS, "1", cleaner) == ("INFO", 6)
+
+
 def test_a_broker_setting_reaches_the_topics() -> None:
     admin = Admin()
     admin.create(topic("orders"))

@@ -29,6 +29,7 @@ QUOTAS = list(load(DATA / "dialogues-quotas.jsonl.gz"))
 SHARES = list(load(DATA / "dialogues-shares.jsonl.gz"))
 STREAMS = list(load(DATA / "dialogues-streams.jsonl.gz"))
 MIXED = list(load(DATA / "dialogues-mixed.jsonl.gz"))
+ADMINISTRATION = list(load(DATA / "dialogues-administration.jsonl.gz"))
 REPLAYED = ADMIN + LOGS + GROUPS + SHARES + STREAMS + QUOTAS + MIXED + (TRANSACTIONS if "EndTxn" in SERVED else [])
 
 
@@ -46,6 +47,20 @@ def another_broker() -> Iterator[OwnBroker]:
         yield own
 
 
+@pytest.fixture(scope="module")
+def third_broker() -> Iterator[OwnBroker]:
+    """For the dialogues that change the levels of features, without which others would be refused."""
+    with OwnBroker(BASE_SETTINGS) as own:
+        yield own
+
+
+@pytest.mark.parametrize("dialogue", ADMINISTRATION, ids=lambda dialogue: str(dialogue.head.seed))
+def test_kafka_answers_administrators(dialogue: Dialogue, third_broker: OwnBroker) -> None:
+    difference = replay(dialogue, third_broker.address).difference
+    if difference is not None:
+        pytest.fail(describe(difference), pytrace=False)
+
+
 @pytest.mark.parametrize("dialogue", REPLAYED, ids=lambda dialogue: f"{dialogue.head.subject}-{dialogue.head.seed}")
 def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker, another_broker: OwnBroker) -> None:
     where = another_broker if dialogue.head.subject == "mixed" else broker
@@ -56,7 +71,8 @@ def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker, another_broker: Ow
 
 def test_the_recordings_are_whole() -> None:
     assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS), len(SHARES), len(QUOTAS)) == (27, 80, 60, 150, 40, 30)
-    assert (len(STREAMS), len(MIXED)) == (39, 39)
+    assert (len(STREAMS), len(MIXED), len(ADMINISTRATION)) == (39, 39, 25)
+    assert sum(len(dialogue.steps) for dialogue in ADMINISTRATION) == 1000
     assert sum(len(dialogue.steps) for dialogue in ADMIN) > 1100
     assert sum(len(dialogue.steps) for dialogue in LOGS) == 4800
     assert sum(len(dialogue.steps) for dialogue in GROUPS) > 2500

@@ -3,5 +3,5 @@
 symbols   messages as JSON, in which ids and names are symbols
 replay    a recorded dialogue, and replaying it on a broker
 playing   inventing a dialogue while it runs on several brokers at once
-asking    what all subjects share; subjects lists them: admin, groups, logs, transactions
+asking    what all subjects share; subjects lists them
 """

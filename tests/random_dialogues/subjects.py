@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from random_dialogues.admin import Admin
+from random_dialogues.administration import Administration
 from random_dialogues.groups import Groups
 from random_dialogues.logs import Logs
 from random_dialogues.mixed import Mixed
@@ -16,6 +17,7 @@ from random_dialogues.transactions import Transactions
 
 SUBJECTS: dict[str, Callable[[int], Subject]] = {
     "admin": Admin,
+    "administration": Administration,
     "groups": Groups,
     "logs": Logs,
     "mixed": Mixed,

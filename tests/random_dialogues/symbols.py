@@ -37,11 +37,13 @@ UNORDERED = frozenset(
         "results_by_transaction", "results_by_topic_v3_and_below", "active_producers", "transaction_states", "markers",
         "responses", "partition_responses", "configs", "topic_partitions", "subscribed_topic_names", "active_tasks",
         "standby_tasks", "warmup_tasks", "active_partitions", "standby_partitions", "partitions_by_user_endpoint",
-        "entries",
+        "entries", "api_keys", "supported_features", "finalized_features", "feature_updates",
     }
 )  # fmt: skip
 """Arrays whose order is that of a hash table in Kafka."""
-_NOT_COMPARED = frozenset({"throttle_time_ms", "client_host", "node_endpoints", "host", "port", "cluster_id"})
+_NOT_COMPARED = frozenset(
+    {"throttle_time_ms", "client_host", "node_endpoints", "host", "port", "cluster_id", "finalized_features_epoch"}
+)
 _TIMES = frozenset({"transaction_start_time_ms", "last_timestamp", "log_append_time_ms", "timestamp"})
 _PRESENCE_ONLY = frozenset({"error_message", "batch_index_error_message", "acknowledge_error_message", "status_detail"})
 _RANDOM = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

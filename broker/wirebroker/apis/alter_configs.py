@@ -30,17 +30,25 @@ def alter_resources(
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: list[Any] = []
     changes, pause = MetadataChanges(answers, exchange), pauses(CHANGES)
+    alterations: list[Alteration] = []
+    controller_fails = False
     for resource in request.resources:
         if pause():
-            changes.write_down()
             yield None
         kind, name = resource.resource_type, resource.resource_name
         wanted = [Change(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs]
+        alteration = Alteration(exchange.cluster, exchange.node_id, kind, name, wanted, replaces=replaces)
+        alterations.append(alteration)
+        controller_fails |= (kind, name) not in twice and alteration.fails_controller
+    for alteration in alterations:
+        if pause():
+            changes.write_down()
+            yield None
+        kind, name = alteration.kind, alteration.name
         if (kind, name) in twice:
             refusal: Refusal | None = REPEATED
         else:
-            alteration = Alteration(exchange.cluster, exchange.node_id, kind, name, wanted, replaces=replaces)
-            refusal = alteration.alter(validate_only=request.validate_only)
+            refusal = alteration.alter(validate_only=request.validate_only, controller_fails=controller_fails)
         code, message = refusal or Refusal(ErrorCode.NONE, None)
         answers.append(answer(error_code=code, error_message=message, resource_type=kind, resource_name=name))
     changes.write_down()

@@ -67,8 +67,17 @@ class Alteration:
         self.changes = changes
         self.replaces = replaces
 
-    def alter(self, *, validate_only: bool) -> Refusal | None:
-        """Make all changes or none; the Refusal if they are wrong, else None. With `validate_only` it only checks them."""
+    @property
+    def fails_controller(self) -> bool:
+        """Whether it has an operation that no version has. Kafka's controller fails on it, and on all that comes with it."""
+        unknown = any(change.operation not in tuple(Operation) for change in self.changes)
+        return unknown and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
+
+    def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
+        """Make all changes or none; the Refusal if they are wrong, else None. With `validate_only` it only checks them.
+
+        `controller_fails` says that one of the request `fails_controller`.
+        """
         refusal = self._on_broker()
         if refusal is not None:
             return refusal
@@ -77,6 +86,8 @@ class Alteration:
                 levels = [(change.name, change.value if change.operation == Operation.SET else None) for change in self.changes]
                 self._loggers.alter(levels)
             return None
+        if controller_fails:
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
         wanted = {} if self.replaces else dict(current(self.cluster, self.kind, self.name))
         for change in self.changes:
             refusal = self._apply(change, wanted)

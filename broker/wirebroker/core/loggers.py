@@ -46,8 +46,13 @@ class Loggers:
         return Refusal(ErrorCode.INVALID_CONFIG, f"{wrong} Valid log levels are {', '.join(LEVELS)}")
 
     def alter(self, changes: Iterable[tuple[str, str | None]]) -> None:
-        """Give loggers these levels; with None a logger has that of the one above it."""
-        self._altered |= {name: level or "" for name, level in changes}
+        """Give loggers these levels; with None a logger has that of the one above it.
+
+        A logger whose level was removed, and gets the one that it inherits, goes on inheriting, as with log4j's Configurator.
+        """
+        for name, level in changes:
+            if level is None or self._altered.get(name) != "" or level != self._level(name):
+                self._altered[name] = level or ""
 
 
 @cache

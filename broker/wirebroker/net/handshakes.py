@@ -69,7 +69,7 @@ class Handshakes:
         driven = driver if isinstance(driver, SSLProtocol) else None
         plan = self._host.engine.faults
         if plan is not None:
-            greeting = Greeting(self._listener.name, self._host.clock.now(), self._tls.expired is not None, driven is not None)
+            greeting = Greeting(self._listener.name, self._host.clock.now(), self._tls.expire is not None, driven is not None)
             plan.greet(self._connection(), greeting)
             if greeting.expired:
                 handshake.context = self._expired
@@ -107,6 +107,7 @@ class Handshakes:
 
     @cached_property
     def _expired(self) -> ssl.SSLContext:
-        """The context with the expired certificate."""
-        expired = replace(self._tls, certificate=self._tls.expired or "", key=None)
+        """The context with the expired certificate, which is made now."""
+        assert self._tls.expire is not None
+        expired = replace(self._tls, certificate=self._tls.expire(), key=None)
         return expired.context(self._listener.name, self._listener.protocol)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,8 +61,8 @@ class Tls:
     client_ca: str | None = None
     """The authority of clients' certificates."""
     client: ClientAuth = "none"
-    expired: str | None = None
-    """The same certificate, and its key, as it is after it has expired."""
+    expire: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+    """Makes the same certificate, and its key, as it is after it has expired: the file."""
     key_store: str = field(default="", repr=False)
     """If `certificate` is a PKCS12 store: its key and certificates, as PEM."""
     trust_store: str = field(default="", repr=False)
@@ -122,9 +122,13 @@ def make_certificates(folder: Path, hosts: list[str], client: str = "client") ->
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / CA))
     _write(folder / SERVER, authority.issue_cert(*hosts))
-    _write(folder / EXPIRED, authority.issue_cert(*hosts, not_before=PAST, not_after=PAST + timedelta(days=1)))
     _write(folder / CLIENT, authority.issue_cert(f"{client}@example.org", common_name=client))
-    return Tls(str(folder / SERVER), client_ca=str(folder / CA), expired=str(folder / EXPIRED))
+
+    def expire() -> str:
+        _write(folder / EXPIRED, authority.issue_cert(*hosts, not_before=PAST, not_after=PAST + timedelta(days=1)))
+        return str(folder / EXPIRED)
+
+    return Tls(str(folder / SERVER), client_ca=str(folder / CA), expire=expire)
 
 
 def _write(path: Path, issued: LeafCert) -> None:
