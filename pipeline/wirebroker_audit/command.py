@@ -43,6 +43,8 @@ REFRESH = 0.25
 """Seconds between two looks at Spark's tasks."""
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path; Spark reads the last two itself."""
+ONCE_ONLY = ("policy", "since", "findings-table")
+"""Flags that do not work together with --follow, besides those of `Exports`."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 
 
@@ -87,6 +89,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from wirebroker_audit.catalog import CatalogTable
     from wirebroker_audit.exports import Exports
     from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, audit
     from wirebroker_audit.session import BRIEF, ONCE, get_session
@@ -96,8 +99,9 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     try:
         request = _request(options)
         exports = Exports.of(options, request.access)
+        table = CatalogTable.of(options.findings_table) if options.findings_table is not None else None
         if options.follow is not None and (
-            given := [*exports.flags, *(f"--{name}" for name in ("policy", "since") if getattr(options, name))]
+            given := [*exports.flags, *(f"--{name}" for name in ONCE_ONLY if getattr(options, name.replace("-", "_")))]
         ):
             raise Refused(f"{given[0]} does not work together with --follow")
         if options.follow is not None and request.path is not None and is_remote(request.path):
@@ -114,9 +118,13 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
             spark = get_session(options.master, settings)
             interruption.watch(spark.sparkContext, cancel=options.follow is None)
             shown.watch(spark)
+            if table is not None:
+                table.check(spark)
             if options.follow is None:
                 result = audit(spark, request, shown.stage)
                 exports.write(result.summary, request.out)
+                if table is not None:
+                    table.append(spark, result.summary, request.out / "findings")
             else:
                 code, why = _follow(spark, request, shown.stage, options.follow)
     except (CannotAudit, *REFUSALS) as refused:

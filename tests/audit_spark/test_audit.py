@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import socket
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -342,6 +343,28 @@ def test_what_cannot_be_followed_is_said_in_a_sentence(
     (said,) = [line for line in capsys.readouterr().err.splitlines() if not line.endswith("…")]
     assert said.startswith("wirebroker audit: ")
     assert words in said
+
+
+def test_the_findings_of_every_audit_are_appended_to_a_table(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_directory(tmp_path / "logs", seed=2, partitions=2)
+    command = ["audit", "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--findings-table"]
+    assert main([*command, "nowhere.lake.findings"]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists(), "which is seen before the audit"
+    spark.sql(f"CREATE DATABASE lake LOCATION '{tmp_path / 'lake'}'")
+    try:
+        for _ in range(2):
+            assert main([*command, "parquet:lake.findings"]) == 1
+        stored = spark.table("lake.findings")
+        assert stored.count() == 2 * len(made.faults)
+        assert [row.asDict() for row in stored.select("audited", "host").distinct().collect()] == [
+            {"audited": str(tmp_path / "logs"), "host": socket.gethostname()}
+        ]
+        assert stored.select("audited_at").distinct().count() == 2
+    finally:
+        spark.sql("DROP DATABASE lake CASCADE")
 
 
 def test_where_nothing_is_stored_nothing_is_found(

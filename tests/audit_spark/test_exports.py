@@ -240,6 +240,7 @@ def test_file_addresses_are_paths() -> None:
         (["--policy", "none.toml"], "--policy none.toml: there is no such file"),
         (["--follow", "1", "--sarif", "x"], "--sarif does not work together with --follow"),
         (["--follow", "1", "--policy", "x"], "--policy does not work together with --follow"),
+        (["--follow", "1", "--findings-table", "x"], "--findings-table does not work together with --follow"),
     ],
 )
 def test_flags_that_cannot_be_met_are_refused_at_once(

@@ -1,0 +1,38 @@
+"""The findings of every audit in one table of Spark's catalog: Delta, Iceberg, or whatever else the session has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from wirebroker_audit import schema
+
+ABOUT = {"origin": "audited", "time": "audited_at", "host": "host", "version": "version"}
+"""What the summary says of the audit, and the names of these columns."""
+
+
+class CatalogTable(NamedTuple):
+    """A table, and its format if it has to be made; "" is the session's default."""
+
+    name: str
+    format: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> CatalogTable:
+        """The table that `[FORMAT:]NAME` means."""
+        kind, colon, name = text.partition(":")
+        return cls(name, kind) if colon else cls(text)
+
+    def check(self, spark: SparkSession) -> None:
+        """See whether the name can be a table. Raises PySparkException."""
+        spark.catalog.tableExists(self.name)
+
+    def append(self, spark: SparkSession, summary: Mapping[str, Any], findings: Path) -> None:
+        """Append the findings of a report; the table is made if it is not there. Raises PySparkException."""
+        about = [sf.lit(summary[key]).alias(name) for key, name in ABOUT.items()]
+        rows = spark.read.schema(schema.FINDINGS).parquet(findings.resolve().as_uri())
+        rows.select(*about, "*").write.mode("append").saveAsTable(self.name, self.format or None)
