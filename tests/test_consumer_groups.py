@@ -714,18 +714,21 @@ class Classic:
         self.member, self.generation, self.instance = "", -1, instance
         self.owned: Told = {}
 
-    def join(self) -> Any:
+    def join(self, *protocols: tuple[str, bytes]) -> Any:
         held = [TopicPartition(topic=topic, partitions=owned) for topic, owned in self.owned.items()]
         subscription = ConsumerProtocolSubscription(topics=["orders"], owned_partitions=held)
         request = JoinGroupRequest(
             group_id=GROUP, session_timeout_ms=45_000, rebalance_timeout_ms=60_000, member_id=self.member,
             group_instance_id=self.instance, protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\1" + encode(subscription, 1))],
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name, metadata in protocols or (("range", b"\0\1" + encode(subscription, 1)),)
+            ],
         )  # fmt: skip
         answer = self.wire.request(request, 7)
         self.member = answer.member_id or self.member
         if answer.error_code == 79:
-            return self.join()
+            return self.join(*protocols)
         self.generation = answer.generation_id
         return answer
 
@@ -793,6 +796,19 @@ def test_a_group_changes_its_protocol_while_it_is_used(broker: MockKafka) -> Non
     assert old.heartbeat() == REBALANCE
     old.join()
     assert old.sync({"orders": [0, 1, 2, 3]}) == 0
+
+
+def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: MockKafka) -> None:
+    new, old, odd = Member(broker, "new"), Classic(broker), Classic(broker)
+    new.join()
+    assert old.join().error_code == 0
+    sticky = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["orders"]), 1)
+    assert odd.join(("sticky", sticky), ("range", b"")).error_code == 0
+    assert new.leave() == GROUP_ID_NOT_FOUND
+    assert new.fault(new.epoch) == 0, "it is still a member"
+    broker.clock.advance(minutes=2)
+    assert new.fault(new.epoch) == UNKNOWN_MEMBER
+    assert describe(broker).group_state == "Empty", "the classic members expired first, and then it could go"
 
 
 def test_a_static_member_brings_the_group_back_to_the_classic_protocol(broker: MockKafka) -> None:

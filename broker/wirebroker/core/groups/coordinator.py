@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from kafkawire.coordinator_log import CoordinatorRecord
-from kafkawire.errors import EncodeError, ErrorCode
+from kafkawire.errors import EncodeError, ErrorCode, ProtocolError
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
@@ -225,7 +225,10 @@ class GroupCoordinator:
         now: int,
     ) -> ErrorCode:  # fmt: skip
         made = self._new_group(group.group_id, now)
-        downgraded(group, leaving, joining, made, self._cluster)
+        try:
+            downgraded(group, leaving, joining, made, self._cluster)
+        except ProtocolError:  # of a classic member's subscription in the protocol that all have
+            return ErrorCode.GROUP_ID_NOT_FOUND
         _, error = self._log(group.group_id, [*tombstones(group), group_record(made)], now)
         if error:
             return error
