@@ -245,16 +245,19 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 def _is_told(place: Path, mode: str, *names: str) -> bool:
     """Whether anything tells these logs of two partitions from each other.
 
-    After kill −9 nothing does if one is an active segment, or if both have the same offsets.
+    Nothing does if they are closed segments with the same offsets, and after kill −9 nothing if one is an active segment.
     """
     logs = [place / name for name in names if name.endswith(".log")]
-    if mode == "clean" or not logs:
+    if not logs:
         return True
-    reaches = {
-        tuple((head.base_offset, head.last_offset) for head in map(read_header, iter_batches(path.read_bytes())))
-        for path in logs
-    }
-    return len(reaches) == len(logs) and not any(path == max(path.parent.glob("*.log")) for path in logs)
+    if any(path == max(path.parent.glob("*.log")) for path in logs):
+        return mode == "clean"
+    return len({_offsets(path) for path in logs}) == len(logs)
+
+
+def _offsets(path: Path) -> tuple[tuple[int, int], ...]:
+    headers = map(read_header, iter_batches(path.read_bytes()))
+    return tuple((header.base_offset, header.last_offset) for header in headers)
 
 
 def every_byte(place: Path, mode: str) -> Iterator[Damage]:

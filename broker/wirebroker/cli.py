@@ -316,7 +316,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--sarif", type=_named, metavar="FILE", help="... as SARIF 2.1.0")
     add("--prometheus", type=_named, metavar="FILE", help="... as numbers in Prometheus' text format")
     add("--findings-to", type=_named, metavar="H:P/TOPIC", help="send the findings as JSON to this topic")
-    add("--findings-table", type=_named, metavar="[FORMAT:]NAME", help="append them to this table of Spark's catalog")
+    add("--findings-table", type=_named, metavar="[FORMAT:]NAME", help="append them to this table of Spark's catalog or folder")
     audit.set_defaults(command="audit")
 
 

@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from wirebroker_audit.catalog import CatalogTable
+    from wirebroker_audit.catalog import FindingsTable
     from wirebroker_audit.exports import Exports
     from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, audit
     from wirebroker_audit.session import BRIEF, ONCE, get_session
@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     try:
         request = _request(options)
         exports = Exports.of(options, request.access)
-        table = CatalogTable.of(options.findings_table) if options.findings_table is not None else None
+        table = FindingsTable.of(options.findings_table) if options.findings_table is not None else None
         if options.follow is not None and (
             given := [*exports.flags, *(f"--{name}" for name in ONCE_ONLY if getattr(options, name.replace("-", "_")))]
         ):

@@ -365,6 +365,8 @@ def test_the_findings_of_every_audit_are_appended_to_a_table(
         assert stored.select("audited_at").distinct().count() == 2
     finally:
         spark.sql("DROP DATABASE lake CASCADE")
+    assert main([*command, f"json:{tmp_path / 'folder'}"]) == 1
+    assert spark.read.json(str(tmp_path / "folder")).count() == len(made.faults)
 
 
 def test_where_nothing_is_stored_nothing_is_found(
