@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,11 @@ from types import TracebackType
 from answers import only, sole
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -41,8 +47,9 @@ GONE = (OSError,)
 class Served:
     """`wirebroker serve --data` as a process of its own."""
 
-    def __init__(self, data: Path, *flags: str) -> None:
-        self._command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--data", str(data), *flags]
+    def __init__(self, data: Path | Sequence[Path], *flags: str) -> None:
+        given = str(data) if isinstance(data, Path) else ",".join(map(str, data))
+        self._command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--data", given, *flags]
 
     def __enter__(self) -> Served:
         self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -132,6 +139,28 @@ class Committer(threading.Thread):
                 self.sent += 1
                 if commit(wire, self.sent) == 0:
                     self.committed = self.sent
+        except GONE:
+            return
+
+
+class Mover(threading.Thread):
+    """Moves partitions of clients and of the coordinators from one log directory to another until the broker dies."""
+
+    def __init__(self, served: Served, dirs: Sequence[Path], chance: random.Random) -> None:
+        super().__init__(daemon=True)
+        self.served, self.dirs, self.chance = served, [str(each.resolve()) for each in dirs], chance
+        self.asked = 0
+
+    def run(self) -> None:
+        wire, topics = self.served.client(), (TOPIC, LEDGER, "__consumer_offsets", "__transaction_state")
+        try:
+            while True:
+                wanted = AlterReplicaLogDirTopic(name=self.chance.choice(topics), partitions=[0, 1, 2, 3])
+                dirs = [AlterReplicaLogDir(path=self.chance.choice(self.dirs), topics=[wanted])]
+                answer = wire.request(AlterReplicaLogDirsRequest(dirs=dirs), 2)
+                codes = {part.error_code for topic in answer.results for part in topic.partitions}
+                assert codes <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, codes
+                self.asked += 1
         except GONE:
             return
 
@@ -261,8 +290,11 @@ def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[b
             return found
 
 
-def crash_once(data: Path, seed: int, *flags: str, senders: int = 2) -> str:
-    """Kill a broker under load at a random moment, start it again, compare and audit; the result as a line."""
+def crash_once(data: Path | Sequence[Path], seed: int, *flags: str, senders: int = 2) -> str:
+    """Kill a broker under load at a random moment, start it again, compare and audit; the result as a line.
+
+    With several log directories partitions move between them all the time.
+    """
     chance = random.Random(seed)
     with Served(data, "--topic", f"{TOPIC}:{senders}", *OFTEN, *flags) as served:
         create_ledger(served.client())
@@ -271,13 +303,16 @@ def crash_once(data: Path, seed: int, *flags: str, senders: int = 2) -> str:
         running = [Sender(served, i, chance.choice((10, 1000, 16_000))) for i in range(senders)]
         before = [stored(served.client(), sender.partition) for sender in running]
         groups = Committer(served)
+        mover = None if isinstance(data, Path) else Mover(served, data, random.Random(seed))
         floor = committed(served.client())
         for sender in running:
             sender.begin()
         groups.start()
         books.start()
+        if mover is not None:
+            mover.start()
         threading.Event().wait(chance.uniform(0.02, 0.5))
-    for thread in (*running, groups, books):
+    for thread in (*running, groups, books, *([] if mover is None else [mover])):
         thread.join(20)
     with Served(data, *OFTEN, *flags) as again:
         wire = again.client()

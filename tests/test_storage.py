@@ -23,6 +23,7 @@ from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.disk.checkpoints import offsets_text
 from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.disk.metadata import PartitionImage, written_image
+from kafkawire.disk.properties import read_properties
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -38,6 +39,7 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.primitives import parse_uuid
 from wirebroker.cli import main
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import load
@@ -268,7 +270,9 @@ def test_a_reassignment_in_progress_is_in_the_metadata_and_completed_at_the_star
         written = written_image(data / "node-1")
     assert written is not None
     (topic,) = (each for each in written.image.topics.values() if each.name == "orders")
-    assert topic.partitions[0] == PartitionImage((3, 1, 2), (1, 2), 1, 0, adding=(3,), removing=(2,))
+    ids = {node: read_properties(data / f"node-{node}" / "meta.properties")["directory.id"] for node in (1, 2, 3)}
+    there = tuple(parse_uuid(ids[node]) for node in (3, 1, 2))
+    assert topic.partitions[0] == PartitionImage((3, 1, 2), (1, 2), 1, 0, (3,), (2,), there)
     with MockKafka(data=data, brokers=3) as kafka:
         assert kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0].replicas) == [3, 1]
         assert [record.value for record in kafka.records("orders")] == [b"a"]

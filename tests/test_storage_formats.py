@@ -236,7 +236,9 @@ def image(chance: random.Random) -> Image:
         partitions = {}
         for index in range(chance.randint(1, 3)):
             replicas = tuple(chance.sample((1, 2, 3), chance.randint(1, 3)))
-            partitions[index] = PartitionImage(replicas, replicas, chance.choice((*replicas, -1)), chance.randrange(4))
+            ids = tuple(bytes([chance.randrange(3)] * 16) for _ in replicas)
+            leader, epoch = chance.choice((*replicas, -1)), chance.randrange(4)
+            partitions[index] = PartitionImage(replicas, replicas, leader, epoch, directories=ids)
         made.topics[bytes([number]) * 16] = TopicImage(f"topic-{number}", partitions)
         made.settings[2, f"topic-{number}"] = {name: str(chance.randrange(3)) for name in "ab" if chance.random() < 0.5}
     made.settings[4, ""] = {"x": str(chance.randrange(2))}

@@ -113,8 +113,8 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
     repeated("--config", metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
     add("--scenario", metavar="NAME[/PART]", help="start with the settings and faults of this scenario, or of this part")
-    add("--data", type=_named, metavar="DIR",
-        help="keep everything in this directory, in Kafka's own files; without it in memory")  # fmt: skip
+    add("--data", type=_named, metavar="DIR[,DIR…]",
+        help="keep everything in this directory, or in several, in Kafka's own files; without it in memory")  # fmt: skip
     add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, flush the files "
         "before each answer, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
     add("--faults", metavar="FILE.toml", help="load the faults in this file")

@@ -34,7 +34,7 @@ from wirebroker.net.listener import Address, Listener, one_each
 from wirebroker.net.thread import LoopThread, call_on, running_loop
 from wirebroker.net.tls import CA, CLIENT, Tls, make_certificates, tls_of
 from wirebroker.operations import StoredRecord
-from wirebroker.options import BrokerOptions
+from wirebroker.options import BrokerOptions, Folders
 from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.security.protocols import protocol_named
 from wirebroker.security.web_tokens import unsecured_token
@@ -75,7 +75,7 @@ class Settings(TypedDict, total=False):
     host: str
     port: int
     control: bool
-    data: str | os.PathLike[str]
+    data: Folders
     sync: Literal["always", "interval", "never"]
     capture: str | os.PathLike[str]
     security: Security
@@ -95,13 +95,13 @@ class MockKafka:
     coordinators of groups and transactions, and topics that are created automatically, need time at first, as in Kafka, and
     clients have to retry. `trace` is how much is traced: "off", "verdicts", "changes", "exchanges" or "all"
     (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs wirebroker[control]). With `data` the
-    logs are kept in that directory, in Kafka's own files, and what the directory already holds is served; `sync` says when they
-    are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts as
-    comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may log
-    in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.acl_specs`): with them the broker has
-    an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. `features`
-    are the levels with which a new cluster begins, such as {"transaction.version": 1}. Raises ValueError for an option or
-    setting that cannot be used, DataError (an OSError) if the directory cannot.
+    logs are kept in that directory or in several, in Kafka's own files, and what is in them already is served; `sync` says when
+    they are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts
+    as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may
+    log in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.acl_specs`): with them the broker
+    has an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. `features` are the
+    levels with which a new cluster begins, such as {"transaction.version": 1}. Raises ValueError for an option or setting that
+    cannot be used, DataError (an OSError) if the directory cannot.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class MockKafka:
         host: str = "127.0.0.1",
         port: int = 0,
         control: bool = False,
-        data: str | os.PathLike[str] | None = None,
+        data: Folders | None = None,
         sync: Literal["always", "interval", "never"] = "never",
         capture: str | os.PathLike[str] | None = None,
         security: Security = "plaintext",

@@ -36,6 +36,8 @@ CHOICES = {
     "clock": CLOCKS, "record_checks": ("full", "header"), "sync": ("always", "interval", "never"), "trace": LEVELS,
 }  # fmt: skip
 
+Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""One data directory or several."""
 AUTO_CREATION_MS = 35
 """Kafka 4.3.1 takes 33 to 39 ms from the first Metadata to a topic that others can see."""
 
@@ -56,7 +58,7 @@ class BrokerOptions:
     `topics` are one or several names, each perhaps with its partitions, replicas and settings (`wirebroker.topic_specs`).
     `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the `profile`. `random_seed` makes the
     ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
-    first, and so do topics that are created automatically, as in Kafka. `data` is the directory that keeps the logs, and
+    first, and so do topics that are created automatically, as in Kafka. `data` are the directories that keep the logs, and
     `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls`
     are texts (`wirebroker.acl_specs`); with them there is an authorizer. `quotas` are texts such as
     `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by
@@ -76,7 +78,7 @@ class BrokerOptions:
     fault_seed: int = 0
     cold_start: bool = False
     trace: str = "verdicts"
-    data: str | os.PathLike[str] | None = None
+    data: Folders | None = None
     sync: str = "never"
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     quotas: Sequence[str] = ()
@@ -90,10 +92,12 @@ class BrokerOptions:
         for option, choices in CHOICES.items():
             if (value := getattr(self, option)) not in choices:
                 raise OptionError(option, f"{value!r} is not one of {', '.join(choices)}")
-        if self.sync != "never" and self.data is None:
+        if self.sync != "never" and not self.folders:
             raise OptionError("sync", f"{self.sync!r} needs a data directory, and none is given")
-        if self.data is not None and "," in self.settings.get("log.dirs", ""):
-            raise OptionError("configs", "log.dirs names several directories, and with a data directory there is one")
+        if self.folders and "," in self.settings.get("log.dirs", ""):
+            raise OptionError("configs", "log.dirs names directories in memory; the ones on disk are those of `data`")
+        if len(set(self.folders)) < len(self.folders):
+            raise OptionError("data", f"{max(self.folders, key=self.folders.count)} is named twice")
         try:
             self.new_rules()
         except ValueError as wrong:
@@ -155,6 +159,12 @@ class BrokerOptions:
         return {"authorizer.class.name": AUTHORIZER} | found if self.acls else found
 
     @cached_property
+    def folders(self) -> list[Path]:
+        """The directories in `data`."""
+        data = [] if self.data is None else [self.data] if isinstance(self.data, str | os.PathLike) else self.data
+        return list(map(Path, data))
+
+    @cached_property
     def _acls(self) -> list[Acl]:
         if isinstance(self.acls, str):
             raise ValueError(f"give a list of texts, not {self.acls!r}")
@@ -185,7 +195,7 @@ class BrokerOptions:
         Raises ValueError for a setting that Kafka would not take, DataError (an OSError) if the directory cannot be used.
         """
         random_bytes = os.urandom if self.random_seed is None else random.Random(self.random_seed).randbytes
-        store = None if self.data is None else self._open_store(Path(self.data), random_bytes)
+        store = self._open_store(*self.folders, random_bytes=random_bytes) if self.folders else None
         try:
             return self._new_engine(now, random_bytes, store)
         except BaseException:
@@ -222,10 +232,11 @@ class BrokerOptions:
                     raise OptionError("topics", f"{name}: {refused}") from None
         return engine
 
-    def _open_store(self, data: Path, random_bytes: Callable[[int], bytes]) -> FolderStore:
+    def _open_store(self, data: Path, *more: Path, random_bytes: Callable[[int], bytes]) -> FolderStore:
         from wirebroker.storage.folder.store import FolderStore
 
-        return FolderStore(data, random_bytes, brokers=self.brokers, sync=self.sync, first_node=first_node(self.settings))
+        first = first_node(self.settings)
+        return FolderStore(data, random_bytes, more=more, brokers=self.brokers, sync=self.sync, first_node=first)
 
 
 def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float | None]]:

@@ -58,5 +58,8 @@ def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.REPLICA_NOT_AVAILABLE
     if partition.offline_at == node_id:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    log_dirs.move(partition, node_id, path)
+    try:
+        log_dirs.move(partition, node_id, path)
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE

@@ -108,6 +108,8 @@ def _facts(exchange: Exchange) -> Mapping[str, str]:
     }
     if broker.rack is not None:
         facts["broker.rack"] = broker.rack
+    if exchange.engine.store is not None:
+        facts["log.dirs"] = ",".join(exchange.cluster.log_dirs.paths(exchange.node_id))
     if listeners:
         facts |= {"advertised.listeners": listeners, "listeners": listeners}
     return facts

@@ -144,7 +144,6 @@ class Controller:
         if list(replicas) == partition.replicas and not partition.moves:
             return
         self._change([partition], lambda each: each.replication.reassign(replicas, self._cluster.alive, now), now)
-        self._cluster.log_dirs.follow(partition)
 
     def cancel_reassignment(self, partition: Partition, now: int) -> bool:
         """Keep the replicas that the partition had before; False if only an unclean election, which is off, allows that."""
@@ -206,8 +205,10 @@ class Controller:
         self._cluster.version += 1
         moved = []
         for partition in partitions:
-            before, in_sync = partition.leader_epoch, partition.in_sync
+            before, in_sync, held = partition.leader_epoch, partition.in_sync, partition.replicas
             change(partition)
+            if partition.replicas != held:
+                self._cluster.log_dirs.follow(partition)
             if partition.in_sync != in_sync:
                 replicas = tuple(partition.in_sync)
                 self._cluster.report(InSyncChange(partition.topic, partition.index, replicas, partition.high_watermark))

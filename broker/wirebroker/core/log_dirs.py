@@ -43,7 +43,8 @@ class LogDirs:
         """The moves that are not done yet: to which directory, by replica."""
         self.mover: Move | None = None
         """Moves the files of a replica; without it, in memory, a move is done at once."""
-        self._check_cordoned(configs.text(CORDONED), self._named)
+        stored_paths = {path for held in self._stored.values() for path in held}
+        self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
 
     def paths(self, node_id: int) -> Sequence[str]:
         """The directories of this broker."""

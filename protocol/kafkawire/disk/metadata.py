@@ -42,6 +42,15 @@ NO_LEADER = -1
 UNCHANGED_LEADER = -2
 UNASSIGNED = bytes(16)
 """The id for a log directory that is not assigned."""
+RESERVED_IDS = 100
+"""Ids below this one belong to no log directory."""
+
+
+def is_reserved(directory_id: bytes) -> bool:
+    """Whether the id belongs to no log directory, but says for example that the directory is unknown (DirectoryId)."""
+    return int.from_bytes(directory_id, "big") < RESERVED_IDS
+
+
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
@@ -54,6 +63,8 @@ class PartitionImage(NamedTuple):
     leader_epoch: int
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    directories: tuple[bytes, ...] = ()
+    """The ids of the replicas' log directories; empty if they are not known."""
 
 
 @dataclass(slots=True)
@@ -133,7 +144,7 @@ class Image:
         elif isinstance(record, PartitionRecord):
             self.topics[record.topic_id].partitions[record.partition_id] = PartitionImage(
                 tuple(record.replicas), tuple(record.isr), record.leader, record.leader_epoch,
-                tuple(record.adding_replicas), tuple(record.removing_replicas),
+                tuple(record.adding_replicas), tuple(record.removing_replicas), tuple(record.directories),
             )  # fmt: skip
         elif isinstance(record, PartitionChangeRecord):
             partitions = self.topics[record.topic_id].partitions
@@ -188,12 +199,14 @@ def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> Partit
     leader, epoch = partition.leader, partition.leader_epoch
     if record.leader != UNCHANGED_LEADER:
         leader, epoch = record.leader, epoch + 1
+    held = partition.directories if record.replicas is None else ()
     return PartitionImage(
         partition.replicas if record.replicas is None else tuple(record.replicas),
         partition.in_sync if record.isr is None else tuple(record.isr),
         leader, epoch,
         partition.adding if record.adding_replicas is None else tuple(record.adding_replicas),
         partition.removing if record.removing_replicas is None else tuple(record.removing_replicas),
+        held if record.directories is None else tuple(record.directories),
     )  # fmt: skip
 
 
@@ -282,16 +295,16 @@ def _partition_records(
         yield PartitionRecord(
             partition_id=index, topic_id=topic_id, replicas=list(new.replicas), isr=list(new.in_sync),
             removing_replicas=list(new.removing), adding_replicas=list(new.adding), leader=new.leader,
-            leader_epoch=new.leader_epoch, partition_epoch=0, directories=[UNASSIGNED] * len(new.replicas),
+            leader_epoch=new.leader_epoch, partition_epoch=0, directories=_directories(new),
         ), 1  # fmt: skip
         return
-    moved = old.replicas != new.replicas
+    moved = (old.replicas, _directories(old)) != (new.replicas, _directories(new))
     moves = (old.adding, old.removing) != (new.adding, new.removing)
     base = PartitionChangeRecord(
         partition_id=index, topic_id=topic_id,
         isr=list(new.in_sync) if old.in_sync != new.in_sync else None,
-        replicas=list(new.replicas) if moved else None,
-        directories=[UNASSIGNED] * len(new.replicas) if moved else None,
+        replicas=list(new.replicas) if old.replicas != new.replicas else None,
+        directories=_directories(new) if moved else None,
         adding_replicas=list(new.adding) if moves else None,
         removing_replicas=list(new.removing) if moves else None,
     )  # fmt: skip
@@ -304,6 +317,10 @@ def _partition_records(
         base.leader = new.leader if left == 1 else NO_LEADER
         yield base, 1
         base = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
+
+
+def _directories(partition: PartitionImage) -> list[bytes]:
+    return list(partition.directories) or [UNASSIGNED] * len(partition.replicas)
 
 
 # Reading

@@ -13,6 +13,7 @@ DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 """Suffixes for the name of a file that waits for deletion, is being written by the cleaner, or replaces another file."""
 METADATA_FOLDER = "__cluster_metadata-0"
 _PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]*)")
+_FUTURE_FOLDER = re.compile(r"(.+-(?:0|[1-9][0-9]*))\.[0-9a-f]{32}-future")
 _DELETED_FOLDER = re.compile(r".+\.[0-9a-f]{32}-delete")
 _SEGMENT = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
 
@@ -48,6 +49,17 @@ def deleted_folder_name(topic: str, index: int, unique: bytes) -> str:
 def is_deleted_folder(folder: str) -> bool:
     """Whether a folder waits to be removed."""
     return _DELETED_FOLDER.fullmatch(folder) is not None
+
+
+def future_folder_name(topic: str, index: int, unique: bytes) -> str:
+    """The name of the folder in which a partition that moves to another log directory is copied; `unique` are 16 bytes."""
+    return f"{folder_name(topic, index)}.{unique.hex()}-future"
+
+
+def future_of(folder: str) -> tuple[str, int] | None:
+    """Topic and index of a partition that was moving to this folder; None for any other folder."""
+    match = _FUTURE_FOLDER.fullmatch(folder)
+    return partition_of(match[1]) if match else None
 
 
 class Listing(NamedTuple):

@@ -18,10 +18,11 @@ from kafkawire.disk.checkpoints import (
     read_offsets,
 )
 from kafkawire.disk.damage import DamagedFile, DataError
-from kafkawire.disk.names import METADATA_FOLDER, is_deleted_folder, partition_of
+from kafkawire.disk.metadata import UNASSIGNED
+from kafkawire.disk.names import METADATA_FOLDER, future_of, is_deleted_folder, partition_of
 from kafkawire.disk.properties import META_PROPERTIES, properties_text, read_properties
 from kafkawire.disk.walking import ANYWHERE
-from kafkawire.primitives import format_uuid
+from kafkawire.primitives import format_uuid, parse_uuid
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.locking import LOCK, SECOND_LOCK, DirectoryLock
 from wirebroker.storage.folder.notes import note
@@ -38,6 +39,8 @@ class LogDirectory:
     def __init__(self, root: Path, node_id: int, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
         """Raises DataError, also for a directory with something else in it."""
         self.root = root
+        self.path = str(root.resolve())
+        """The path that clients see."""
         self.node_id = node_id
         self._make(root)
         self._lock = DirectoryLock(root)
@@ -62,6 +65,7 @@ class LogDirectory:
             properties = read_properties(path)
             self.cluster_id = properties.get("cluster.id", cluster_id)
             self.stored_node_id = self._number(path, properties)
+            self.id = self._id(path, properties)
             version = properties.get("version")
             if version not in ("0", "1"):
                 raise DamagedFile(path, f"its version is {version!r}; 0 and 1 are known. Restore it from a copy")
@@ -72,10 +76,10 @@ class LogDirectory:
                 f"{self.root} is not a data directory of Kafka: it has no {META_PROPERTIES}, but {others[0]!r}; "
                 "give the name of an empty or a new directory"
             )
-        self.cluster_id, self.stored_node_id = cluster_id, self.node_id
+        self.cluster_id, self.stored_node_id, self.id = cluster_id, self.node_id, random_bytes(16)
         made = {
             "node.id": str(self.node_id),
-            "directory.id": format_uuid(random_bytes(16)),
+            "directory.id": format_uuid(self.id),
             "cluster.id": cluster_id,
             "version": "1",  # the last: a file that was cut has none
         }
@@ -88,6 +92,14 @@ class LogDirectory:
         if not text.isdigit():
             raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
         return int(text)
+
+    @staticmethod
+    def _id(path: Path, properties: dict[str, str]) -> bytes:
+        """The directory's id, which Kafka before 3.7 did not write."""
+        try:
+            return parse_uuid(properties["directory.id"]) if "directory.id" in properties else UNASSIGNED
+        except ValueError:
+            raise DamagedFile(path, f"the id of the directory is {properties['directory.id']!r}") from None
 
     # Checkpoints
 
@@ -136,9 +148,9 @@ class LogDirectory:
             offsets.pop(where, None)
 
     def checkpoint(
-        self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets, *, durable: bool = False
+        self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False
     ) -> None:
-        """Write the checkpoints. Partitions that are not served keep their entries."""
+        """Write the checkpoints; without `high_watermarks` not theirs. Partitions that are not served keep their entries."""
         self._recovery_points |= recovery_points
         self._log_starts |= log_starts
         for name, offsets in (
@@ -147,7 +159,15 @@ class LogDirectory:
             (CLEANED, self.cleaned),
             (RECOVERY_POINTS, self._recovery_points),  # the last: where it is signed the others are
         ):
-            files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
+            if offsets is not None:
+                files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
+
+    def adopt(self, where: tuple[str, int], source: LogDirectory, recovery_point: int, log_start: int) -> None:
+        """Take over the entries of a partition that moves here from another directory, and write them down."""
+        self.forget(where)
+        if where in source.cleaned:
+            self.cleaned[where] = source.cleaned[where]
+        self.checkpoint({where: recovery_point}, {where: log_start}, None, durable=True)
 
     def set_cleaned(self, where: tuple[str, int], offset: int) -> None:
         """Write down at once that a partition is compacted up to `offset`."""
@@ -178,6 +198,11 @@ class LogDirectory:
                 continue
             if path.is_dir():
                 yield where, path
+
+    def futures(self) -> list[tuple[tuple[str, int], Path]]:
+        """The folders of partitions that were moving here when the broker stopped."""
+        found = [(future_of(path.name), path) for path in sorted(self.root.iterdir()) if path.is_dir()]
+        return [(where, path) for where, path in found if where is not None]
 
     def remove_deleted(self) -> None:
         """Remove the folders of deleted topics."""

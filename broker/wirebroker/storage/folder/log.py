@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,8 @@ class FolderLog:
         self.directory = directory
         self.where = where
         self.folder = folder
+        self._moves = 0
+        """How many times a move of the files has begun or ended."""
         self._store = store
         self._configs = configs
         told = settings.segments._replace(written=lambda: store.written(self), failed=store.failed)
@@ -166,6 +168,30 @@ class FolderLog:
     def synced_up_to(self, offset: int) -> None:
         """Note that everything before `offset` is synced: a recovery begins there."""
         self.recovery_point = max(self.recovery_point, offset)
+
+    def sync(self, segments: Iterable[Segment]) -> None:
+        """Sync these segments, in any thread; again if their files have moved meanwhile. Raises OSError."""
+        written = list(segments)
+        while written:
+            before = self._moves
+            for path in [path for segment in written for path in segment.paths()]:
+                files.sync(path)
+            files.sync(self.folder)
+            if before == self._moves and not before % 2:
+                return
+
+    def move(self, directory: LogDirectory, put: Callable[[Path], None]) -> None:
+        """Go on in another log directory, to which `put` moves the folder. Raises OSError; then nothing has changed."""
+        folder = directory.root / self.folder.name
+        self.release()
+        self._moves += 1
+        try:
+            put(folder)
+            self.directory, self.folder = directory, folder
+            for segment in self.segments:
+                segment.folder = folder
+        finally:
+            self._moves += 1
 
     def delete(self) -> None:
         """Delete the log: rename its folder, and remove it in a job."""

@@ -28,8 +28,9 @@ from kafkawire.disk.metadata import (
     PartitionImage,
     TopicImage,
     difference,
+    is_reserved,
 )
-from kafkawire.disk.names import DELETED, LOG, deleted_folder_name, folder_name
+from kafkawire.disk.names import DELETED, LOG, METADATA_FOLDER, deleted_folder_name, folder_name
 from kafkawire.disk.properties import (
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -58,6 +59,7 @@ from wirebroker.storage.folder.directory import METADATA, LogDirectory
 from wirebroker.storage.folder.inspection import Inspection
 from wirebroker.storage.folder.log import FolderLog, RecentIndexes
 from wirebroker.storage.folder.metadata import MetadataLog
+from wirebroker.storage.folder.moves import Moves
 from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.recovery import LogSettings
 from wirebroker.storage.folder.segment import OpenFiles, SegmentSettings
@@ -89,13 +91,15 @@ class FolderStore:
     """The data directory of a cluster of `brokers` brokers."""
 
     def __init__(
-        self, root: Path, random_bytes: Callable[[int], bytes], *, brokers: int = 1, sync: str = NEVER, first_node: int = 1,
+        self, root: Path, random_bytes: Callable[[int], bytes], *, more: Sequence[Path] = (), brokers: int = 1,
+        sync: str = NEVER, first_node: int = 1,
     ) -> None:  # fmt: skip
-        """Open and lock the directory, and read the metadata. The brokers' ids begin at `first_node`.
+        """Open and lock the directories, and read the metadata, which is in `root`. The brokers' ids begin at `first_node`.
 
-        Raises DataError, OSError.
+        With `more` each broker has several log directories, one in each of these places. Raises DataError, OSError.
         """
         self.root = root
+        self._roots = (root, *more)
         self.sync = sync
         self.jobs: deque[Job] = deque()
         self.recent = RecentIndexes()
@@ -106,7 +110,7 @@ class FolderStore:
         self._metadata_dirty = False
         self._made: list[Path] = []
         """Other files and folders that were made or changed since then."""
-        self._compacting = False
+        self._compacting: FolderLog | None = None
         self._inspection = Inspection()
         self.latest_epochs: dict[tuple[str, int], int] = {}
         """The leader epochs in the metadata, while the directory is loaded."""
@@ -122,8 +126,11 @@ class FolderStore:
         """The topic ids in the partitions' folders, while the directory is loaded."""
         self._passed_over: dict[tuple[int, str], dict[str, str]] = {}
         """Settings in the metadata that this broker cannot use. They stay in the metadata."""
+        self.cluster_id = CLUSTER_ID
         self.metadata: MetadataLog
-        self.directories: dict[int, LogDirectory] = {}
+        self.directories: dict[int, list[LogDirectory]] = {}
+        """The log directories of each broker."""
+        self.moves = Moves(self)
         self.has_features = False
         """Whether the directory says at which levels the features are."""
         self.topics_found: frozenset[str] = frozenset()
@@ -139,17 +146,37 @@ class FolderStore:
     def _open(self, nodes: range) -> None:
         root, brokers = self.root, len(nodes)
         found = len([path for path in root.glob("node-*") if (path / META_PROPERTIES).exists()])
-        if brokers > 1 and (root / META_PROPERTIES).exists():
-            raise DataError(f"{root} is the data of one broker; start it with --brokers 1")
+        for each in self._roots:
+            if brokers > 1 and (each / META_PROPERTIES).exists():
+                raise DataError(f"{each} is the data of one broker; start it with --brokers 1")
         for number, node_id in enumerate(nodes, 1):
             # With fewer directories and no topic yet, the first start was killed.
             if found > brokers or (0 < found < number and self.metadata.image.topics):
                 raise DataError(f"{root} is the data of {found} brokers; start it with --brokers {found}")
-            place = root if brokers == 1 else root / f"node-{number}"
-            directory = self.directories[node_id] = LogDirectory(place, node_id, CLUSTER_ID, self._random_bytes)
-            if number == 1:
-                self.cluster_id = directory.cluster_id
-                self.metadata = MetadataLog(place, directory.metadata_end, clean=directory.clean)
+            held = self.directories[node_id] = []
+            for each in self._roots:
+                place = each if brokers == 1 else each / f"node-{number}"
+                held.append(LogDirectory(place, node_id, self.cluster_id, self._random_bytes))
+                if place is held[0].root and number == 1:
+                    self.cluster_id = held[0].cluster_id
+                    self.metadata = MetadataLog(place, held[0].metadata_end, clean=held[0].clean)
+                else:
+                    self._check_directory(held[-1], held[0])
+
+    def _check_directory(self, directory: LogDirectory, first: LogDirectory) -> None:
+        """Raises DataError if this log directory cannot be one of the broker that has the `first` one."""
+        if directory.cluster_id != self.cluster_id:
+            raise DataError(f"{directory.root} is of the cluster {directory.cluster_id}, and {self.root} of {self.cluster_id}")
+        if directory.stored_node_id != first.stored_node_id:
+            nodes = directory.stored_node_id, first.stored_node_id
+            raise DataError(f"{directory.root} is the data of broker {nodes[0]}, and {first.root} that of broker {nodes[1]}")
+        if len(self._roots) > 1 and directory is not first and (directory.root / METADATA_FOLDER).exists():
+            raise DataError(f"{directory.root} holds the metadata; name it before {first.root}")
+
+    def _each(self) -> Iterable[LogDirectory]:
+        """All log directories of all brokers."""
+        for held in self.directories.values():
+            yield from held
 
     # What was there
 
@@ -167,7 +194,9 @@ class FolderStore:
 
     def _load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
         self._cluster = cluster
+        cluster.log_dirs.mover = self.moves.move
         self._check_metadata()
+        self.moves.finish(self._each())
         image = self.metadata.image if self.metadata.exists else self._found_image()
         self.topics_found = frozenset(topic.name for topic in image.topics.values())
         self._load_settings(cluster, image)
@@ -188,7 +217,7 @@ class FolderStore:
             self.has_features = True
             cluster.configs.without_eligible_replicas(image.settings.get((BROKER, ""), {}))
         self.metadata.create()
-        for directory in self.directories.values():
+        for directory in self._each():
             directory.opened()
             directory.remove_deleted()
         self._load_coordinators(cluster, groups, transactions, now)
@@ -197,13 +226,14 @@ class FolderStore:
             self._checkpoint()
         self._metadata_dirty = True
         self._set_timers(now)
+        self.moves.resume(cluster)
 
     def _check_metadata(self) -> None:
         """Raises DamagedFile if the metadata is lost: its topics must not vanish silently."""
         metadata = self.metadata
         if not metadata.is_lost:
             return
-        folders = (path for directory in self.directories.values() for _, path in directory.partitions())
+        folders = (path for directory in self._each() for _, path in directory.partitions())
         folder = next(folders, None)
         if folder is not None or metadata.end_offset:
             what = f"the metadata ends at offset {metadata.end_offset}, and had reached {metadata.synced_offset}"
@@ -217,7 +247,7 @@ class FolderStore:
     def _note_unknown(self, cluster: Cluster) -> None:
         """Report the folders of partitions that the metadata does not have."""
         unknown = []
-        for directory in self.directories.values():
+        for directory in self._each():
             for (name, index), path in directory.partitions():
                 topic = cluster.topics.get(name)
                 if topic is None or topic.partition(index) is None or self._id_in(path) not in (None, topic.topic_id):
@@ -245,7 +275,8 @@ class FolderStore:
         """The image without metadata: every partition that has a folder."""
         image = Image()
         ids: dict[str, bytes] = {}
-        for node_id, directory in self.directories.items():
+        for directory in self._each():
+            node_id = directory.node_id
             for (topic, index), path in directory.partitions():
                 topic_id = self._id_in(path) or ids.get(topic) or self._random_bytes(16)
                 ids.setdefault(topic, topic_id)
@@ -280,19 +311,30 @@ class FolderStore:
         stored = []
         for index in range(last + 1):
             partition = topic.partitions[index]
-            replicas = [self._node(each) for each in partition.replicas if each not in partition.removing]
-            here = [node for node in dict.fromkeys(replicas) if node in self.directories] or [min(self.directories)]
-            stored.append(StoredPartition(self._dirs(here), partition.leader_epoch))
+            dirs = self._dirs(partition)
+            directory = self._directory_of(topic.name, index, topic_id, dirs)
+            self._check_folder(directory, topic.name, index, topic_id, partition)
+            if directory.node_id in dirs:
+                dirs[directory.node_id] = directory.path
+            stored.append(StoredPartition(dirs, partition.leader_epoch))
             self.latest_epochs[topic.name, index] = partition.leader_epoch
-            self._check_folder(self._directory_of(topic.name, index, topic_id, here), topic.name, index, topic_id)
         self._passed_over[TOPIC, topic.name] = unknown
         cluster.restore_topic(topic.name, topic_id, known, stored, now)
 
-    def _check_folder(self, directory: LogDirectory, name: str, index: int, topic_id: bytes) -> None:
+    def _check_folder(
+        self, directory: LogDirectory, name: str, index: int, topic_id: bytes, partition: PartitionImage
+    ) -> None:  # fmt: skip
         """Raises DamagedFile if a partition's folder is missing, or has records of another topic id."""
         folder = directory.root / folder_name(name, index)
         if not folder.is_dir():
             if directory.is_whole and not any(directory.root.glob(f"{glob_escape(folder.name)}.*-delete")):
+                ours = {each.id for each in self._each()}
+                if any(each not in ours and not is_reserved(each) for each in partition.directories):
+                    raise DamagedFile(
+                        folder,
+                        "it is not there, and the metadata says that the partition is in another log directory. Name that "
+                        "directory, too",
+                    )
                 raise DamagedFile(
                     folder,
                     "it is not there, and the metadata knows of the partition. Restore it from a copy; to have the partition "
@@ -310,10 +352,21 @@ class FolderStore:
 
     def _node(self, stored: int) -> int:
         """The broker that now serves the directory of the broker `stored`."""
-        for node_id, directory in self.directories.items():
+        for directory in self._each():
             if directory.stored_node_id == stored:
-                return node_id
+                return directory.node_id
         return stored
+
+    def _dirs(self, partition: PartitionImage) -> dict[int, str]:
+        """The log directories of a partition's replicas, as the metadata has them; the first one of a broker if it does not."""
+        ids = dict(zip(map(self._node, partition.replicas), partition.directories or partition.replicas, strict=False))
+        leaving = set(map(self._node, partition.removing))
+        here = [node_id for node_id in ids if node_id in self.directories.keys() - leaving] or [min(self.directories)]
+        found = {}
+        for node_id in here:
+            held = self.directories[node_id]
+            found[node_id] = next((each.path for each in held if each.id == ids.get(node_id)), held[0].path)
+        return found
 
     def _load_settings(self, cluster: Cluster, image: Image) -> None:
         configs = cluster.configs
@@ -384,7 +437,8 @@ class FolderStore:
             known = written.topics[topic_id].partitions.get(index)
             if known is not None:  # else it is being made, and is written down when it is
                 before.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = known
-                after.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = _partition_image(partition)
+                image = self._partition_image(partition)
+                after.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = image
         if self.metadata.append(difference(before, after, min(self.directories)), now):
             self._metadata_dirty = True
         for topic_id, topic in after.topics.items():
@@ -429,25 +483,35 @@ class FolderStore:
     def _enter(self, topic: Topic, image: Image) -> None:
         """Add the topic as it is now to an image."""
         written, resource = self.metadata.image, (TOPIC, topic.name)
-        image.topics[topic.topic_id] = _topic_image(topic, written.topics.get(topic.topic_id))
+        image.topics[topic.topic_id] = self._topic_image(topic, written.topics.get(topic.topic_id))
         held = {**self._passed_over.get(resource, {}), **topic.configs.overrides}
         before = written.settings.get(resource)
         image.settings[resource] = before if before == held else held
+
+    def _topic_image(self, topic: Topic, known: TopicImage | None) -> TopicImage:
+        """The topic as it is now: the image `known` if that still holds."""
+        now = TopicImage(topic.name, {each.index: self._partition_image(each) for each in topic.partitions})
+        return known if known is not None and known == now else now
+
+    def _partition_image(self, partition: Partition) -> PartitionImage:
+        assert self._cluster is not None
+        of, replicas = self._cluster.log_dirs.of, partition.replicas
+        ids = tuple(self.directory_at(node_id, of(partition, node_id)).id for node_id in replicas)
+        return PartitionImage(
+            tuple(replicas), tuple(partition.in_sync), partition.leader, partition.leader_epoch, partition.adding,
+            partition.removing, ids,
+        )  # fmt: skip
 
     # Logs
 
     @property
     def log_dirs(self) -> dict[int, list[str]]:
         """The paths of the log directories by broker."""
-        return {node_id: [str(directory.root.resolve())] for node_id, directory in self.directories.items()}
-
-    def _dirs(self, replicas: Sequence[int]) -> dict[int, str]:
-        """The log directories of these replicas."""
-        return {node_id: self.log_dirs[node_id][0] for node_id in replicas}
+        return {node_id: [directory.path for directory in held] for node_id, held in self.directories.items()}
 
     def open_log(self, topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> FolderLog:
         """The log of a partition, from its folder if there is one. Raises DamagedFile, OSError."""
-        directory = self._directory_of(topic.name, index, topic.topic_id, list(dirs))
+        directory = self._directory_of(topic.name, index, topic.topic_id, dirs)
         folder = directory.root / folder_name(topic.name, index)
         if folder.is_dir() and self._id_in(folder) not in (None, topic.topic_id):
             stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))
@@ -480,13 +544,30 @@ class FolderStore:
                 "message is not repeated"
             )
 
-    def _directory_of(self, topic: str, index: int, topic_id: bytes, replicas: Sequence[int]) -> LogDirectory:
-        """The log directory of a partition's folder. A folder stays where it was made when the replicas change."""
-        for directory in (*(self.directories[node_id] for node_id in replicas), *self.directories.values()):
+    def directory_at(self, node_id: int, path: str) -> LogDirectory:
+        """The log directory of this broker at the path that clients see."""
+        return next(each for each in self.directories[node_id] if each.path == path)
+
+    def _directory_of(self, topic: str, index: int, topic_id: bytes, dirs: Mapping[int, str]) -> LogDirectory:
+        """The log directory of a partition's folder: at a start where the folder is, or else the one of the first replica.
+
+        A folder stays where it was made when the replicas change to other brokers. Raises DataError if there are two.
+        """
+        wanted = [self.directory_at(node_id, path) for node_id, path in dirs.items()]
+        if not self._is_loading:
+            return wanted[0]
+        others = [each for node_id in dirs for each in self.directories[node_id]]
+        unnamed: list[LogDirectory] = []
+        found: list[LogDirectory] = []
+        for directory in dict.fromkeys((*wanted, *others, *self._each())):
             folder = directory.root / folder_name(topic, index)
-            if folder.is_dir() and self._id_in(folder) in (None, topic_id):
-                return directory
-        return self.directories[replicas[0]]
+            if folder.is_dir() and (known := self._id_in(folder)) in (None, topic_id):
+                (unnamed if known is None else found).append(directory)
+        twice = [each for each in found[1:] if each.node_id == found[0].node_id]
+        if twice:
+            folders = [each.root / folder_name(topic, index) for each in (found[0], twice[0])]
+            raise DataError(f"{folders[0]} and {folders[1]} are the same partition; move one of them elsewhere")
+        return (*found, *unnamed, *wanted)[0]
 
     def _settings(self, configs: TopicConfigs) -> LogSettings:
         room = configs.integer("segment.index.bytes")
@@ -499,6 +580,28 @@ class FolderStore:
             cluster.rules,
             cluster.configs.integer("producer.id.expiration.ms"),
         )
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that is served from here."""
+        assert self._cluster is not None
+        return self._cluster
+
+    def unique(self) -> bytes:
+        """16 bytes that no other folder has in its name."""
+        return self._random_bytes(16)
+
+    def add_job(self, work: Callable[[], None], done: Callable[[], None], failed: Callable[[], None]) -> None:
+        """Call `work` in a thread after the present compaction, and then `done`, or `failed` if it raises OSError."""
+        self.jobs.append(Job(work, done, apart=True, failed=failed))
+
+    def remove_later(self, folder: Path) -> None:
+        """Remove this folder in a job."""
+        self.jobs.append(Job(lambda: shutil.rmtree(folder, ignore_errors=True), _nobody))
+
+    def is_compacting(self, log: FolderLog) -> bool:
+        """Whether this log is being compacted in a thread."""
+        return self._compacting is log
 
     def _logs(self) -> Iterable[FolderLog]:
         assert self._cluster is not None
@@ -536,7 +639,7 @@ class FolderStore:
         except OSError as failure:
             note(f"{log.folder} is of a partition that was deleted, and cannot be removed: {failure.strerror}")
             return
-        self.jobs.append(Job(lambda: shutil.rmtree(gone, ignore_errors=True), _nobody))
+        self.remove_later(gone)
 
     # The disk
 
@@ -575,13 +678,9 @@ class FolderStore:
     def _sync_job(self, ends: Mapping[FolderLog, int], others: Iterable[Path], others_failed: Callable[[], None]) -> Job:
         """Sync each of these logs up to an offset, and other files and folders. If that fails, the next sync has them again."""
         segments = {log: log.unsynced(end) for log, end in ends.items()}
+        for segment in (segment for written in segments.values() for segment in written):
+            segment.dirty = False
         paths = list(others)
-        for log, written in segments.items():
-            for segment in written:
-                segment.dirty = False
-                paths += segment.paths()
-            if written:
-                paths.append(log.folder)
 
         def failed() -> None:
             others_failed()
@@ -591,6 +690,8 @@ class FolderStore:
         def work() -> None:
             for path in paths:
                 files.sync(path)
+            for log, written in segments.items():
+                log.sync(written)
 
         def done() -> None:
             for log, end in ends.items():
@@ -638,9 +739,9 @@ class FolderStore:
     def compact(self, now: int) -> None:
         """Compact the dirtiest log, unless none is dirty enough or a compaction is running."""
         assert self._cluster is not None
-        if self._compacting or not self._cluster.configs.value("log.cleaner.enable"):
+        if self._compacting is not None or not self._cluster.configs.value("log.cleaner.enable"):
             return
-        logs = [log for log in self._logs() if log not in self._uncleanable]
+        logs = [log for log in self._logs() if log not in self._uncleanable and not self.moves.has(log)]
         found = [(log, *wanted) for log in logs if (wanted := log.to_compact(now)) is not None]
         if not found:
             return
@@ -654,7 +755,7 @@ class FolderStore:
                 results.append(failed)
 
         def done() -> None:
-            self._compacting = False
+            self._compacting = None
             (result,) = results
             if isinstance(result, Cleaned):
                 log.take_compacted(result)
@@ -665,7 +766,7 @@ class FolderStore:
                 raise DataError(f"{log.folder} is not compacted any more: {result}") from result
             self.compact(now)  # there may be another
 
-        self._compacting = True
+        self._compacting = log
         self.jobs.append(Job(work, done, apart=True))
 
     def checkpoint(self, _: int = 0) -> None:
@@ -680,15 +781,15 @@ class FolderStore:
             note(f"{self.root} can be written to again")
 
     def _checkpoint(self, *, durable: bool = False) -> None:
-        held: dict[int, list[FolderLog]] = {node_id: [] for node_id in self.directories}
+        held: dict[LogDirectory, list[FolderLog]] = {directory: [] for directory in self._each()}
         for log in self._logs():
             log.write_epochs()
-            held[log.directory.node_id].append(log)
-        for node_id, logs in held.items():
+            held[log.directory].append(log)
+        for number, (directory, logs) in enumerate(held.items()):
             recovery_points = {log.where: log.recovery_point for log in logs}
-            if node_id == min(held):
+            if not number:
                 recovery_points[METADATA] = self.metadata.synced_offset
-            self.directories[node_id].checkpoint(
+            directory.checkpoint(
                 recovery_points,
                 {log.where: log.log_start_offset for log in logs},
                 {log.where: log.end_offset for log in logs},
@@ -725,7 +826,7 @@ class FolderStore:
         self.metadata.close()
         self._checkpoint(durable=True)
         self.run_jobs()
-        for directory in self.directories.values():
+        for directory in self._each():
             directory.closed()
 
     def _close_logs(self) -> None:
@@ -746,19 +847,19 @@ class FolderStore:
             self._close_logs()
             self._checkpoint()
         self._inspection = Inspection()
-        for directory in self.directories.values():
+        for directory in self._each():
             directory.read_checkpoints()
             directory.clean = mode == "clean"
 
     def restarted(self, now: int) -> None:
         """The brokers have started again."""
-        for directory in self.directories.values():
+        for directory in self._each():
             directory.opened()
         self._decide(now)
         self._set_timers(now)
 
     def _release(self) -> None:
-        for directory in self.directories.values():
+        for directory in self._each():
             directory.release()
 
 
@@ -786,21 +887,3 @@ def _handed_over(topic: TopicImage) -> TopicImage:
         index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1) for index, each in topic.partitions.items()
     }
     return TopicImage(topic.name, partitions)
-
-
-def _topic_image(topic: Topic, known: TopicImage | None) -> TopicImage:
-    """The topic as it is now: the image `known` if that still holds."""
-    if known is not None and known.name == topic.name and len(known.partitions) == len(topic.partitions):
-        for each in topic.partitions:
-            if known.partitions.get(each.index) != _partition_image(each):
-                break
-        else:
-            return known
-    return TopicImage(topic.name, {each.index: _partition_image(each) for each in topic.partitions})
-
-
-def _partition_image(partition: Partition) -> PartitionImage:
-    return PartitionImage(
-        tuple(partition.replicas), tuple(partition.in_sync), partition.leader, partition.leader_epoch, partition.adding,
-        partition.removing,
-    )  # fmt: skip
