@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from wirebroker import MockKafka, faults
 from wirebroker.net.listener import Listener
+from wirebroker.security import oauthbearer, scram
 from wirebroker.security.clients import tokens
 from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, Failure
 from wirebroker.security.plain import Plain
@@ -498,3 +501,13 @@ def test_the_names_of_a_listeners_settings_are_checked() -> None:
         MockKafka(configs={"listener.name.other.sasl.nonsense": "x"}).start()
     with pytest.raises(ValueError, match="GSSAPI: Kerberos is not served here"):
         MockKafka(configs={"listener.name.other.sasl.enabled.mechanisms": "GSSAPI"})
+
+
+# Long tokens
+
+
+@pytest.mark.parametrize("pattern", [scram.CLIENT_FIRST, oauthbearer.CLIENT_FIRST])
+def test_a_long_name_that_leads_nowhere_is_read_once(pattern: re.Pattern[str]) -> None:
+    begun = time.thread_time()
+    assert pattern.fullmatch(f"n,a={'x' * (8 << 20)}") is None
+    assert time.thread_time() - begun < 0.3, "it took 1.2 s, since every sign was tried again"

@@ -29,10 +29,11 @@ SHA_512 = ScramMechanism(SCRAM_SHA_512, 2, "sha512")
 BY_NUMBER = {each.number: each for each in (SHA_256, SHA_512)}
 BY_NAME = {each.name: each for each in (SHA_256, SHA_512)}
 
-_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
-_NONCE = r"[\x21-\x2b\x2d-\x7e]+"
-_MORE = rf"(?:,[A-Za-z]+={_VALUE})*"
+# What follows a name, a value or a nonce cannot belong to it: they are possessive, so that a long one is read only once.
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
+_VALUE = r"[\x01-\x2b\x2d-\x7f]++"
+_NONCE = r"[\x21-\x2b\x2d-\x7e]++"
+_MORE = rf"(?:,[A-Za-z]++={_VALUE})*"
 _BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 CLIENT_FIRST = re.compile(rf"n,(?:a=({_NAME}))?,(?:m={_VALUE},)?n=({_NAME}),r=({_NONCE})({_MORE})")
 CLIENT_FINAL = re.compile(rf"c=({_BASE64}),r=({_NONCE}){_MORE},p=({_BASE64})")
