@@ -116,8 +116,8 @@ def _exactly(file: BinaryIO, size: int, at: int) -> bytes:
 @dataclass(slots=True)
 class _Interface:
     link: int
-    units: float = 1.0
-    """Its units of time in a µs."""
+    units: int = 1_000_000
+    """Its units of time in a second."""
 
 
 class _Pcapng:
@@ -169,7 +169,7 @@ class _Pcapng:
             for code, value in self._options(body, 8):
                 if code == RESOLUTION and value:
                     power = value[0] & 0x7F
-                    self._interfaces[-1].units = (2.0**power if value[0] & 0x80 else 10.0**power) / 1e6
+                    self._interfaces[-1].units = (2 if value[0] & 0x80 else 10) ** power
         elif kind in (ENHANCED, OLD_PACKET):
             interface, high, low, size, _ = self._unpack("IIIII" if kind == ENHANCED else "HxxIIII", body)
             if size > len(body) - 20:
@@ -184,8 +184,8 @@ class _Pcapng:
         if interface >= len(self._interfaces):
             raise DamagedCapture(f"byte {self._at}: a packet of interface {interface}, which the file does not describe")
         held = self._interfaces[interface]
-        at = time if held.units == 1 else int(time / held.units)
-        return Packet(at, held.link, data, tuple(each.decode(errors="replace") for each in comments))
+        texts = tuple(each.decode(errors="replace") for each in comments)
+        return Packet(time * 1_000_000 // held.units, held.link, data, texts)
 
     def _options(self, body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
         while at + 4 <= len(body):
