@@ -1,14 +1,12 @@
-"""TLS handshakes: their turns, and faults, those that stall and a certificate that expires by the broker's clock."""
+"""Faults of TLS handshakes: those that stall and a certificate that expires by the broker's clock."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from itertools import count
-from types import SimpleNamespace
 
 import kafka as kafka_python
 import pytest
@@ -18,10 +16,7 @@ from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from test_tls import ask, context
 from wirebroker import MockKafka, faults
 from wirebroker.faults import FaultError
-from wirebroker.net import handshakes
 from wirebroker.net.host import AT_ONCE
-from wirebroker.net.protocol import SLICE
-from wirebroker.net.tls import Handshake
 from wirebroker.wire_client import Connection, NoAnswer, address_of
 
 LONG = 10.0
@@ -166,39 +161,6 @@ def test_a_login_stalls_for_ever(login: tuple[MockKafka, Connection]) -> None:
     kafka.clock.advance(minutes=1)
     with pytest.raises(NoAnswer):
         client.answer(0.2)
-
-
-# Turns
-
-
-class Driver:
-    """What continues a handshake; each takes as long as the clock says."""
-
-    def __init__(self, number: int, handshake: Handshake, done: list[int]) -> None:
-        self._number, self._handshake, self._done = number, handshake, done
-
-    def buffer_updated(self, nbytes: int) -> None:
-        assert not self._handshake.held
-        self._done.append(self._number)
-
-
-def test_handshakes_that_begin_together_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = count(0.0, SLICE / 4)
-    monkeypatch.setattr(handshakes, "perf_counter", lambda: next(ticks))
-    soon: list[Callable[[], None]] = []
-    turns = handshakes.HandshakeTurns(SimpleNamespace(call_soon=soon.append))  # type: ignore[arg-type]
-    done: list[int] = []
-    for number in range(20):
-        handshake = Handshake.__new__(Handshake)
-        turns.begin(handshake, Driver(number, handshake, done))  # type: ignore[arg-type]
-        if not handshake.held:
-            done.append(number)
-    shares = [len(done)]
-    while soon:
-        soon.pop(0)()
-        shares.append(len(done) - sum(shares))
-    assert done == list(range(20))
-    assert max(shares) <= 5, "a turn has time for four, and for the one that began before it was over"
 
 
 def test_a_thousand_clients_can_wait_while_the_broker_is_busy(secured: MockKafka) -> None:

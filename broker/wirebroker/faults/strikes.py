@@ -82,8 +82,6 @@ class Greeting:
     now: int
     can_expire: bool
     """Whether there is an expired certificate to show."""
-    can_stall: bool
-    """Whether the event loop can take a handshake further later; uvloop cannot."""
     expired: bool = False
     stalled_by: Rule | None = None
     until: int | None = None

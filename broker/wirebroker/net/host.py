@@ -8,7 +8,6 @@ import errno
 import logging
 import os
 import socket
-import ssl
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,12 +25,13 @@ from wirebroker.exchange import Aside
 from wirebroker.fair_turns import Turns, Unfinished
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.forks import give_up_in_children
-from wirebroker.net.handshakes import Handshakes, HandshakeTurns
+from wirebroker.net.handshakes import Handshakes
 from wirebroker.net.key_sets import SETTING, KeySets
 from wirebroker.net.limits import Limits
 from wirebroker.net.listener import Address, Listener, reachable
 from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
 from wirebroker.net.tls import TlsError
+from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.storage.arena import Arena
 
@@ -85,7 +85,7 @@ class Host:
         """Connections that wait for their next slice."""
         self._turn: asyncio.Handle | None = None
         self._asides: ThreadPoolExecutor | None = None
-        self.handshake_turns = HandshakeTurns(self.loop)
+        self._handshake_turns = HandshakeTurns(self.loop, shared=self._shared is not None)
         self._key_sets = KeySets()
         self._drive(engine)
         self.watchers: list[Callable[[], None]] = []
@@ -116,20 +116,23 @@ class Host:
     async def listen(self, listener: Listener) -> Address:
         """Open a listener of a broker; the address it is bound to. Raises ListenError, TlsError, KeySetError."""
         node_id, name, host = listener.node_id, listener.name, listener.host
-        tls = None
-        if listener.protocol.tls:
-            if listener.tls is None:
-                raise TlsError(f"the listener {name} speaks TLS and needs a certificate (--tls-cert, --tls auto)")
-            tls = listener.tls.context(name, listener.protocol, Handshakes(self, listener, listener.tls))
+        new_protocol = self._secured(listener) if listener.protocol.tls else lambda: self._new_protocol(self, listener)
         if listener.protocol.sasl:
             await self._open_key_set(name)
-        server, port = await open_server(lambda: self._new_protocol(self, listener), host, listener.port, tls=tls)
+        server, port = await open_server(new_protocol, host, listener.port)
         self._servers.append(server)
         self.engine.cluster.brokers[node_id].addresses[name] = listener.advertised or (reachable(host), port)
         if self._idle_alarm is None:
             self.look_for_idle()
         self.arm()
         return host, port
+
+    def _secured(self, listener: Listener) -> Callable[[], TlsTransport]:
+        """Makes the connections of a listener with TLS. Raises TlsError."""
+        if listener.tls is None:
+            raise TlsError(f"the listener {listener.name} speaks TLS and needs a certificate (--tls-cert, --tls auto)")
+        context, watch = listener.tls.context(listener.protocol), Handshakes(self, listener, listener.tls)
+        return lambda: TlsTransport(self._new_protocol(self, listener), context, listener.name, self._handshake_turns, watch)
 
     async def _open_key_set(self, listener: str) -> None:
         configs = self.engine.configs
@@ -441,6 +444,7 @@ class Host:
             protocol.transport.abort()
         self.limits.close()
         self.engine.turns.drop()
+        self._handshake_turns.close()
         if self._asides is not None:
             self._asides.shutdown(wait=False, cancel_futures=True)
         if self._storage_jobs is not None:
@@ -463,12 +467,12 @@ def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> N
 
 
 async def open_server(
-    protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = "", tls: ssl.SSLContext | None = None
+    protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
 ) -> tuple[asyncio.Server, int]:
     """A listening socket on the running loop, and its port. Raises ListenError; `purpose` follows the address there."""
     loop = asyncio.get_running_loop()
     try:
-        server = await loop.create_server(protocol, host, port, backlog=AT_ONCE, ssl=tls)
+        server = await loop.create_server(protocol, host, port, backlog=AT_ONCE)
         if not server.sockets:  # asyncio passes over an address for which it cannot make a socket
             socket.socket().close()
             raise OSError("no socket can be made for this address")

@@ -22,6 +22,7 @@ from wirebroker.net.host import AT_ONCE, BACKLOG, ListenError, queue_connections
 from wirebroker.net.listener import Address, is_loopback, reachable
 from wirebroker.net.protocol import SHARED_BUFFER, WRITE_HIGH_WATER, oversized
 from wirebroker.net.shaping import ShapedLine, reset_connection
+from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Forward, Relay
 
@@ -64,6 +65,7 @@ class ProxyHost:
         self._listen = listen
         self._advertised_host = advertised_host
         self._client_tls, self._upstream_tls = client_tls, upstream_tls
+        self._handshake_turns = HandshakeTurns(self.loop)
         self._nodes: dict[Address, Node] = {}
         self._capture: Capture | None = None
         self._new_side: Callable[[ProxyHost, Node], ClientSide] = ClientSide
@@ -137,13 +139,18 @@ class ProxyHost:
             raise ListenError(f"cannot listen on {host}:{port}: {reason_of(refused)}") from refused
 
     async def _serve(self, node: Node, bound: socket.socket) -> None:
-        server = await self.loop.create_server(
-            lambda: self._new_side(self, node), sock=bound, backlog=AT_ONCE, ssl=self._client_tls
-        )
+        server = await self.loop.create_server(lambda: self._protocol(node), sock=bound, backlog=AT_ONCE)
         queue_connections(server)
         self._servers.append(server)
 
     # Connections
+
+    def _protocol(self, node: Node) -> asyncio.BaseProtocol:
+        """The protocol of a client that connects."""
+        side = self._new_side(self, node)
+        if self._client_tls is None:
+            return side
+        return TlsTransport(side, self._client_tls, "{}:{}".format(*node.local), self._handshake_turns)
 
     def connected(self, side: ClientSide, client_host: str, node: Node) -> Relay:
         """A client has connected: tell the proxy, and dial its broker."""
@@ -263,6 +270,7 @@ class ProxyHost:
         await asyncio.gather(*self._starting, return_exceptions=True)
         for server in self._servers:
             server.close()
+        self._handshake_turns.close()
         for relay in list(self.proxy.relays.values()):
             self.lost(relay, "the proxy stops")
         self.proxy.take_effects()

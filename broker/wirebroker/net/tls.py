@@ -1,15 +1,13 @@
-"""TLS of listeners: certificates from PEM files or made on the fly, and what a failed handshake says in the log."""
+"""TLS of listeners: certificates from PEM files or made on the fly, and why a handshake failed, in words."""
 
 from __future__ import annotations
 
-import logging
 import ssl
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from wirebroker.access.stores import BadStore, load_identity, pem_of
 from wirebroker.core.configs import PER_LISTENER
@@ -17,8 +15,6 @@ from wirebroker.security.protocols import SecurityProtocol
 
 if TYPE_CHECKING:
     from trustme import LeafCert
-
-logger = logging.getLogger("wirebroker")
 
 ClientAuth = Literal["none", "requested", "required"]
 VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -36,16 +32,6 @@ CAUSES = {
 """What OpenSSL's reasons mean for a person."""
 CA, SERVER, CLIENT, EXPIRED = "ca.pem", "server.pem", "client.pem", "expired.pem"
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
-
-
-class Watch(Protocol):
-    """Sees the handshakes at a listener."""
-
-    def began(self, handshake: Handshake, driver: object) -> None:
-        """A handshake begins. `driver` takes it further when bytes arrive."""
-
-    def failed(self, cause: str) -> None:
-        """A handshake failed."""
 
 
 class TlsError(ValueError):
@@ -68,10 +54,9 @@ class Tls:
     trust_store: str = field(default="", repr=False)
     """If `client_ca` is a PKCS12 store: its certificates, as PEM."""
 
-    def context(self, listener: str, protocol: SecurityProtocol, watch: Watch | None = None) -> ssl.SSLContext:
+    def context(self, protocol: SecurityProtocol) -> ssl.SSLContext:
         """The context of a listener. As in Kafka, only SSL asks for client certificates, not SASL_SSL. Raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.sslobject_class = _reporting(listener, watch)
         context.num_tickets = 1  # as Java's server; OpenSSL's two cost time in each handshake
         try:
             if self.key_store:
@@ -140,43 +125,11 @@ def _write(path: Path, issued: LeafCert) -> None:
     path.write_bytes(text + b"".join(each.bytes() for each in issued.cert_chain_pems))
 
 
-class Handshake(ssl.SSLObject):
-    """One connection's TLS."""
-
-    held = False
-    """Whether its handshake waits."""
-
-
-def _reporting(listener: str, watch: Watch | None) -> type[Handshake]:
-    """The class of a listener's connections: it logs why a handshake failed, which asyncio does not tell."""
-
-    class Reporting(Handshake):
-        begun = False
-
-        def do_handshake(self) -> None:
-            if watch is not None and not self.begun:
-                self.begun = True
-                watch.began(self, sys._getframe(1).f_locals.get("self"))  # asyncio has no other way to reach it
-            if self.held:
-                raise ssl.SSLWantReadError
-            try:
-                super().do_handshake()
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                raise
-            except ssl.SSLError as failure:
-                cause = _cause(failure)
-                logger.info("a TLS handshake at %s failed: %s", listener, cause)
-                if watch is not None:
-                    watch.failed(cause)
-                raise
-
-    return Reporting
-
-
-def _cause(failure: ssl.SSLError) -> str:
+def cause_of(failure: Exception) -> str:
+    """Why a handshake failed, for a person."""
     if isinstance(failure, ssl.SSLCertVerificationError):
         return f"the client's certificate is refused: {failure.verify_message}"
-    reason = failure.reason or str(failure)
+    reason = getattr(failure, "reason", None) or str(failure)
     return CAUSES.get(reason, reason.replace("_", " ").lower())
 
 

@@ -1,0 +1,280 @@
+"""TLS between a socket and the protocol of a connection. OpenSSL works on bytes in memory; the socket's transport moves them.
+
+asyncio's own TLS keeps 256 KiB for each connection, and offers no way to hold a handshake. A handshake is half a millisecond of
+computing, and thousands may begin at once, so they take turns. Threads for them are slower: each step passes Python's lock
+back and forth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Protocol, cast
+
+from kafkawire.primitives import Buffer
+from wirebroker.net.protocol import SLICE
+from wirebroker.net.tls import cause_of
+
+logger = logging.getLogger("wirebroker")
+
+HANDSHAKE_WITHIN_S = 60.0
+"""Seconds of the machine's time after which an unfinished handshake is given up."""
+BUFFER = 64 * 1024
+"""Bytes that are read from the socket at once: four records of TLS."""
+
+
+class Watch(Protocol):
+    """Sees the handshakes at a listener."""
+
+    def began(self, transport: TlsTransport) -> None:
+        """A handshake begins. It may be held, and its `context` may be replaced."""
+
+    def failed(self, cause: str) -> None:
+        """A handshake failed."""
+
+
+class HandshakeTurns:
+    """Gives the handshakes of a loop a slice of each of its turns, and its TLS connections their buffer for receiving."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, shared: bool = True) -> None:
+        self.loop = loop
+        self.unfinished: set[TlsTransport] = set()
+        """The connections whose handshake is not done."""
+        self._buffer = memoryview(bytearray(BUFFER)) if shared else None
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._until = 0.0
+        """When the slice of this turn ends, by `perf_counter`."""
+        self._is_scheduled = False
+
+    def receive_buffer(self) -> memoryview:
+        """The buffer that a new connection receives into."""
+        return self._buffer if self._buffer is not None else memoryview(bytearray(BUFFER))
+
+    def do(self, step: Callable[[], None]) -> None:
+        """Take a handshake a step further: now, or in a later turn if this one's slice is used up."""
+        if not self._is_scheduled:
+            self._begin_turn()
+            step()
+        elif self._waiting or perf_counter() > self._until:
+            self._waiting.append(step)
+        else:
+            step()
+
+    def _begin_turn(self) -> None:
+        self._until = perf_counter() + SLICE
+        self._is_scheduled = True
+        self.loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_scheduled = False
+        if self._waiting:
+            self._begin_turn()
+        while self._waiting and perf_counter() < self._until:
+            self._waiting.popleft()()
+
+    def close(self) -> None:
+        """Close connections whose handshake is not done."""
+        for each in list(self.unfinished):
+            each.abort()
+
+
+class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
+    """The server's end of one TLS connection: a protocol for the socket's transport, a transport for the protocol above.
+
+    The protocol above is connected when the handshake is done, and hears of nothing if it fails.
+    """
+
+    def __init__(
+        self, above: asyncio.BufferedProtocol, context: ssl.SSLContext, listener: str, turns: HandshakeTurns,
+        watch: Watch | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.context = context
+        """With the certificate to show. It counts when the handshake begins."""
+        self.held = False
+        """Whether the handshake waits for `go_on`."""
+        self._above, self._listener, self._turns, self._watch = above, listener, turns, watch
+        self._view = turns.receive_buffer()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._early = b""
+        """What has arrived for the handshake and waits for its turn."""
+        self._is_queued = False
+        self._is_connected = False
+        self._is_reading = True
+        self._is_closing = False
+        self._failure: Exception | None = None
+
+    # The protocol of the socket's transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = cast("asyncio.Transport", transport)
+        self._turns.unfinished.add(self)
+        self._deadline = self._turns.loop.call_later(HANDSHAKE_WITHIN_S, self.abort)
+        if self._watch is not None:
+            self._watch.began(self)
+        self._tls = self.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._over()
+        self._is_closing = True
+        if self._is_connected:
+            self._above.connection_lost(exc or self._failure)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_connected:
+            self._incoming.write(self._view[:nbytes])
+            self._decrypt()
+        else:
+            self._early += self._view[:nbytes]
+            self._ask()
+
+    def eof_received(self) -> bool:
+        return bool(self._is_connected and self._above.eof_received())
+
+    def pause_writing(self) -> None:
+        if self._is_connected:
+            self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._is_connected:
+            self._above.resume_writing()
+
+    # The handshake
+
+    def go_on(self) -> None:
+        """Take a handshake further that was held."""
+        self.held = False
+        if self._early:
+            self._ask()
+
+    def _ask(self) -> None:
+        """Ask for a turn with what has arrived."""
+        if self.held or self._is_queued:
+            self._socket.pause_reading()  # what may arrive before an answer is little
+        else:
+            self._is_queued = True
+            self._turns.do(self._shake)
+
+    def _shake(self) -> None:
+        self._is_queued = False
+        self._incoming.write(self._early)
+        self._early = b""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._send()
+            self._socket.resume_reading()
+        except ssl.SSLError as failure:  # also after the client has closed: it may have said why
+            self._refuse(failure)
+        else:
+            if not self._is_closing:
+                self._connect()
+
+    def _connect(self) -> None:
+        self._over()
+        self._is_connected = True
+        self._send()
+        self._socket.resume_reading()
+        self._above.connection_made(self)
+        self._decrypt()
+
+    def _refuse(self, failure: ssl.SSLError) -> None:
+        cause = cause_of(failure)
+        logger.info("a TLS handshake at %s failed: %s", self._listener, cause)
+        if self._watch is not None:
+            self._watch.failed(cause)
+        self._send()
+        self._socket.close()
+
+    def _over(self) -> None:
+        """The handshake is done, or never will be."""
+        self._deadline.cancel()
+        self._turns.unfinished.discard(self)
+
+    # Data
+
+    def _decrypt(self) -> None:
+        """Hand on what has arrived, until nothing is left or the protocol above does not want more."""
+        above, has_more = self._above, True
+        while has_more and self._is_reading and not self._is_closing:
+            view, filled = memoryview(above.get_buffer(-1)), 0
+            try:
+                while filled < len(view):
+                    count = int(self._tls.read(len(view) - filled, view[filled:]))
+                    if not count:
+                        self.close()  # the client has said goodbye
+                        break
+                    filled += count
+            except ssl.SSLWantReadError:
+                has_more = False
+            except ssl.SSLError as failure:
+                self._failure = failure
+                self._send()
+                self._socket.close()
+                has_more = False
+            if filled:
+                above.buffer_updated(filled)
+        if self._outgoing.pending:
+            self._send()
+
+    def _send(self) -> None:
+        """Send what OpenSSL has written."""
+        if (data := self._outgoing.read()) and not self._socket.is_closing():
+            self._socket.write(data)
+
+    # The transport of the protocol above
+
+    def write(self, data: Buffer) -> None:
+        if len(data) and not self._is_closing:
+            self._tls.write(data)
+            self._send()
+
+    def close(self) -> None:
+        """Say goodbye after what was written, and close."""
+        if not self._is_closing:
+            self._is_closing = True
+            with contextlib.suppress(ssl.SSLError):  # the client's own goodbye has not come
+                self._tls.unwrap()
+            self._send()
+            self._socket.close()
+
+    def abort(self) -> None:
+        """Close at once; what is not sent is dropped."""
+        self._is_closing = True
+        self._socket.abort()
+
+    def is_closing(self) -> bool:
+        return self._is_closing or self._socket.is_closing()
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+        self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+        self._socket.resume_reading()
+        self._turns.loop.call_soon(self._decrypt)  # what had arrived before
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._socket.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._socket.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """As of the socket's transport; `peercert` is the client's certificate as `SSLSocket.getpeercert` returns it."""
+        return self._tls.getpeercert() if name == "peercert" else self._socket.get_extra_info(name, default)

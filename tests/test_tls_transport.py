@@ -1,0 +1,185 @@
+"""The transport of TLS connections: handshakes in pieces and unfinished, much data both ways, goodbyes and damage."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dialogue import fetch
+from kafkawire.frames import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from test_tls import ask, context
+from wirebroker import MockKafka
+from wirebroker.net import tls_transport
+from wirebroker.net.protocol import SLICE
+from wirebroker.net.thread import LoopThread
+from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
+from wirebroker.wire_client import address_of
+
+LONG = 10.0
+"""Seconds that an answer may take on a busy machine."""
+REQUEST = encode_request(7, "test", ApiVersionsRequest(), 0)
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def secured(request: pytest.FixtureRequest) -> Iterator[MockKafka]:
+    if request.param == "uvloop":
+        pytest.importorskip("uvloop")
+    thread = LoopThread(request.param)
+    try:
+        with MockKafka(security="ssl", topics={"orders": 300}, loop_thread=thread) as kafka:
+            yield kafka
+    finally:
+        thread.stop()
+
+
+@contextmanager
+def connected(kafka: MockKafka) -> Iterator[tuple[ssl.SSLSocket, socket.socket]]:
+    """A connection after its handshake, and its socket, to which a test may write what is not TLS."""
+    host, port = address_of(kafka.bootstrap_servers)
+    plain = socket.create_connection((host, port), LONG)
+    with closing(plain.dup()) as raw, context(kafka).wrap_socket(plain, server_hostname=host) as client:
+        raw.settimeout(LONG)
+        yield client, raw
+
+
+def exactly(client: ssl.SSLSocket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        data = client.recv(size - len(received))
+        assert data, "the broker closed the connection"
+        received += data
+    return bytes(received)
+
+
+def test_a_handshake_arrives_byte_by_byte(secured: MockKafka) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context(secured).wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with socket.create_connection(address_of(secured.bootstrap_servers), LONG) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def send() -> None:
+            for each in outgoing.read():
+                connection.sendall(bytes([each]))
+
+        def do(step: Any) -> Any:
+            while True:
+                try:
+                    result = step()
+                except ssl.SSLWantReadError:
+                    send()
+                    incoming.write(connection.recv(65536))
+                else:
+                    send()
+                    return result
+
+        do(client.do_handshake)
+        client.write(REQUEST)
+        assert len(do(lambda: client.read(4))) == 4
+
+
+def test_a_client_that_pipelines_and_reads_later_gets_every_answer(secured: MockKafka) -> None:
+    requests = 2_000
+    with connected(secured) as (client, _):
+        for number in range(requests):
+            client.sendall(encode_request(number, "test", MetadataRequest(topics=None), 1))
+        assert ask(secured, context(secured)), "others are not disturbed"
+        for number in range(requests):
+            size = int.from_bytes(exactly(client, 4), "big")
+            assert int.from_bytes(exactly(client, size)[:4], "big") == number
+
+
+def test_what_arrived_while_an_answer_waited_is_read(secured: MockKafka) -> None:
+    """A large frame comes to its end while the connection waits, and in the same records of TLS begins the next request."""
+    waiting = encode_request(1, "test", fetch(wait_ms=600_000), 12)
+    large = encode_request(2, "test", MetadataRequest(topics=[MetadataRequestTopic(name=f"{n:0200}") for n in range(1000)]), 4)
+    with connected(secured) as (client, _):
+        client.sendall(waiting + large + encode_request(3, "test", ApiVersionsRequest(), 0))
+        protocols = secured._running._protocols
+        secured.wait_until(lambda: not all(each.transport.is_reading() for each in protocols.values()))
+        secured.produce("orders", value="a pound of tea", partition=0)
+        for number in (1, 2, 3):
+            size = int.from_bytes(exactly(client, 4), "big")
+            assert int.from_bytes(exactly(client, size)[:4], "big") == number
+
+
+def test_a_client_says_goodbye_and_hears_it(secured: MockKafka) -> None:
+    with connected(secured) as (client, _):
+        client.sendall(REQUEST)
+        exactly(client, int.from_bytes(exactly(client, 4), "big"))
+        assert client.unwrap().recv(1) == b""
+
+
+def test_damage_ends_the_connection_with_an_alert(secured: MockKafka) -> None:
+    with connected(secured) as (client, raw):
+        client.sendall(REQUEST)
+        exactly(client, int.from_bytes(exactly(client, 4), "big"))
+        raw.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+        with pytest.raises(ssl.SSLError, match="BAD_RECORD_MAC"):
+            client.recv(1)
+    assert ask(secured, context(secured)), "others are not disturbed"
+
+
+def test_stopping_closes_connections_whose_handshake_is_not_done() -> None:
+    kafka = MockKafka(security="ssl")
+    kafka.start()
+    with socket.create_connection(address_of(kafka.bootstrap_servers), LONG) as waiting:
+        waiting.sendall(b"\x16\x03\x01\x00\xc8")
+        assert ask(kafka, context(kafka))
+        kafka.stop()
+        assert waiting.recv(1) == b"", "much sooner than after a minute"
+
+
+def test_a_handshake_that_is_not_done_in_time_is_given_up() -> None:
+    alarms: dict[float, Any] = {}
+    calls: list[str] = []
+
+    def call_later(seconds: float, then: Any) -> Any:
+        alarms[seconds] = then
+        return SimpleNamespace(cancel=lambda: calls.append("cancel"))
+
+    loop: Any = SimpleNamespace(call_later=call_later)
+    turns = HandshakeTurns(loop)
+    transport = TlsTransport(None, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "SSL", turns)  # type: ignore[arg-type]
+    transport.connection_made(SimpleNamespace(abort=lambda: calls.append("abort")))  # type: ignore[arg-type]
+    assert turns.unfinished == {transport}
+    alarms[tls_transport.HANDSHAKE_WITHIN_S]()
+    transport.connection_lost(None)
+    assert calls == ["abort", "cancel"]
+    assert not turns.unfinished
+
+
+def test_a_failed_handshake_is_logged_once(secured: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "wirebroker"):
+        with socket.create_connection(address_of(secured.bootstrap_servers), LONG) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(200_000))
+        secured.wait_until(lambda: any("speaks HTTP" in record.getMessage() for record in caplog.records))
+        assert ask(secured, context(secured))
+    assert len(caplog.records) == 1, [record.getMessage() for record in caplog.records]
+
+
+def test_handshakes_that_begin_together_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = count(0.0, SLICE / 4)
+    monkeypatch.setattr(tls_transport, "perf_counter", lambda: next(ticks))
+    soon: list[Callable[[], None]] = []
+    loop: Any = SimpleNamespace(call_soon=soon.append)
+    turns = HandshakeTurns(loop)
+    done: list[int] = []
+    for number in range(20):
+        turns.do(partial(done.append, number))
+    shares = [len(done)]
+    while soon:
+        soon.pop(0)()
+        shares.append(len(done) - sum(shares))
+    assert done == list(range(20))
+    assert max(shares) <= 5, "a turn has time for four, and for the one that began before it was over"
