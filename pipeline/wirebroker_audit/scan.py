@@ -45,6 +45,8 @@ NO_RUN = 0xFFFF_FFFF
 _LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 _MARKER = struct.Struct(">hh")
+_AT_ONCE = 4096
+"""Headers that are copied at once."""
 _HEADER = np.dtype(
     [
         ("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4"), ("magic", "i1"), ("crc", ">u4"),
@@ -154,8 +156,11 @@ def walk(view: memoryview, pos: int, stop: int) -> Walk:
 
 def headers_at(view: Buffer, positions: Array) -> Array:
     """The headers at these positions as a structured array."""
-    raw = np.frombuffer(view, np.uint8)
-    rows = raw[positions[:, None] + np.arange(HEADER_SIZE)]
+    raw, within = np.frombuffer(view, np.uint8), np.arange(HEADER_SIZE)
+    rows = np.empty((len(positions), HEADER_SIZE), np.uint8)
+    for begin in range(0, len(positions), _AT_ONCE):  # the index has eight bytes for each byte
+        some = slice(begin, begin + _AT_ONCE)
+        rows[some] = raw[positions[some, None] + within]
     return rows.view(_HEADER)[:, 0]
 
 

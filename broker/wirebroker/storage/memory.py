@@ -23,6 +23,8 @@ FIRST_CHUNK = 16 * 1024
 LARGEST_CHUNK = 4 * 1024 * 1024
 OWN_BUFFER_FROM = 100 * 1024
 """A batch of at least so many bytes has a buffer of its own."""
+COPIED = 1024 * 1024
+"""So many bytes of several buffers are copied into one for a reader: what consumers ask of a partition by default."""
 INDEX_INTERVAL = 4096
 """Bytes between two entries of Kafka's index of offsets."""
 ANY_SIZE = 2**31 - 1
@@ -89,6 +91,14 @@ class Segment:
         base = self._starts[index]
         held = self._starts[index + 1] - base if index + 1 < len(self._starts) else self.size - base
         return self._views[index][start - base : min(stop - base, held)]
+
+    def copied(self, start: int, stop: int) -> memoryview:
+        """The bytes from `start` to `stop`, from several buffers."""
+        pieces = []
+        while start < stop:
+            pieces.append(self.view(start, stop))
+            start += len(pieces[-1])
+        return memoryview(b"".join(pieces))
 
     def batch(self, index: int) -> memoryview:
         """The bytes of the batch with this index."""
@@ -180,8 +190,8 @@ class MemoryLog:
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
         """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
 
-        The slice ends at the latest with its segment or buffer. Nothing is returned if not even the first
-        batch fits, but with `at_least_one` that comes even if it is larger.
+        The slice ends at the latest with its segment, as in Kafka, or with its buffer if it then has COPIED bytes or more.
+        Nothing is returned if not even the first batch fits, but with `at_least_one` that comes even if it is larger.
         """
         if offset >= limit:
             return EMPTY
@@ -202,7 +212,10 @@ class MemoryLog:
                     return Slice(EMPTY.data, available)
                 max_bytes = behind - start
             stop = start + max_bytes
-        return Slice(segment.view(start, stop), available)
+        data = segment.view(start, stop)
+        if len(data) < stop - start and len(data) < COPIED:
+            data = segment.copied(start, min(stop, start + COPIED))
+        return Slice(data, available)
 
     def offset_after(self, offset: int, size: int) -> int:
         """An offset at or after the end of `size` bytes that begin with the batch which holds `offset`.
