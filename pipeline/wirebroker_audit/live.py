@@ -80,6 +80,7 @@ def start(
         notices = [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in gone]
         _replace(out / CURRENT, found, micro, [*origin.notices, *notices])
 
+    spark.dataSource.register(origin.batch_source)
     stream = spark.readStream.format(origin.batch_source.name()).options(**origin.options).load()
     return (
         stream.writeStream.foreachBatch(take)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from wirebroker_audit.java import provide_java
-from wirebroker_audit.sources.broker import BrokerRecordSource, BrokerSource
-from wirebroker_audit.sources.files import SegmentRecordSource, SegmentSource
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -38,7 +36,7 @@ BRIEF = {"spark.driver.defaultJavaOptions": f"{_FIRST_COMPILER} -XX:+UseSerialGC
 
 
 def get_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session with the audit's sources; `settings` apply to a session on this machine. Raises NoJava."""
+    """A session for the audit; `settings` apply to a session on this machine. Raises NoJava."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName("wirebroker-audit")
     if not submitted:
@@ -49,15 +47,8 @@ def get_session(master: str | None = None, settings: Mapping[str, str] | None = 
         for name, value in {**LOCAL, **(settings or {})}.items():
             builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
-    register(spark)
     _remember_functions(spark.sparkContext)
     return spark
-
-
-def register(spark: SparkSession) -> None:
-    """Register the sources under their names."""
-    for source in (SegmentSource, SegmentRecordSource, BrokerSource, BrokerRecordSource):
-        spark.dataSource.register(source)
 
 
 class _Members:

@@ -125,6 +125,7 @@ def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: Struc
 def source(spark: SparkSession, which: type[DataSource], options: Mapping[str, str]) -> DataFrame:
     """What this Data Source reads with these options."""
     if not is_together(spark):
+        spark.dataSource.register(which)  # not with the session: the first registration starts a Python, which takes a second
         return spark.read.format(which.name()).options(**options).load()
     made = which(dict(options))
     schema = made.schema()

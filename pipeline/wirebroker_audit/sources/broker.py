@@ -1,5 +1,6 @@
 """A live broker as Spark Data Sources: batches (`kafka-broker-batches`) and records (`kafka-broker-records`).
 
+    spark.dataSource.register(BrokerSource)
     spark.read.format("kafka-broker-batches").option("bootstrap", "127.0.0.1:9092").load()
 
 Options: `bootstrap`, `topics` (separated by commas, all if absent), `parallelism` (the least number of ranges of offsets),

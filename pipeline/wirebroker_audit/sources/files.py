@@ -1,5 +1,6 @@
 """Segment files as Spark Data Sources: batches (`kafka-segments`) and records (`kafka-segment-records`).
 
+    spark.dataSource.register(SegmentSource)
     spark.read.format("kafka-segments").option("path", DIR).load()
 
 Options: `path`, `topics` (separated by commas, all if absent), `only` (of these the topics to read), `split.bytes`,

@@ -1,5 +1,6 @@
 """The same logs as streams: each micro-batch holds the batches stored since the one before it.
 
+    spark.dataSource.register(SegmentSource)
     spark.readStream.format("kafka-segments").option("path", DIR).load()
     spark.readStream.format("kafka-broker-batches").option("bootstrap", "127.0.0.1:9092").load()
 
