@@ -305,7 +305,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
     add("--records-limit", type=int, metavar="N",
         help="compare a topic with more records batch by batch, without a journal (1000000)")  # fmt: skip
-    add("--memory", metavar="SIZE", help="memory of Spark on this machine, like 4g (2g); spark-submit has its own flag")
+    add("--memory", metavar="SIZE", help="memory of Spark on this machine, like 4g (1500m); spark-submit has its own flag")
     add("--follow", type=_seconds, metavar="S",
         help="update the findings every S seconds, until Ctrl-C")  # fmt: skip
     add("--master", help="Spark's master (local[*])")

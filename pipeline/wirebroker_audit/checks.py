@@ -354,13 +354,12 @@ def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
     )  # fmt: skip
     chosen = settled(chosen)
     keys = (*PRODUCER, "producer_epoch", "segment", "run")
-    rows = (
-        intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0)
-        .select(*_ABOUT, "run")
-        .join(sf.broadcast(chosen) if chosen.count() <= FEW else chosen, [*keys])
-        .where("position BETWEEN start AND stop")
-        .withColumn("batch", _place())
-    )  # fmt: skip
+    data = intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0).select(*_ABOUT, "run")
+    rows = data.join(sf.broadcast(chosen) if chosen.count() <= FEW else chosen, [*keys])
+    joined_later = chosen.where("run < 0")  # see `chaining`: the batches have the numbers of before
+    if not joined_later.isEmpty():
+        rows = united([rows, data.drop("run").join(joined_later, [*keys[:-1]])])
+    rows = rows.where("position BETWEEN start AND stop").withColumn("batch", _place())
     folded = rows.groupBy(*keys, "life", "start", part.alias("part")).agg(
         sf.min_by("batch", "position").alias("head"), sf.max_by("batch", "position").alias("tail"),
         sf.max(sf.when(ROW.position == ROW.start, ROW.before)).alias("before"),

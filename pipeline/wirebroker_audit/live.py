@@ -6,9 +6,10 @@ micro-batch is repeated with the same number and the same batches, and writes th
 
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
 
-Folders of earlier micro-batches are joined from time to time, see `micro_batches`. Rows below the log start no longer count,
-and joining leaves them out, so the state holds no more than the log. If a partition restarted because its topic was deleted and
-created again, its earlier batches are left out. An audit of the whole would not find either of them.
+Folders of earlier micro-batches are joined from time to time, see `micro_batches`, and with them the runs that go on, see
+`chaining`. So there are about as many runs as producers in each segment, whatever the age of the stream. Rows below the log
+start no longer count, and joining leaves them out, so the state holds no more than the log. If a partition restarted because
+its topic was deleted and created again, its earlier batches are left out. An audit of the whole would not find either of them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,13 @@ from pyspark.sql.types import StructType
 
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit import checks, schema
+from wirebroker_audit.chaining import chained
 from wirebroker_audit.job import CURRENT, LIVE
 from wirebroker_audit.live_segments import RESTARTED
 from wirebroker_audit.micro_batches import Folder, MicroBatches
 from wirebroker_audit.origin import Cluster, Directory
 from wirebroker_audit.policy import Policy
-from wirebroker_audit.tables import collected, settled
+from wirebroker_audit.tables import collected, in_groups, settled
 
 SAID = 500
 """Characters of a failure that are shown."""
@@ -55,20 +57,12 @@ def start(
     """Start, or continue where an earlier run with the same `out` ended or was killed."""
     origin.options["expiration"] = str(expiration_ms)
     folder = out.resolve() / LIVE
-    folder.mkdir(parents=True, exist_ok=True)
-    restarts = Restarts(folder / "anew.json")
-    kept_batches = _Table(spark, folder, "batches", schema.BATCHES, restarts, "problem = 'deleted' OR last_offset >= log_start")
-    kept_runs = _Table(spark, folder, "runs", schema.RUNS, restarts, "last.last_offset >= log_start")
+    state = State(spark, folder, expiration_ms)
 
     def take(rows: DataFrame, micro: int) -> None:
         origin.look()
-        for table in (kept_batches, kept_runs):
-            table.starts = [(topic, partition, start) for topic, partition, start, _ in origin.bounds if start > 0]
-        mine = kept_batches.take(rows, micro)
-        restarted = mine.where(f"problem = 'deleted' AND position = {RESTARTED}").select("topic", "partition").distinct()
-        restarts.begin([(row["topic"], row["partition"]) for row in restarted.collect()], micro)
-        kept_runs.take(checks.runs(mine), micro)
-        batches, folded = kept_batches.all(), settled(kept_runs.all())
+        state.take(rows, micro, [(topic, partition, begin) for topic, partition, begin, _ in origin.bounds if begin > 0])
+        batches, folded = state.batches(), settled(state.runs())
         bounds = checks.with_compaction(origin.bounds_frame(), folded)
         found = settled(checks.findings_of(batches, folded, bounds, expiration_ms))
         gone = (
@@ -88,6 +82,40 @@ def start(
         .trigger(processingTime=f"{seconds} seconds")
         .start()
     )
+
+
+class State:
+    """The batches of all micro-batches that still count, and their runs."""
+
+    def __init__(self, spark: SparkSession, folder: Path, expiration_ms: int = EXPIRATION_MS) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._restarts = Restarts(folder / "anew.json")
+
+        def chain(rows: DataFrame) -> DataFrame:
+            return in_groups(rows, (*checks.PARTITION, "segment"), partial(chained, expiration_ms=expiration_ms), schema.RUNS)
+
+        within = "problem = 'deleted' OR last_offset >= log_start"
+        self._batches = _Table(spark, folder, "batches", schema.BATCHES, self._restarts, within)
+        self._runs = _Table(spark, folder, "runs", schema.RUNS, self._restarts, "last.last_offset >= log_start", chain)
+
+    def take(self, rows: DataFrame, micro: int, starts: Sequence[tuple[str, int, int]] = ()) -> None:
+        """Keep the batches of a micro-batch; `starts` are the logs that start above 0, with their log start offset.
+
+        A repeated call with the same micro-batch changes nothing.
+        """
+        self._batches.starts = self._runs.starts = list(starts)
+        mine = self._batches.take(rows, micro)
+        restarted = mine.where(f"problem = 'deleted' AND position = {RESTARTED}").select("topic", "partition").distinct()
+        self._restarts.begin([(row["topic"], row["partition"]) for row in restarted.collect()], micro)
+        self._runs.take(checks.runs(mine), micro)
+
+    def batches(self) -> DataFrame:
+        """All batches that still count."""
+        return self._batches.all()
+
+    def runs(self) -> DataFrame:
+        """Their runs."""
+        return self._runs.all()
 
 
 class Restarts:
@@ -116,18 +144,23 @@ class _Table:
     """the partitions whose log starts above 0, with that offset"""
 
     def __init__(
-        self, spark: SparkSession, folder: Path, name: str, columns: StructType, restarts: Restarts, in_log: str
-    ) -> None:
+        self, spark: SparkSession, folder: Path, name: str, columns: StructType, restarts: Restarts, in_log: str,
+        compress: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+    ) -> None:  # fmt: skip
         self._spark, self._columns, self._restarts, self._in_log = spark, columns, restarts, in_log
+        self._compress = compress
         self.starts = []
         self._folders = MicroBatches(folder / name, folder / f"joined-{name}")
 
     def take(self, rows: DataFrame, micro: int) -> DataFrame:
         """Write a micro-batch's rows; returns them as they were written."""
-        self._folders.join(micro, lambda kept, path: self._read(kept).write.mode("overwrite").parquet(str(path)))
+        self._folders.join(micro, self._join)
         path = str(self._folders.path(micro))
         rows.write.mode("overwrite").parquet(path)
         return self._spark.read.schema(self._columns).parquet(path)
+
+    def _join(self, kept: list[Folder], path: Path) -> None:
+        self._compress(self._read(kept)).coalesce(1).write.mode("overwrite").parquet(str(path))
 
     def all(self) -> DataFrame:
         """The rows of all micro-batches that still count."""

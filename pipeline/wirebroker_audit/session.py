@@ -18,7 +18,7 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": "1500m",  # with what Java takes beside its heap it stays below 2 GiB
     "spark.log.level": "ERROR",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM eight times for each column in a query
     "spark.ui.showConsoleProgress": "false",

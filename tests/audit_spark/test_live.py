@@ -14,10 +14,14 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from audit_spark.synthetic import Writer, disorder, duplicate, gap, ordinary
+from audit_spark.test_chaining import parts_of, rows_of
 from wirebroker import MockKafka
 from wirebroker_audit import micro_batches
-from wirebroker_audit.live import CURRENT, start
+from wirebroker_audit.checks import findings_of
+from wirebroker_audit.live import CURRENT, State, start
 from wirebroker_audit.origin import Cluster, Directory
+from wirebroker_audit.splits import find_splits
+from wirebroker_audit.tables import local
 from wirekit import RawProducer
 
 if TYPE_CHECKING:
@@ -106,6 +110,36 @@ def test_many_small_micro_batches_and_a_topic_created_again(
     assert findings(out) == sorted((each.kind, each.first_sequence) for each in second.faults)
     assert current["notices"] == ["orders-0: the topic was deleted and created again; it is read from its beginning"]
     assert sorted(path.name for path in (out / "live" / "runs").iterdir()) == ["micro=0-3", "micro=4"]
+
+
+def test_runs_do_not_become_more_with_each_micro_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(micro_batches, "BREADTH", 2)
+    writer = Writer("orders", 0, random.Random(5))
+    first = writer.values(2)
+    writer.data(1, values=first)
+    for event in (gap, duplicate, disorder):
+        for _ in range(6):
+            writer.data(1)
+        event(writer)
+    writer.fault("duplicate", 0, writer.data(1, seq=0, values=first, advance=False))  # of a batch in a joined run
+    writer.save(tmp_path / "logs")
+    (split,) = find_splits(tmp_path / "logs")
+    positions = rows_of(split)["position"].to_pylist()
+    state, micros = State(spark, tmp_path / "live"), 8
+    for micro, part in enumerate(parts_of(split, positions[4::4][: micros - 1])):
+        state.take(local(spark, rows_of(part)), micro)
+    state.take(local(spark, rows_of(split).slice(0, 0)), micros)  # joins the folders of those before it
+    runs = state.runs().collect()
+    assert len(runs) < state.batches().select("run").distinct().count()
+    assert sum(each["batches"] for each in runs) == len(positions)
+    origin = Directory(spark, tmp_path / "logs", ())
+    origin.look()
+    found = findings_of(state.batches(), state.runs(), origin.bounds_frame()).collect()
+    assert sorted((each["kind"], each["first_sequence"]) for each in found) == sorted(
+        each[:1] + each[3:4] for each in writer.faults
+    )
 
 
 def test_a_live_broker_is_followed(spark: SparkSession, tmp_path: Path) -> None:
