@@ -164,8 +164,8 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
     "a transaction that nobody ended": (
         [batch(0, 0, attributes=0x10), batch(5, 5, attributes=0x10), batch(10, 0, pid=3, max_timestamp=START + 61_000)],
         [
-            "orders-0: the transaction that producer 12 epoch 0 began at offset 0 has been neither committed nor aborted; it "
-            "has been open for 61.0 s"
+            "orders-0: the transaction that producer 12 epoch 0 began at offset 0 has been neither committed nor aborted; "
+            "where the log ends, 61.0 s later, it is still open"
         ],
     ),
     "a checksum": (
@@ -442,6 +442,23 @@ def test_repeated_states_are_not_copies() -> None:
         "states: its contents repeat too often to identify duplicates, so they were not compared"
     ]
     assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "a thousand records are few"
+
+
+def tombstones(count: int) -> list[RecordRow]:
+    """Records without a value, of one key."""
+    return [RecordRow("orders", 0, n, START + n, 1, 0, n, "none", b"17", None, content_hash(b"17", None)) for n in range(count)]
+
+
+def test_a_key_may_be_deleted_again() -> None:
+    rows = tombstones(2)
+    assert reconcile(rows) == []
+    assert reconcile(rows, [Intended("orders", b"other", b"v")], deleted={("orders", 0): 1})[0].kind == "lost"
+    found = reconcile(rows, [Intended("orders", b"17", None)])
+    assert [(each.kind, each.severity) for each in found] == [("application_duplicate", "certain")], (
+        "the journal says how often"
+    )
+    keyless = [row._replace(key=None, content=content_hash(None, None)) for row in rows]
+    assert [each.kind for each in reconcile(keyless)] == ["application_duplicate"]
 
 
 def test_hashes_equal_those_of_sparks_functions() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,6 +25,8 @@ A Kafka test double that speaks the real wire protocol and answers as Apache Kaf
 """
 FORMS = ("hex", "base64", "xxd", "python", "binary")
 """The forms of bytes on the command line; `decode.forms` reads and writes them."""
+LEAST_MEMORY_MIB = 512
+"""Spark does not start with less than 450 MiB."""
 EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command could not run"
 
 
@@ -303,12 +306,13 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
         help="read on from where the audit in this report ended, and check both parts together")  # fmt: skip
     add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")
     add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
-    add("--records-limit", type=int, metavar="N",
+    add("--records-limit", type=_count, metavar="N",
         help="compare a topic with more records batch by batch, without a journal (1000000)")  # fmt: skip
-    add("--memory", metavar="SIZE", help="memory of Spark on this machine, like 4g (1500m); spark-submit has its own flag")
+    add("--memory", type=_memory, metavar="SIZE",
+        help="memory of Spark on this machine, like 4g (1500m); spark-submit has its own flag")  # fmt: skip
     add("--follow", type=_seconds, metavar="S",
         help="update the findings every S seconds, until Ctrl-C")  # fmt: skip
-    add("--master", help="Spark's master (local[*])")
+    add("--master", type=_master, help="Spark's master (local[*])")
     add("--fail-on", choices=("certain", "likely", "never"),
         help="the least grave findings that lead to exit code 1 (likely)")  # fmt: skip
     add("--policy", type=_named, metavar="FILE", help="a TOML file: severities, ignored kinds and --fail-on for topics")
@@ -347,6 +351,12 @@ def _milliseconds(text: str) -> int:
     return ms
 
 
+def _count(text: str) -> int:
+    if not (count := text.strip()).isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number, 0 or more, not {text!r}")
+    return int(count)
+
+
 def _rate(text: str) -> float:
     factor = {"k": 1024, "m": 1024**2, "g": 1024**3}.get(text[-1:].lower(), 1)
     try:
@@ -356,6 +366,19 @@ def _rate(text: str) -> float:
     if not 0 < rate < inf:
         raise argparse.ArgumentTypeError(f"expected bytes a second, like 500000 or 20m, not {text!r}")
     return rate
+
+
+def _memory(text: str) -> str:
+    match = re.fullmatch(r"(\d+)([mgt])b?", text, re.IGNORECASE)
+    if match is None or int(match[1]) * {"m": 1, "g": 1024, "t": 1024**2}[match[2].lower()] < LEAST_MEMORY_MIB:
+        raise argparse.ArgumentTypeError(f"expected a size of at least {LEAST_MEMORY_MIB}m, like 4g, not {text!r}")
+    return text
+
+
+def _master(text: str) -> str:
+    if re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", text) is None:
+        raise argparse.ArgumentTypeError(f"expected local[*], spark://host:port, yarn or k8s://…, not {text!r}")
+    return text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ Exit codes: 0 no finding fails the audit, 1 a finding does (`--fail-on`), 2 the 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import threading
 import warnings
@@ -45,6 +46,8 @@ PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", 
 """Flags with a path; Spark reads the last two itself."""
 ONCE_ONLY = ("policy", "since", "findings-table")
 """Flags that do not work together with --follow, besides those of `Exports`."""
+JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
+"""The name of an exception's class, before its message."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 
 
@@ -194,7 +197,8 @@ def _tidy(out: Path) -> None:
 def first_line(failed: Exception) -> str:
     """The message of a Spark exception, without the stack traces of both languages."""
     lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
-    return next((line for line in lines if not line.startswith("An error occurred while calling")), type(failed).__name__)
+    said = next((line for line in lines if not line.startswith("An error occurred while calling")), type(failed).__name__)
+    return JAVA_CLASS.sub("", said)
 
 
 def show(result: Result, console: Console, out: Path) -> None:

@@ -173,6 +173,11 @@ def doubles(packed: pa.Table) -> pa.Table:
     return pa.table({"topic": topics, "content": pa.array(found)})
 
 
+def without_tombstones(rows: DataFrame) -> DataFrame:
+    """The records that are not tombstones, see `matching.is_tombstone`."""
+    return rows.where("key IS NULL OR value_hash IS NOT NULL")
+
+
 def repeated(units: DataFrame) -> DataFrame:
     """The units whose content occurs more than once in their topic."""
     counted = units.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies")).where("copies > 1")

@@ -18,6 +18,7 @@ from kafkawire.coordinator_records.transaction_log import TransactionLogKey, Tra
 from kafkawire.disk.metadata import written_image
 from kafkawire.disk.names import LOG, file_name, offsets_in
 from kafkawire.errors import ProtocolError
+from wirebroker.audit.findings import Severity
 from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.scan import stored_crc
 from wirebroker_audit.segments import whole_batches
@@ -36,6 +37,8 @@ class Open(NamedTuple):
     producer_id: int
     producer_epoch: int
     first_offset: int
+    open_ms: int = 0
+    """how long the log goes on after it"""
 
     @property
     def command(self) -> str:
@@ -53,6 +56,8 @@ class Told(NamedTuple):
     """follows the sentence; "" if nothing is known"""
     evidence: str
     """fields of JSON, without braces"""
+    severity: Severity = "certain"
+    """info if the coordinator is going to end it in time"""
 
 
 class Coordinators:
@@ -61,6 +66,7 @@ class Coordinators:
     def __init__(self, folders: Sequence[PartitionFolder], producers: Iterable[int]) -> None:
         self._wanted = frozenset(producers)
         self._states: dict[str, TransactionLogValue | None] = {}
+        self._latest_ms = -1
         for folder in folders:
             for batch in _batches(folder.path):
                 self._take(batch)
@@ -73,6 +79,8 @@ class Coordinators:
                 continue
             name, value = read.key.transactional_id, read.value
             state = value if isinstance(value, TransactionLogValue) else None
+            if state is not None:
+                self._latest_ms = max(self._latest_ms, state.transaction_last_update_timestamp_ms)
             if name in self._states or (state is not None and state.producer_id in self._wanted):
                 self._states[name] = state
 
@@ -85,27 +93,37 @@ class Coordinators:
             return _hangs(opened, f"no coordinator knows a transactional id of producer {opened.producer_id}")
         name, state = found[0]
         if state.transaction_last_update_timestamp_ms >= began_ms:
-            return _told(f"The coordinator of {name!r} has gone on since", transactional_id=name)
+            return _told(f"The coordinator of {name!r} has gone on since", "info", transactional_id=name)
         if (opened.topic, opened.partition) in _partitions(state) and state.producer_epoch >= opened.producer_epoch:
+            severity = self._severity(opened, state)
             if (decision := _DECIDED.get(state.transaction_status)) is not None:
                 words = f"The coordinator has decided to {decision} it for {name!r}, and has not written the marker here yet"
-                return _told(words, transactional_id=name, decision=decision)
+                return _told(words, severity, transactional_id=name, decision=decision)
             if state.transaction_status == ONGOING:
                 seconds = state.transaction_timeout_ms / 1000
-                return _told(f"It belongs to {name!r}, and the coordinator aborts it {seconds:,.0f} s after its start",
-                             transactional_id=name, timeout_ms=state.transaction_timeout_ms)  # fmt: skip
+                late = "" if severity == "info" else "; that time is over"
+                return _told(f"It belongs to {name!r}, and the coordinator aborts it {seconds:,.0f} s after its start{late}",
+                             severity, transactional_id=name, timeout_ms=state.transaction_timeout_ms)  # fmt: skip
         return _hangs(
             opened, f"the coordinator of {name!r} knows no transaction of it on this partition", transactional_id=name
         )
 
+    def _severity(self, opened: Open, state: TransactionLogValue) -> Severity:
+        """By the times in the logs and not by this machine's: a copy of a directory may be audited long after it was made."""
+        since_ms = state.transaction_last_update_timestamp_ms
+        if state.transaction_status == ONGOING:
+            since_ms = state.transaction_start_timestamp_ms
+        in_time = max(self._latest_ms - since_ms, opened.open_ms) <= state.transaction_timeout_ms
+        return "info" if in_time else "certain"
+
 
 def _hangs(opened: Open, why: str, **evidence: object) -> Told:
     words = f"It hangs: {why}, and so nobody will end it. This command aborts it: {opened.command}"
-    return _told(words, hangs=True, abort=opened.command, **evidence)
+    return _told(words, "certain", hangs=True, abort=opened.command, **evidence)
 
 
-def _told(words: str, **evidence: object) -> Told:
-    return Told(f". {words}", json.dumps(evidence)[1:-1])
+def _told(words: str, severity: Severity, **evidence: object) -> Told:
+    return Told(f". {words}", json.dumps(evidence)[1:-1], severity)
 
 
 def _partitions(state: TransactionLogValue) -> set[tuple[str, int]]:

@@ -56,6 +56,8 @@ def check_journal(path: str) -> None:
             raise BadJournal(f"{path}: the file is not Parquet") from refused
         return
     if Path(path).is_dir():
+        if not any(each.is_file() for each in Path(path).iterdir()):
+            raise BadJournal(f"--intended {path}: the directory holds no file")
         return
     with Path(path).open("rb") as file:
         for number, line in enumerate(islice(file, LOOKED_AT), 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -32,6 +32,7 @@ from wirebroker_audit.origin import SMALL_RECORDS, Cluster, Directory, Origin
 from wirebroker_audit.places import is_elsewhere
 from wirebroker_audit.policy import IGNORED, BadPolicy, Policies, read_policies
 from wirebroker_audit.reconcile import reconcile
+from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.sources.trace import BadTrace, read_trace
 from wirebroker_audit.splits import SMALL_BYTES, is_small
@@ -57,10 +58,11 @@ WRITTEN = {
 WORK = ".work"
 """The folder for intermediate tables; it is not part of the report."""
 _RULES = StructType([StructField(name, StringType()) for name in ("topic", "kind", "chosen")])
+_OPEN = tuple(name for name in Open._fields if name in schema.FINDINGS.names)
 _TOLD = StructType(
     [
-        *(field for field in schema.FINDINGS if field.name in Open._fields),
-        *(StructField(name, StringType()) for name in ("kind", "words", "told")),
+        *(field for field in schema.FINDINGS if field.name in _OPEN),
+        *(StructField(name, StringType()) for name in ("kind", "words", "told", "now")),
     ]
 )  # fmt: skip
 REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, BadPolicy, BadTable, BadTrace)
@@ -135,14 +137,24 @@ class Request:
             self.earlier_state()
             if self.table is None and self.intended is not None and not is_elsewhere(self.intended):
                 check_journal(self.intended)
-            if self.path is not None:
-                find_partitions(self.path, self.topics)
+            partitions = find_partitions(self.path, self.topics) if self.path is not None else []
             if self.bootstrap is not None:
                 ask(self.bootstrap, self.topics, self.access)
         except REFUSALS as refused:
             raise CannotAudit(str(refused)) from refused
+        if (log_dir := _log_dir_above(self.out, partitions)) is not None:
+            raise CannotAudit(
+                f"--out {self.out} lies in the log directory {log_dir}, and a broker refuses to start if it finds other "
+                "folders there; choose another place with --out"
+            )
         if self.out.exists() and not _is_ours(self.out, own):
             raise CannotAudit(f"{self.out} exists and is not a report of an audit; choose another place with --out")
+
+
+def _log_dir_above(out: Path, partitions: Sequence[PartitionFolder]) -> Path | None:
+    """The log directory that the place lies in; what is audited may be a partition's folder."""
+    log_dirs = {each.path.resolve().parent for each in partitions}
+    return next((folder for folder in (out.resolve(), *out.resolve().parents) if folder in log_dirs), None)
 
 
 def _bytes_of(path: Path) -> int:
@@ -271,6 +283,8 @@ class _Audit:
     def _run(self, together: ExitStack) -> Result:
         journal = self.request.intended if self.table is None else None
         intended = read_journal(self.spark, journal) if journal else None
+        if intended is not None and intended.isEmpty():
+            self.notices.append(f"--intended {journal}: the journal names no record, so it shows nothing about the log")
         arrivals = self._arrivals()
         self.stage("scanning batches")
         kept = self.folder.resolve() / BATCHES
@@ -334,16 +348,18 @@ class _Audit:
 
     def _with_coordinators(self, findings: DataFrame) -> DataFrame:
         """The findings; those about open transactions with what the coordinators know."""
-        rows = collected(findings.where("kind = 'open_transaction'").select(*Open._fields).limit(OPEN_LIMIT))
+        open_ms = sf.get_json_object("evidence", "$.open_ms").cast("long")
+        rows = collected(findings.where("kind = 'open_transaction'").select(*_OPEN, open_ms.alias("open_ms")).limit(OPEN_LIMIT))
         if not rows:
             return findings
         known = self.origin.coordinators(row["producer_id"] for row in rows)
         began = int(self.began.timestamp() * 1000)
-        told = [(*row, "open_transaction", *known.about(Open(*row), began)) for row in rows]
-        names = [*Open._fields, "kind"]
+        told = [(*row[: len(_OPEN)], "open_transaction", *known.about(Open(*row), began)) for row in rows]
+        names = [*_OPEN, "kind"]
         more = local_rows(self.spark, told, _TOLD)
         joined = findings.join(sf.broadcast(more), names, "left")
         evidence = sf.concat(sf.expr("substring(evidence, 1, length(evidence) - 1)"), sf.lit(", "), "told", sf.lit("}"))
+        joined = joined.withColumn("severity", sf.coalesce("now", "severity"))
         joined = joined.withColumn("explanation", sf.concat("explanation", sf.coalesce("words", sf.lit(""))))
         return joined.withColumn("evidence", sf.coalesce(evidence, "evidence")).select(*schema.FINDINGS.names)
 
@@ -450,17 +466,18 @@ class _Audit:
         if self.table is not None:
             yield self._against_table(self.table, units)
         if intended is None:
-            alike = settled(contents.repeated(contents.external(stored)))  # few, so their transactions alone are looked at
+            compared = contents.without_tombstones(stored)
+            alike = settled(contents.repeated(contents.external(compared)))  # few: only their transactions are looked at
             if not alike.isEmpty():
                 alike = contents.units_of_records(contents.with_outcome(alike, data, batches))
-                yield from self._stored_again(contents.visible(alike), found, among=units)
+                yield from self._stored_again(contents.visible(alike), found, among=contents.without_tombstones(units))
             return
         if self.request.topics:
             intended = intended.where(sf.col("topic").isin(*self.request.topics))
         hidden = rows.where("transaction IN ('aborted', 'open')")
         came = reconcile(units, hidden, intended, contents.deleted(batches, bounds))
         yield came.findings
-        yield from self._stored_again(came.unnamed, found, came.beyond)
+        yield from self._stored_again(contents.without_tombstones(came.unnamed), found, came.beyond)
 
     def _against_table(self, table: DataFrame, units: DataFrame) -> DataFrame:
         """Findings about rows of the application's table without a record; writes the counts over time."""

@@ -81,9 +81,14 @@ def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> State:
     try:
         told = json.loads((report / COVERED).read_text(encoding="utf-8"))
         summary = json.loads((report / SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise BadReport(f"{where}: this is not a report that an audit can go on from; it has no {COVERED}") from None
-    if told.get("format") != FORMAT or not all((report / name).is_dir() for name in (RUNS, BATCHES)):
+    except OSError as refused:
+        lacks = f"{Path(refused.filename or COVERED).name}: {refused.strerror}"
+        raise BadReport(f"{where}: this is not a report that an audit can go on from; {lacks}") from None
+    except ValueError:
+        raise BadReport(f"{where}: {COVERED} or {SUMMARY} is damaged; audit the whole log once") from None
+    if missing := [name for name in (RUNS, BATCHES) if not (report / name).is_dir()]:
+        raise BadReport(f"{where}: the report lacks its folder {missing[0]}; audit the whole log once")
+    if told.get("format") != FORMAT:
         raise BadReport(f"{where}: another version of the audit wrote this report; audit the whole log once")
     if not summary["complete"]:
         raise BadReport(f"{where}: that audit could not read everything ({summary['problems'][0]}); audit the whole log again")
@@ -129,11 +134,8 @@ def onward(state: State, folders: Sequence[PartitionFolder], splits: Iterable[Sp
 def vanished(state: State, here: Iterable[Key]) -> list[str]:
     """A sentence about partitions that are no longer there."""
     gone = [f"{topic}-{number}" for topic, number in sorted(state.partitions.keys() - set(here))]
-    return (
-        [f"{', '.join(gone[:20])}{' …' if gone[20:] else ''}: not here any more, so its earlier batches were left out"]
-        if gone
-        else []
-    )
+    names = f"{', '.join(gone[:20])}{' …' if gone[20:] else ''}"
+    return [f"{names}: this audit does not read it, so its earlier batches were left out"] if gone else []
 
 
 def restarted(key: Key, why: str) -> str:

@@ -12,12 +12,14 @@ import io
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 from pyarrow import fs
 
 S3, HDFS, AZURE = ("s3", "s3a"), ("hdfs", "viewfs"), ("abfs", "abfss")
@@ -54,9 +56,11 @@ class RemotePath(PurePosixPath):
 
     def list_whole(self) -> None:
         """List everything below this folder now; names and sizes below it come from this list until the next call."""
-        system, folder = _system(self)
+        with _asking(self):
+            system, folder = _system(self)
+            found = system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
         entries: dict[str, dict[str, fs.FileInfo]] = {folder: {}}
-        for each in system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)):
+        for each in found:
             parent, _, name = each.path.rstrip("/").rpartition("/")
             entries.setdefault(parent, {})[name] = each
         _listed.clear()
@@ -99,22 +103,35 @@ class RemotePath(PurePosixPath):
         return io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding).read()
 
     def _entries(self) -> dict[str, fs.FileInfo]:
-        system, path = _system(self)
+        with _asking(self):
+            system, path = _system(self)
         for root, folders in _listed.items():
             if path == root or path.startswith(f"{root}/"):
                 return folders.get(path, {})
-        found = system.get_file_info(fs.FileSelector(path))
+        with _asking(self):
+            found = system.get_file_info(fs.FileSelector(path))
         return {each.base_name: each for each in found}
 
     def _info(self) -> fs.FileInfo:
-        system, path = _system(self)
+        with _asking(self):
+            system, path = _system(self)
         for root, folders in _listed.items():
             if path.startswith(f"{root}/"):
                 parent, _, name = path.rpartition("/")
                 if (info := folders.get(parent, {}).get(name)) is not None:
                     return info
                 return fs.FileInfo(path, fs.FileType.Directory if path in folders else fs.FileType.NotFound)
-        return system.get_file_info(path)
+        with _asking(self):
+            return system.get_file_info(path)
+
+
+@contextmanager
+def _asking(path: RemotePath) -> Iterator[None]:
+    """Errors of Arrow, such as that of Azure without credentials, as OSErrors with the path."""
+    try:
+        yield
+    except pa.ArrowException as failed:
+        raise OSError(None, str(failed).strip().partition("\n")[0], str(path)) from failed
 
 
 def _system(path: RemotePath) -> tuple[fs.FileSystem, str]:

@@ -385,6 +385,17 @@ def test_where_nothing_is_stored_nothing_is_found(
     assert "sent.parquet: the file is not Parquet" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("journal", [False, True])
+def test_a_key_may_be_deleted_again(spark: SparkSession, tmp_path: Path, journal: bool) -> None:
+    with MockKafka(topics=["orders"], data=tmp_path / "logs") as kafka:
+        for value in (b"a", None, b"b", None):
+            kafka.produce("orders", key=b"17", value=value)
+    if journal:
+        (tmp_path / "sent.jsonl").write_text('{"topic": "orders", "key": "17", "value": "a"}\n')
+    intended = str(tmp_path / "sent.jsonl") if journal else None
+    assert audit(spark, Request(tmp_path / "out", tmp_path / "logs", intended=intended)).summary["kinds"] == []
+
+
 def test_the_journal_is_matched_as_the_audit_in_the_small_matches_it() -> None:
     chance = random.Random(9)
     for _ in range(500):

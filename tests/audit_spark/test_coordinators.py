@@ -61,6 +61,8 @@ def test_what_the_coordinator_says_of_an_open_transaction(logs: Path) -> None:
     abort = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0 --start-offset 7"
     assert unknown.endswith(abort)
     assert command == {"hangs": True, "abort": abort}
+    late = told(logs, Open("orders", 0, producer, 0, 2, open_ms=60_001))[0][0]
+    assert late.endswith("aborts it 60 s after its start; that time is over")
     assert "has gone on since" in told(logs, Open("payments", 3, producer, 0, 9), began_ms=0)[0][0]
 
 
@@ -79,11 +81,12 @@ def test_the_report_has_the_command_that_aborts_a_hanging_transaction(spark: Spa
     writer.save(logs)
     result = audit(spark, Request(tmp_path / "out", logs))
     assert [(each["kind"], each["topic"]) for each in result.findings] == [
-        ("open_transaction", "orders"),
         ("open_transaction", "payments"),
+        ("open_transaction", "orders"),
     ]
-    owned, hangs = result.findings
-    assert "has been open for" in owned["explanation"]
+    hangs, owned = result.findings
+    assert "it is still open. It belongs to 'till 3'" in owned["explanation"]
+    assert [each["severity"] for each in result.findings] == ["certain", "info"]
     assert owned["explanation"].endswith("aborts it 60 s after its start")
     assert hangs["explanation"].endswith("abort --topic payments --partition 0 --start-offset 0")
     assert json.loads(hangs["evidence"])["hangs"] is True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import random
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -17,10 +18,12 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from audit_spark.synthetic import Writer
 from wirebroker import MockKafka
 from wirebroker.audit.findings import Finding
-from wirebroker.cli import main
+from wirebroker.cli import build_parser, main
 from wirebroker_audit import exports
+from wirebroker_audit.command import first_line
 from wirebroker_audit.job import CannotAudit, Request, Result
 from wirebroker_audit.places import input_path, local_path
 from wirebroker_audit.policy import BadPolicy, Policies, read_policies
@@ -227,6 +230,8 @@ def test_file_addresses_are_paths() -> None:
     ("flags", "words"),
     [
         (["--junit", "."], ": this is a directory"),
+        (["--junit", "file/x.xml"], "file/x.xml: it should lie in a directory, and that is a file"),
+        (["--intended", "empty"], "--intended empty: the directory holds no file"),
         (["--path", "ftp://host/logs"], "--path ftp://host/logs: the audit cannot open ftp: addresses"),
         (["--path", "s3a://bucket/logs", "--follow", "1"], "--follow reads paths of this machine, not s3a:"),
         (["--follow", "1", "--since", "."], "--since does not work together with --follow"),
@@ -247,6 +252,53 @@ def test_flags_that_cannot_be_met_are_refused_at_once(
     flags: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("wirebroker_audit.session.get_session", lambda master: pytest.fail("Spark was started"))
+    Path("file").touch()
+    Path("empty").mkdir()
+    monkeypatch.setattr("wirebroker_audit.session.get_session", lambda *given: pytest.fail("Spark was started"))
     assert main(["audit", *([] if "--path" in flags else ["--path", "."]), "--out", "out", *flags]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--memory", "lots"], "expected a size of at least 512m, like 4g, not 'lots'"),
+        (["--memory", "300m"], "at least 512m"),
+        (["--records-limit", "-1"], "expected a number, 0 or more, not '-1'"),
+        (["--master", "nonsense"], "expected local[*], spark://host:port, yarn or k8s://…, not 'nonsense'"),
+    ],
+)
+def test_flags_that_spark_or_java_would_refuse_are_refused_at_once(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["audit", "--path", ".", "--out", "out", *flags])
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flag", ["local", "local[*]", "local-cluster[2,1,1024]", "spark://host:7077", "yarn", "k8s://https://host"]
+)
+def test_masters_that_spark_has(flag: str) -> None:
+    assert (
+        build_parser().parse_args(["audit", "--path", ".", "--out", "out", "--master", flag, "--memory", "2G"]).master == flag
+    )
+
+
+@pytest.mark.parametrize("place", ["report", "orders-0/report", "link/report"])
+def test_a_report_may_not_lie_in_a_log_directory(place: str, tmp_path: Path) -> None:
+    """Kafka does not start if it finds a folder there that is no partition."""
+    logs = tmp_path / "logs"
+    Writer("orders", 0, random.Random(1)).save(logs)
+    (tmp_path / "link").symlink_to(logs)
+    out = (tmp_path if place.startswith("link") else logs) / place
+    for path in (logs, logs / "orders-0", tmp_path):
+        with pytest.raises(CannotAudit, match="lies in the log directory .*/logs, and a broker refuses to start"):
+            Request(out, path).check()
+    Request(tmp_path / "report", tmp_path).check()
+
+
+def test_the_class_of_a_java_exception_is_not_part_of_the_sentence() -> None:
+    assert first_line(Exception("An error occurred while calling o1.x.\n: org.apache.X$Y: [NO] It is not there: x")) == (
+        "[NO] It is not there: x"
+    )

@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
+import pyarrow as pa
+
 from audit_spark.synthetic import Writer, make_directory
 from audit_spark.tiny_s3 import serving
 from wirebroker import MockKafka
@@ -64,6 +66,18 @@ def test_a_brokers_checkpoints_and_metadata_are_read(s3: Path) -> None:
     assert there.problems == here.problems == []
     with pytest.raises(NotALogDirectory, match="holds no topic payments"):
         read_directory(place("s3a://broker/logs"), ("payments",))
+
+
+def test_what_a_store_refuses_is_an_os_error(s3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Azure without credentials, for which Arrow has an exception of its own."""
+
+    def refuse(path: object) -> None:
+        raise pa.ArrowException("Unknown error: no token\nSee Azure")
+
+    monkeypatch.setattr("wirebroker_audit.remote._system", refuse)
+    with pytest.raises(OSError, match="no token") as refused:
+        place("s3a://broker/logs").is_dir()
+    assert (refused.value.filename, refused.value.strerror) == ("s3a:/broker/logs", "Unknown error: no token")
 
 
 def test_places_that_are_not_there(s3: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_partition_that_is_gone_is_told(tmp_path: Path) -> None:
     saved(log(6), tmp_path)
     state = covered(tmp_path)
     more = replace(state, partitions={**state.partitions, ("payments", 3): state.partitions[KEY]})
-    assert left(tmp_path, more)[0].notices == ["payments-3: not here any more, so its earlier batches were left out"]
+    assert left(tmp_path, more)[0].notices == ["payments-3: this audit does not read it, so its earlier batches were left out"]
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,16 @@ def test_reports_that_cannot_be_continued(tmp_path: Path) -> None:
     State(False, 1, 7, {}).save(tmp_path)
     summary = {"complete": True, "origin": "/logs", "audited_at": "now", "problems": []}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
-    assert "another version of the audit wrote this report" in refused()
+    assert "the report lacks its folder runs; audit the whole log once" in refused()
     for name in ("batches", "runs"):
         (tmp_path / name).mkdir()
     assert read_state(tmp_path, is_cluster=False, expiration_ms=1).splits == 7
+    whole = (tmp_path / "covered.json").read_text()
+    (tmp_path / "covered.json").write_text(whole.replace('"format":', '"form":'))
+    assert "another version of the audit wrote this report" in refused()
+    (tmp_path / "covered.json").write_text("{")
+    assert "covered.json or summary.json is damaged; audit the whole log once" in refused()
+    (tmp_path / "covered.json").write_text(whole)
     assert "that audit read /logs; --path goes on from --path" in refused(is_cluster=True)
     assert "that audit had --producer-expiration 1, this one 2" in refused(expiration_ms=2)
     (tmp_path / "summary.json").write_text(json.dumps(summary | {"complete": False, "problems": ["x is missing"]}))

@@ -79,6 +79,11 @@ class Matched(NamedTuple):
     """the intended records that are not stored"""
 
 
+def is_tombstone(key: bytes | None, value_hash: str | None) -> bool:
+    """Whether the record deletes its key. A key that is written again after that is deleted again, by an equal record."""
+    return key is not None and value_hash is None
+
+
 def copies_of(places: Sequence[Place]) -> list[tuple[int, int]]:
     """Every copy but the original, each with the copy that it is compared with."""
     return list(_compared(_in_order(places), places))[1:]

@@ -3,7 +3,7 @@
 Pure functions over `RecordRow`s. Records are compared within their topic, and only those that a read_committed consumer sees.
 Without a journal, equal content (key, value, headers) is *likely* the same record. A journal names records by key and value: it
 gives the number of copies that should be stored, and a further copy is *certain*. Contents that repeat too often
-(`matching.Repeats`) cannot identify duplicates; only a journal can.
+(`matching.Repeats`) and tombstones cannot identify duplicates; only a journal can.
 
 The first copy on a partition is the one with the lowest offset; if several partitions have one, that with the lowest timestamp
 is the original. `Wording.kind` names the kind of a further copy. It is compared with the first copy on its partition, or if
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from wirebroker.audit.content import head
 from wirebroker.audit.findings import Finding, RecordRow, Severity
 from wirebroker.audit.journal import Intended
-from wirebroker.audit.matching import MANY, Place, Repeats, Wish, copies_of, match
+from wirebroker.audit.matching import MANY, Place, Repeats, Wish, copies_of, is_tombstone, match
 from wirebroker.audit.wording import Wording
 
 Identity = tuple[str, bytes | None, str | None]
@@ -74,7 +74,8 @@ def reconcile(
     unnamed: dict[str, list[list[RecordRow]]] = defaultdict(list)
     for identity, rows in stored.items():
         if identity not in named:
-            unnamed[identity[0]] += _by_content(rows)
+            if not is_tombstone(*identity[1:]):
+                unnamed[identity[0]] += _by_content(rows)
             continue
         wanted = named[identity]
         matched = match([_place(row) for row in rows], [Wish(each.partition, each.acknowledged) for each in wanted])

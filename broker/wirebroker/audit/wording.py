@@ -152,8 +152,8 @@ class Wording:
         """A transaction has no end."""
         duration = self.choose(ms < 1000, self.text("{ms} ms", ms=ms), self.text("{s} s", s=self.seconds(ms)))
         return self.text(
-            "the transaction that {who} began at offset {offset} has been neither committed nor aborted; it has been open for "
-            "{duration}",
+            "the transaction that {who} began at offset {offset} has been neither committed nor aborted; where the log ends, "
+            "{duration} later, it is still open",
             who=self.producer(row), offset=row.base_offset, duration=duration,
         )  # fmt: skip
 
