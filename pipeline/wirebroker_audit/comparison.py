@@ -48,7 +48,7 @@ def _truncated(folder: PartitionFolder) -> Finding:
     end, mark = folder.tail.end, folder.high_watermark
     words = (
         f"{folder.name}: the log of {folder.owner} ends at offset {end}, but its broker wrote down the high watermark {mark}: "
-        f"{_records(mark - end)} that consumers could read are gone"
+        f"{_records(mark - end)} that consumers could read {'is' if mark - end == 1 else 'are'} gone"
     )
     if not folder.was_stopped:
         words += ", unless the directory was copied while the broker ran"
@@ -194,11 +194,17 @@ def _damaged(pair: Pair, found: _Stretch) -> Iterator[Finding]:
 def _diverging(pair: Pair, found: _Stretch) -> Iterator[Finding]:
     if found.count:
         read, other = pair.read, pair.other
+        where = f"at offset {found.first}" if found.first == found.last else f"between offsets {found.first} and {found.last}"
         words = (
-            f"{other.name}: the replicas of {read.owner}, which was read, and of {other.owner} differ between offsets "
-            f"{found.first} and {found.last}, below the high watermark"
+            f"{other.name}: the replicas of {read.owner}, which was read, and of {other.owner} differ {where}, below the high "
+            "watermark"
         )
-        if other.tail.leader_epoch < read.tail.leader_epoch:
+        if 0 <= read.tail.end <= found.first < read.high_watermark:
+            words += (
+                f". {read.owner} has lost these records, and {other.owner} still has them. Copy {other.path} before the "
+                "brokers start: if they start as they are, followers delete what their leader lacks"
+            )
+        elif other.tail.leader_epoch < read.tail.leader_epoch:
             words += (
                 f". {other.owner} was left behind in leader epoch {other.tail.leader_epoch}: records that it had committed "
                 "are not in the cluster any more, as after an unclean election"

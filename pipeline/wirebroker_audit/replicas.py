@@ -159,7 +159,8 @@ def _why(best: PartitionFolder, others: Sequence[PartitionFolder], image: Partit
 
 
 def _is_ahead(other: PartitionFolder, best: PartitionFolder) -> bool:
-    return other.tail.end > best.tail.end and other.tail.leader_epoch < best.tail.leader_epoch
+    has_lost = best.tail.end < best.high_watermark  # that is a finding, and its records may not be lost to the cluster
+    return other.tail.end > best.tail.end and other.tail.leader_epoch < best.tail.leader_epoch and not has_lost
 
 
 def _reaches_farther(other: PartitionFolder, best: PartitionFolder) -> str:

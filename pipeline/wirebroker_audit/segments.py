@@ -256,7 +256,7 @@ def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
 def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, memoryview, Walk]]:
     """Each stretch of whole batches: its position, its bytes, and the walk over them. Damage is skipped.
 
-    It ends before a batch that is still being written.
+    It ends before a batch that is still being written: one that reaches beyond the file, and that no other one follows.
     """
     wanted = 2 * CHUNK
     while position < size:
@@ -270,8 +270,7 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
         if len(view) < needed <= size - position:
             wanted = needed
             continue
-        after = None if needed > len(view) else next_batch(file, position + 1, size)
-        if after is None:
+        if (after := next_batch(file, position + 1, size)) is None:
             return
         position = after
 

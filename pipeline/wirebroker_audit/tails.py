@@ -22,7 +22,7 @@ class Tail(NamedTuple):
     """The end of a log."""
 
     end: int = -1
-    """the offset after the last whole batch; −1 if the log cannot be read"""
+    """the offset after the last whole batch; 0 without a segment; −1 if the log cannot be read"""
     leader_epoch: int = -1
     """the newest one, from leader-epoch-checkpoint and the last batch; −1 if neither has one"""
     timestamp: int = -1
@@ -41,9 +41,9 @@ def tail_of(folder: Path) -> Tail:
     try:
         starts = offsets_in(folder, LOG)
         if not starts:
-            return Tail(leader_epoch=epoch)
+            return Tail(0, epoch)
         with (folder / file_name(starts[-1], LOG)).open("rb", buffering=0) as file:
-            header = _last_header(file, _indexed(folder / file_name(starts[-1], OFFSET_INDEX)))
+            header = _last_header(file, _indexed(folder / file_name(starts[-1], OFFSET_INDEX), size_of(file)))
     except OSError:
         return Tail(leader_epoch=epoch)
     if header is None:
@@ -52,8 +52,11 @@ def tail_of(folder: Path) -> Tail:
     return Tail(last.last_offset + 1, max(epoch, last.partition_leader_epoch), last.max_timestamp)
 
 
-def _indexed(path: Path) -> int:
-    """The last position in an offset index, 0 without one. Kafka makes the file at its largest size, so zeros may follow."""
+def _indexed(path: Path, size: int) -> int:
+    """The last position in an offset index where a segment of this size can have a batch, 0 without one.
+
+    Kafka makes the file at its largest size, so zeros may follow. After a power cut the index may reach beyond the segment.
+    """
     try:
         with path.open("rb", buffering=0) as file:
             low, high = 0, size_of(file) // OFFSET_ENTRY.size
@@ -62,7 +65,7 @@ def _indexed(path: Path) -> int:
                 middle = (low + high) // 2
                 file.seek(middle * OFFSET_ENTRY.size)
                 _, position = OFFSET_ENTRY.unpack(file.read(OFFSET_ENTRY.size))
-                if position > 0:
+                if 0 < position <= size - HEADER_SIZE:
                     low, found = middle + 1, position
                 else:
                     high = middle
@@ -79,14 +82,13 @@ def _last_header(file: BinaryIO, begin: int) -> memoryview | None:
         file.seek(position)
         header = memoryview(file.read(HEADER_SIZE))
         if looks_like_batch(header, 0):
-            position += int.from_bytes(header[8:12], "big") + LOG_OVERHEAD
-            if position > size:
-                break
-            last = header
+            end = position + int.from_bytes(header[8:12], "big") + LOG_OVERHEAD
+            if end <= size:
+                position, last = end, header
+                continue
         elif position == begin > 0:
             return _last_header(file, 0)
-        elif (after := next_batch(file, position + 1, min(size, position + SEARCHED))) is not None:
-            position = after
-        else:
+        if (after := next_batch(file, position + 1, min(size, position + SEARCHED))) is None:
             break
+        position = after
     return last

@@ -148,6 +148,12 @@ def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.
     assert begun == [places[380]]
     (folder / f"{0:020}.index").write_bytes(entries[:-4] + (7).to_bytes(4, "big"))
     assert tails.tail_of(folder).end == 4000, "an index that points nowhere"
+    (folder / f"{0:020}.index").write_bytes(entries + bytes(10_000))
+    path = folder / f"{0:020}.log"
+    os.truncate(path, places[379] + 5)
+    assert tails.tail_of(folder).end == 3790, "an index that reaches beyond the log, as after a power cut"
+    path.unlink()
+    assert tails.tail_of(folder).end == 0, "Kafka keeps a segment even of an empty log"
 
 
 @pytest.fixture
@@ -234,6 +240,34 @@ def test_bit_rot_on_a_follower(rolled: bool, tmp_path: Path) -> None:
     path.write_bytes(raw)
     kinds = {each.kind for each in compared(tmp_path)}
     assert kinds == ({"replica_divergence"} if rolled else {"replica_damage"})
+
+
+def test_a_wrong_length_on_a_follower_does_not_end_the_comparison(tmp_path: Path) -> None:
+    save(log(9), tmp_path / "node-1", epochs="0 0,1 90", high_watermark=90)
+    writer = log(9)
+    raw = bytearray(writer.pieces[4])
+    raw[9] ^= 0x40  # 4 MiB more than the file has
+    writer.pieces[4] = bytes(raw)
+    save(writer, tmp_path / "node-2", epochs="0 0", high_watermark=90)
+    assert short(compared(tmp_path)) == [("replica_damage", "certain", 40, 49)]
+
+
+def test_what_the_leader_alone_has_lost(tmp_path: Path) -> None:
+    save(log(7), tmp_path / "node-1", epochs="0 0,1 90", high_watermark=90)
+    save(log(9), tmp_path / "node-2", epochs="0 0", high_watermark=90)
+    gone, differs = compared(tmp_path)
+    assert short([gone, differs]) == [("replica_divergence", "certain", 70, 89), ("truncated", "likely", 70, 89)]
+    assert (
+        f"node 1 has lost these records, and node 2 still has them. Copy {tmp_path}/node-2/orders-0 before"
+        in differs.explanation
+    )
+    assert read_directory(tmp_path).notices == [], "the findings tell it"
+
+
+def test_a_log_without_a_segment_has_lost_everything(tmp_path: Path) -> None:
+    folder = save(log(9), tmp_path / "node-1", epochs="0 0", high_watermark=90)
+    next(folder.glob("*.log")).unlink()
+    assert short(compared(tmp_path)) == [("truncated", "likely", 0, 89)]
 
 
 def test_a_batch_that_a_follower_lacks_or_holds_otherwise(tmp_path: Path) -> None:
