@@ -32,6 +32,7 @@ from wirebroker_audit import checks, schema
 from wirebroker_audit.chaining import chained
 from wirebroker_audit.job import CURRENT, LIVE
 from wirebroker_audit.live_segments import RESTARTED
+from wirebroker_audit.log_starts import from_log_starts
 from wirebroker_audit.micro_batches import Folder, MicroBatches
 from wirebroker_audit.origin import Cluster, Directory
 from wirebroker_audit.policy import Policy
@@ -114,8 +115,9 @@ class State:
         return self._batches.all()
 
     def runs(self) -> DataFrame:
-        """Their runs."""
-        return self._runs.all()
+        """Their runs, from the log start on."""
+        runs, starts = self._runs.all(), self._runs.log_starts()
+        return runs if starts is None else from_log_starts(settled(runs), self.batches(), starts)
 
 
 class Restarts:
@@ -166,6 +168,11 @@ class _Table:
         """The rows of all micro-batches that still count."""
         return self._read(self._folders.current())
 
+    def log_starts(self) -> DataFrame | None:
+        """`starts` as a DataFrame."""
+        columns = "topic string, partition int, log_start long"
+        return self._spark.createDataFrame(self.starts, columns) if self.starts else None
+
     def _read(self, kept: list[Folder]) -> DataFrame:
         paths: dict[frozenset[tuple[str, int]], list[str]] = {}
         for each in kept:
@@ -177,9 +184,8 @@ class _Table:
                 rows = rows.where((sf.col("topic") != topic) | (sf.col("partition") != partition))
             frames.append(rows)
         rows = reduce(DataFrame.unionByName, frames)
-        if not self.starts:
+        if (starts := self.log_starts()) is None:
             return rows
-        starts = self._spark.createDataFrame(self.starts, "topic string, partition int, log_start long")
         known = rows.join(sf.broadcast(starts), ["topic", "partition"], "left")
         return known.where(f"log_start IS NULL OR {self._in_log}").select(*self._columns.names)
 
