@@ -23,7 +23,7 @@ def test_without_flags_it_asks_the_listener_of_its_environment(
         assert main(["health"]) == 0
         assert f"127.0.0.1:{port} is healthy" in capsys.readouterr().out
     assert main(["health"]) == 1
-    assert f"127.0.0.1:{port} is not healthy: [Errno" in capsys.readouterr().err
+    assert f"127.0.0.1:{port} is not healthy: Connection refused" in capsys.readouterr().err
 
 
 def test_it_prefers_a_listener_that_needs_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,11 @@ def address_of(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _words(failure: OSError) -> str:
+    """The system's words for a failure, without its number."""
+    return (not isinstance(failure, ssl.SSLError) and failure.strerror) or str(failure)
+
+
 class Connection:
     """One connection to a broker, over TLS if it gets a context. Raises ConnectionClosed if it cannot be made."""
 
@@ -59,7 +64,7 @@ class Connection:
             if tls is not None:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         except OSError as refused:
-            raise ConnectionClosed(str(refused)) from refused
+            raise ConnectionClosed(_words(refused)) from refused
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
@@ -92,7 +97,7 @@ class Connection:
             self._socket.settimeout(self.timeout)
             self._socket.sendall(raw)
         except OSError as broken:
-            raise ConnectionClosed(str(broken)) from broken
+            raise ConnectionClosed(_words(broken)) from broken
 
     def answer(self, timeout: float | None = None) -> Any:
         """The answer to the oldest request without one. After NoAnswer it can be called again.
@@ -125,7 +130,7 @@ class Connection:
         except (TimeoutError, BlockingIOError) as late:
             raise NoAnswer("no answer in time") from late
         except OSError as broken:
-            raise ConnectionClosed(str(broken)) from broken
+            raise ConnectionClosed(_words(broken)) from broken
         frame, self._frame = self._frame, None
         return frame
 

@@ -50,6 +50,9 @@ def is_remote(path: Path) -> bool:
 class RemotePath(PurePosixPath):
     """A path of a remote file system. What it raises is an OSError."""
 
+    def __str__(self) -> str:
+        return super().__str__().replace(":/", "://", 1)
+
     def resolve(self) -> RemotePath:
         """Itself: there are no links."""
         return self

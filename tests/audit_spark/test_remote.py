@@ -50,7 +50,7 @@ def test_every_batch_and_every_damage_is_read_as_from_a_disk(s3: Path) -> None:
     assert [(each.segment, each.start, each.stop, each.is_active) for each in there] == [
         (each.segment, each.start, each.stop, each.is_active) for each in here
     ]
-    assert there[0].path.startswith("s3a:/faults/logs/")
+    assert there[0].path.startswith("s3a://faults/logs/")
     assert [rows(each) for each in there] == [rows(each) for each in here]
 
 
@@ -77,12 +77,12 @@ def test_what_a_store_refuses_is_an_os_error(s3: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("wirebroker_audit.remote._system", refuse)
     with pytest.raises(OSError, match="no token") as refused:
         place("s3a://broker/logs").is_dir()
-    assert (refused.value.filename, refused.value.strerror) == ("s3a:/broker/logs", "Unknown error: no token")
+    assert (refused.value.filename, refused.value.strerror) == ("s3a://broker/logs", "Unknown error: no token")
 
 
 def test_places_that_are_not_there(s3: Path) -> None:
     (s3 / "empty").mkdir()
-    with pytest.raises(NotALogDirectory, match=r"s3a:/empty/logs does not exist"):
+    with pytest.raises(NotALogDirectory, match=r"s3a://empty/logs does not exist"):
         read_directory(place("s3a://empty/logs"))
     with pytest.raises(BadPlace, match="the audit cannot open ftp: addresses"):
         log_path("ftp://host/logs", "--path")
@@ -112,7 +112,7 @@ def test_what_tiered_storage_has_taken_over_is_not_missing(tmp_path: Path) -> No
 def test_an_address_is_a_path_that_keeps_its_scheme_and_travels(tmp_path: Path) -> None:
     path = place("S3A://bucket/logs") / "orders-0"
     assert isinstance(path, RemotePath)
-    assert (str(path), path.name, str(path.parent)) == ("s3a:/bucket/logs/orders-0", "orders-0", "s3a:/bucket/logs")
+    assert (str(path), path.name, str(path.parent)) == ("s3a://bucket/logs/orders-0", "orders-0", "s3a://bucket/logs")
     assert pickle.loads(pickle.dumps(path)) == place(str(path)) == path
     assert place(tmp_path) == tmp_path
     assert os.fspath(place("logs")) == "logs"
