@@ -1,7 +1,7 @@
 """Log directories in an object store or in HDFS, read through pyarrow: `s3a://bucket/logs`, `hdfs://host:port/logs`, `abfs:`.
 
 A `RemotePath` has the methods of `Path` that the audit uses, so readers need not know which of the two they have. Its text
-keeps the scheme and the authority (`s3a:/bucket/logs/orders-0`), so it travels to executors, which make the file system again.
+keeps the scheme and the authority (`s3a://bucket/logs/orders-0`), so it travels to executors, which make the file system again.
 The driver lists a directory whole, with few requests, and looks names and sizes up after that.
 """
 

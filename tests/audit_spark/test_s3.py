@@ -64,4 +64,4 @@ def test_a_whole_audit_of_a_directory_in_an_s3(s3: str, tmp_path: Path) -> None:
     store.create_dir("backup")
     fs.copy_files(str(tmp_path / "logs"), "backup/logs", destination_filesystem=store)
     environment = CREDENTIALS | {"AWS_ENDPOINT_URL": s3}
-    check_audit("s3a://backup/logs", made, "s3a:/backup/logs", environment, tmp_path / "out")
+    check_audit("s3a://backup/logs", made, "s3a://backup/logs", environment, tmp_path / "out")
