@@ -130,7 +130,16 @@ def _tiered_segment(folder: Path, depth: int = 3) -> Path | None:
 def _folders_in(log_dir: Path) -> list[Path]:
     """The folders that are partitions by their names; a broker's own directory may be called `node-1`."""
     folders = [each for each in sorted(log_dir.iterdir()) if _is_partition(each.name) and each.is_dir()]
-    return [each for each in folders if not (each / META_PROPERTIES).exists()]
+    return [each for each in folders if not _is_log_dir(each)]
+
+
+def _is_log_dir(folder: Path) -> bool:
+    """Whether the folder is a broker's, although its name could be a partition's. Copies may lack the broker's own files."""
+    with suppress(OSError):
+        return (folder / META_PROPERTIES).exists() or any(
+            _is_partition(each.name) and each.is_dir() for each in folder.iterdir()
+        )
+    return False
 
 
 def _log_dirs_in(root: Path) -> tuple[dict[Path, list[Path]], list[str]]:

@@ -74,6 +74,13 @@ def test_within_one_leader_epoch_the_replica_that_reaches_farthest_is_read(tmp_p
     assert read_directory(tmp_path)[1:] == ([], [])
 
 
+def test_folders_of_brokers_may_lack_the_brokers_own_files(tmp_path: Path) -> None:
+    for name in ("broker-1", "broker-2"):
+        save(log(1), tmp_path / name)
+        (tmp_path / name / "meta.properties").unlink()
+    assert [each.path.parent.parent for each in find_partitions(tmp_path)] == [tmp_path], "and not a topic named broker"
+
+
 def test_after_an_unclean_election_the_newer_leader_epoch_is_read(tmp_path: Path) -> None:
     save(log(15), tmp_path / "node-1", epochs="0 0", high_watermark=150)
     save(log(5), tmp_path / "node-2", epochs="0 0,1 50", high_watermark=50)
