@@ -147,7 +147,7 @@ def test_a_directory_where_a_file_should_be_is_a_sentence(stopped: Path, capsys:
     path.unlink()
     path.mkdir()
     assert main(["serve", "--port", "0", "--data", str(stopped)]) == 2
-    assert capsys.readouterr().err.startswith(f"wirebroker serve: {stopped} cannot be used: Is a directory ({path})")
+    assert capsys.readouterr().err.startswith(f"wirebroker serve: {path}: this is a folder where a file should be")
 
 
 def log_that_was_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> Log:

@@ -323,6 +323,16 @@ def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) ->
     return None
 
 
+def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerConfigs) -> None:
+    """Raises ConfigError if a group, or a subscription of metrics, cannot have these settings, which were written down."""
+    if kind == ResourceType.GROUP:
+        refusal = _check_group(name, held, configs)
+    else:
+        refusal = _check_client_metrics(name, held)
+    if refusal is not None:
+        raise ConfigError(refusal.message or refusal.code.name)
+
+
 def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) -> int:
     """A group's numeric setting: the group's own, else the broker's."""
     return int(wanted[name]) if name in wanted else broker.integer(f"group.{name}")

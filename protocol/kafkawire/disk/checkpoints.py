@@ -9,6 +9,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.opening import read_text
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -20,6 +21,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 Offsets = dict[tuple[str, int], int]
 """Topic and partition to an offset."""
 _SIGNATURE = "__crc32c", 0
+LARGEST_INT32, LARGEST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 class Checkpoint(NamedTuple):
@@ -37,7 +39,7 @@ def read_offsets(path: Path) -> Checkpoint:
         topic, _, rest = line.partition(" ")
         index, _, offset = rest.partition(" ")
         try:
-            offsets[topic, int(index)] = int(offset)
+            offsets[topic, _number(index, LARGEST_INT32)] = _number(offset, LARGEST_INT64)
         except ValueError:
             raise DamagedFile(path, f"line {number} is not 'topic partition offset' but {line!r}") from None
         lines.append(line)
@@ -77,7 +79,7 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
     for number, line in lines:
         epoch, _, start = line.partition(" ")
         try:
-            epochs.append((int(epoch), int(start)))
+            epochs.append((_number(epoch, LARGEST_INT32), _number(start, LARGEST_INT64)))
         except ValueError:
             raise DamagedFile(path, f"line {number} is not 'epoch offset' but {line!r}") from None
     return epochs
@@ -106,9 +108,17 @@ def _file(lines: Iterable[str]) -> str:
     return "\n".join(["0", str(len(made)), *made]) + "\n"
 
 
+def _number(text: str, largest: int) -> int:
+    """The number, at most `largest`. Raises ValueError."""
+    number = int(text)
+    if not -1 <= number <= largest:
+        raise ValueError(text)
+    return number
+
+
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     try:
-        if not (text := path.read_text(encoding="utf-8")):
+        if not (text := read_text(path)):
             return ()  # what a power cut leaves; Kafka takes it as well
         version, count, *lines = text.splitlines()
     except FileNotFoundError:

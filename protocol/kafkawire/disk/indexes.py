@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.opening import open_to_read, read_whole
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
@@ -71,7 +72,7 @@ def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]
 
 def last_entry(path: Path, entry: struct.Struct) -> tuple[int, ...]:
     """The last entry of an index; empty if it has none. Raises DamagedFile, FileNotFoundError."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size % entry.size:
             raise _odd_size(path, size, entry.size)
@@ -99,7 +100,7 @@ def read_transaction_index(path: Path) -> list[AbortedTransaction]:
 
 
 def _whole(path: Path, entry: int) -> bytes:
-    raw = path.read_bytes()
+    raw = read_whole(path)
     if len(raw) % entry:
         raise _odd_size(path, len(raw), entry)
     return raw

@@ -8,6 +8,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.opening import read_text
 from kafkawire.primitives import format_uuid, parse_uuid
 
 META_PROPERTIES = "meta.properties"
@@ -59,7 +60,7 @@ def partition_metadata_text(topic_id: bytes) -> str:
 
 def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except UnicodeDecodeError:
         raise DamagedFile(path, "this is not text") from None
     if "\0" in text:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.opening import read_whole
 
 VERSION = 1
 _HEAD = struct.Struct(">hIi")
@@ -46,7 +47,7 @@ def producer_snapshot_bytes(producers: Iterable[ProducerState]) -> bytes:
 
 def read_producer_snapshot(path: Path) -> list[ProducerState]:
     """The producers in a snapshot. Raises DamagedFile wherever Kafka refuses the file too."""
-    raw = path.read_bytes()
+    raw = read_whole(path)
     if len(raw) < _HEAD.size:
         raise DamagedFile(path, f"a producer snapshot has at least {_HEAD.size} bytes, this one has {len(raw)}")
     version, crc, count = _HEAD.unpack_from(raw)

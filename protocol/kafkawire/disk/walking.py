@@ -6,22 +6,29 @@ other fault in the bytes, with sound batches after it, is damage: cutting would 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from crc32c import crc32c
 
 from kafkawire.batches import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from kafkawire.disk.opening import check_size, open_to_read
 from kafkawire.primitives import Buffer
 
 WINDOW = 8 * 1024 * 1024
 """Bytes that are read at a time; a larger batch is read whole."""
 SEARCH_LIMIT = 64 * 1024 * 1024
 """How far after damage the search for sound batches goes, in bytes."""
+SEARCH_WORK = 16 * SEARCH_LIMIT
+"""The most bytes whose CRC that search computes."""
 ANYWHERE = 1 << 63
 """An offset above all others: below it there may be gaps."""
+LAST_OFFSET = ANYWHERE - 2
+"""The last offset that a log can have, so that the offset after it is still a number of 64 bits."""
+WRONG_CRC = "the CRC of the batch does not match its bytes"
 _LEAST = HEADER_SIZE - LOG_OVERHEAD
 
 
@@ -45,7 +52,7 @@ def damage_at(data: memoryview, at: int, next_offset: int) -> str:
     left = len(data) - at
     if left < HEADER_SIZE:
         return f"{left} bytes remain, but a batch has at least {HEADER_SIZE}"
-    base_offset, length, _, magic, crc, *_ = HEADER.unpack_from(data, at)
+    base_offset, length, _, magic, crc, _, delta, *_ = HEADER.unpack_from(data, at)
     if length < _LEAST:
         return f"the length of the batch is {length}, the least is {_LEAST}"
     if magic != 2:
@@ -53,9 +60,11 @@ def damage_at(data: memoryview, at: int, next_offset: int) -> str:
     if LOG_OVERHEAD + length > left:
         return f"the batch has {LOG_OVERHEAD + length} bytes, but only {left} remain"
     if crc32c(data[at + CRC_START : at + LOG_OVERHEAD + length]) != crc:
-        return "the CRC of the batch does not match its bytes"
+        return WRONG_CRC
     if base_offset < next_offset:
         return f"the batch begins at offset {base_offset}, but the next offset is {next_offset}"
+    if not 0 <= delta <= LAST_OFFSET - base_offset:
+        return f"the batch of offset {base_offset} ends {delta} offsets later, which no log does"
     return ""
 
 
@@ -82,14 +91,18 @@ class Walk:
         self.damage: Damage | None = None
 
     def __iter__(self) -> Iterator[Walked]:
-        size = self.path.stat().st_size
-        with self.path.open("rb") as file:
+        with open_to_read(self.path) as file:
+            size = file.seek(0, os.SEEK_END)
+            check_size(self.path, size)
             while self.position < size:
                 file.seek(self.position)
                 window = memoryview(file.read(WINDOW))
                 if len(window) >= LOG_OVERHEAD:
                     wanted = LOG_OVERHEAD + int.from_bytes(window[8:12], "big", signed=True)
                     if WINDOW < wanted <= size - self.position:
+                        if not _has_its_crc(file, window, self.position + wanted):
+                            self.damage = Damage(self.position, WRONG_CRC)
+                            return
                         file.seek(self.position)
                         window = memoryview(file.read(wanted))
                 at = 0
@@ -109,22 +122,39 @@ class Walk:
                     at = end
 
 
+def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
+    """Whether the CRC of a large batch, which ends at `end`, is that of its bytes. It is not read whole before that is known.
+
+    The file is read up to the end of its `start`.
+    """
+    crc, left = crc32c(start[CRC_START:]), end - file.tell()
+    while left and (piece := file.read(min(left, WINDOW))):
+        crc, left = crc32c(piece, crc), left - len(piece)
+    return not left and crc == HEADER.unpack_from(start)[4]
+
+
 def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | None:
-    """The position of a sound batch somewhere after the damage; None if there is none, so the tail is only torn."""
-    with path.open("rb") as file:
+    """The position of a sound batch somewhere after the damage; None if there is none, so the tail is only torn.
+
+    If very many bytes look like batches, this is the position where the search ended.
+    """
+    with open_to_read(path) as file:
         file.seek(damage.position)
         data = memoryview(file.read(SEARCH_LIMIT))
     # Neighbouring offsets have the same upper half, and byte 16 of a batch is its magic.
     likely = re.compile(rb"(?s)(?=" + re.escape(next_offset.to_bytes(8, "big")[:4]) + rb".{4}\0.{7}\x02)")
+    work = SEARCH_WORK
     for match in likely.finditer(data, 1):
-        if not damage_at(data, match.start(), next_offset):
-            return damage.position + match.start()
+        at = match.start()
+        if not damage_at(data, at, next_offset) or work < 0:
+            return damage.position + at
+        work -= max(int.from_bytes(data[at + 8 : at + LOG_OVERHEAD], "big", signed=True), 0)
     return None
 
 
 def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
     """Whether the end of the file looks like an interrupted write: the beginning of the next batch, or zeros."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         file.seek(damage.position)
         tail = file.read(SEARCH_LIMIT)
     if len(tail) < HEADER_SIZE or not any(tail):
@@ -135,7 +165,7 @@ def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
 
 def is_cut_short(path: Path, damage: Damage) -> bool:
     """Whether the file ends before the batch does, as a killed process leaves it; else other bytes are in its place."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         left = file.seek(0, 2) - damage.position
         file.seek(damage.position)
         start = file.read(HEADER_SIZE)

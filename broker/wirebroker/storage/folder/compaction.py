@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ def _clean(group: Sequence[Segment], cleaning: Cleaning[Segment], settings: Segm
     aborted_before = len(known.kept)
     path = made.path(LOG, CLEANED)
     path.unlink(missing_ok=True)
-    with path.open("wb", buffering=_WRITE) as file:
+    with os.fdopen(files.create(path), "wb", _WRITE) as file:
         for segment in group:
             for _, batch in segment.batches(0):
                 left = finish(cleaning.left(batch))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -20,9 +22,11 @@ from kafkawire.disk.checkpoints import (
 from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.disk.metadata import UNASSIGNED
 from kafkawire.disk.names import METADATA_FOLDER, future_of, is_deleted_folder, partition_of
+from kafkawire.disk.opening import unplain
 from kafkawire.disk.properties import META_PROPERTIES, properties_text, read_properties
 from kafkawire.disk.walking import ANYWHERE
 from kafkawire.primitives import format_uuid, parse_uuid
+from wirebroker.core.names import topic_name_error
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.locking import LOCK, SECOND_LOCK, DirectoryLock
 from wirebroker.storage.folder.notes import note
@@ -31,6 +35,54 @@ from wirebroker.storage.folder.recovery import Known
 METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
 """The names that an unused directory may have, also if its first start was killed."""
+
+
+def make_root(root: Path) -> None:
+    """Make a log directory that the user has named, and the folders above it. Raises DataError."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as refused:
+        raise _unwritable(root, refused) from None
+
+
+def _locked(root: Path) -> DirectoryLock:
+    try:
+        return DirectoryLock(root)
+    except DataError:
+        raise
+    except OSError as refused:
+        raise _unwritable(root, refused) from None
+
+
+def _unwritable(root: Path, refused: OSError) -> DataError:
+    return DataError(f"{root} cannot be written to: {refused.strerror}")
+
+
+def check_entries(root: Path) -> None:
+    """Raises DamagedFile if anything but folders and files of its own is in the directory, or in a partition's folder.
+
+    A directory may be anybody's. A link in it would lead the broker elsewhere, and a pipe would stop it.
+    """
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if _is_folder(entry) and "-" in entry.name:  # a partition's, also one that was deleted or is moving
+                with os.scandir(entry.path) as held:
+                    for each in held:
+                        _is_folder(each)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, and not a file. Raises DamagedFile if it is neither, or a file with other names."""
+    found = os.lstat(entry.path) if os.name == "nt" else entry.stat(follow_symlinks=False)  # Windows' entry knows no links
+    if stat.S_ISREG(found.st_mode):
+        if found.st_nlink > 1:
+            raise files.shared(Path(entry.path))
+        return False
+    if not stat.S_ISDIR(found.st_mode):
+        raise unplain(Path(entry.path), found.st_mode)
+    if getattr(found, "st_reparse_tag", 0) == getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", -1):
+        raise unplain(Path(entry.path), stat.S_IFLNK)
+    return True
 
 
 class LogDirectory:
@@ -42,22 +94,15 @@ class LogDirectory:
         self.path = str(root.resolve())
         """The path that clients see."""
         self.node_id = node_id
-        self._make(root)
-        self._lock = DirectoryLock(root)
+        make_root(root)
+        self._lock = _locked(root)
         try:
+            check_entries(root)
             self._identify(cluster_id, random_bytes)
             self.read_checkpoints()
         except BaseException:
             self._lock.release()
             raise
-
-    @staticmethod
-    def _make(root: Path) -> None:
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-            (root / LOCK).touch()
-        except OSError as refused:
-            raise DataError(f"{root} cannot be written to: {refused.strerror}") from None
 
     def _identify(self, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
         path = self.root / META_PROPERTIES
@@ -196,6 +241,8 @@ class LogDirectory:
             where = partition_of(path.name)
             if where is None or path.name == METADATA_FOLDER or path.name.endswith(("-delete", "-stray")):
                 continue
+            if topic_name_error(where[0]) is not None:
+                continue  # a folder of somebody else
             if path.is_dir():
                 yield where, path
 

@@ -1,21 +1,69 @@
-"""Reading, writing and replacing files: where systems differ, and where a crash may interrupt."""
+"""Reading, writing and replacing files: where systems differ, and where a crash may interrupt.
+
+Every file of a log directory is opened here or by `kafkawire.disk.opening`: what is written goes to a plain file that has no
+other name, and a new file is one that was not there.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
+import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kafkawire.disk import opening
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.opening import PLAIN, open_plain, unplain
 from kafkawire.primitives import Buffer
 
-_BINARY = getattr(os, "O_BINARY", 0)
+
+def create(path: Path, flags: int = os.O_WRONLY) -> int:
+    """A descriptor of a new file. Raises FileExistsError, also for a link that leads nowhere."""
+    return open_plain(path, flags | os.O_CREAT | os.O_EXCL)
+
+
+def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
+    """A descriptor of a file as it is, which is created if it is missing. Raises DamagedFile if other names share the file."""
+    try:
+        fd = open_plain(path, flags)
+    except FileNotFoundError:
+        return create(path, flags)
+    if os.fstat(fd).st_nlink > 1:
+        os.close(fd)
+        raise shared(path)
+    return fd
+
+
+def shared(path: Path) -> DamagedFile:
+    """The error for a file that has other names, outside of the log directory perhaps."""
+    return DamagedFile(
+        path, "the file has another name as well (a hard link), under which a write would change it, too. Put a copy here"
+    )
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, unless it is there. Raises DamagedFile if something else is."""
+    if not is_folder(path):
+        path.mkdir()
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there. Raises DamagedFile if something else is."""
+    try:
+        kind = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISDIR(kind):
+        raise unplain(path, kind)
+    return True
 
 
 def open_to_append(path: Path) -> int:
     """A descriptor for reading anywhere and writing at the end of the file, which is created if it is missing."""
-    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _BINARY, 0o644)
+    return open_to_write(path, os.O_RDWR | os.O_APPEND)
 
 
 def open_to_append_at(path: Path, size: int) -> int:
@@ -38,7 +86,7 @@ def open_to_append_at(path: Path, size: int) -> int:
 
 def open_to_read(path: Path) -> int:
     """A descriptor for reading."""
-    return os.open(path, os.O_RDONLY | _BINARY)
+    return os.open(path, os.O_RDONLY | PLAIN)
 
 
 def read_at(fd: int, size: int, position: int) -> bytes:
@@ -69,7 +117,8 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Replace the content: at any moment the file has all of the old or of the new (Utils.atomicMoveWithFallback)."""
     beside = path.with_name(path.name + ".tmp")
     try:
-        write(beside, content, durable=durable)
+        beside.unlink(missing_ok=True)  # of a start that was killed
+        _fill(create(beside), content, durable=durable)
         os.replace(beside, path)
     except OSError:
         with suppress(OSError):
@@ -79,8 +128,30 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 def write(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Write the whole content of a file. Raises OSError; then the file may have a part of it."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o644)
+    _fill(open_to_write(path), content, durable=durable)
+
+
+def cut(path: Path, size: int) -> None:
+    """Cut a file off. Raises OSError."""
+    fd = open_to_write(path)
     try:
+        os.ftruncate(fd, size)
+    finally:
+        os.close(fd)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file with its times, over one that is there. Raises OSError."""
+    with opening.open_to_read(source) as file, os.fdopen(open_to_write(target), "wb") as made:
+        made.truncate()
+        shutil.copyfileobj(file, made, COPIED_AT_ONCE)
+    shutil.copystat(source, target, follow_symlinks=False)
+
+
+def _fill(fd: int, content: bytes, *, durable: bool) -> None:
+    """Make this the content of the open file, and close it."""
+    try:
+        os.ftruncate(fd, 0)
         left = memoryview(content)
         while left:
             left = left[os.write(fd, left) :]
@@ -91,6 +162,7 @@ def write(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 SYNCED_AT_ONCE = 16
+COPIED_AT_ONCE = 1 << 20
 
 
 def sync_all(paths: Sequence[Path]) -> None:
@@ -111,7 +183,7 @@ def sync(path: Path) -> None:
     if path.is_dir() and os.name == "nt":
         return
     try:
-        fd = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | _BINARY)
+        fd = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | PLAIN)
     except FileNotFoundError:
         return
     try:

@@ -29,6 +29,7 @@ from kafkawire.disk.names import (
     Listing,
     file_name,
 )
+from kafkawire.disk.opening import read_whole
 from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.segment import Segment
 
@@ -97,7 +98,7 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
 def _entries(path: Path, entry: Struct) -> list[tuple[int, ...]] | None:
     """The entries of an index; None if the file is missing or has another size."""
     try:
-        raw = path.read_bytes()
+        raw = read_whole(path)
     except FileNotFoundError:
         return None
     return None if len(raw) % entry.size else list(entry.iter_unpack(raw))

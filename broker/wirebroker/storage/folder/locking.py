@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kafkawire.disk.damage import DataError
+from wirebroker.storage.folder import files
 
 LOCK = ".lock"
 SECOND_LOCK = ".lock.flock"
@@ -43,7 +44,7 @@ class DirectoryLock:
         _held.add(self._root)
 
     def _take(self, path: Path, lock: Callable[[int, bool], None]) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = files.open_to_write(path, os.O_RDWR)
         try:
             lock(fd, True)
         except OSError:

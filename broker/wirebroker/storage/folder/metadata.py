@@ -3,25 +3,70 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from kafkawire.batches import Record, build_batch, read_header
 from kafkawire.declare import Message
+from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.metadata import Image, metadata_files, replay
 from kafkawire.disk.names import LOG, METADATA_FOLDER, file_name, offset_of
 from kafkawire.disk.properties import PARTITION_METADATA, partition_metadata_text
 from kafkawire.disk.walking import Walk
 from kafkawire.metadata_log import Transactions, metadata_bytes
 from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
+from wirebroker.core.names import topic_name_error
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.recovery import cut_of
 
 TOPIC_ID = bytes(15) + b"\1"
 """The id that Kafka has given to the topic of its metadata."""
+METADATA_TOPIC = "__cluster_metadata"
 RECORDS_PER_BATCH = 5000
+SHOWN = 60
+"""Characters of a name that a message shows."""
+
+
+LAST_EPOCH = 2**31 - 1_000_000
+LAST_PRODUCER_ID = 2**63 - 1_000_000
+"""Numbers that leave room for those that the broker counts from them."""
+FOLDERS_MADE = 100_000
+"""The most partitions that a start makes folders for, which the metadata names and which have none."""
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
+
+
+def check_image(image: Image, path: Path) -> None:
+    """Raises DamagedFile if these are no topics of Kafka: names become folders, and counts loops, whoever wrote the file."""
+    names = set()
+    for topic in image.topics.values():
+        why = _name_error(topic.name) or ("two topics have it" if topic.name in names else "")
+        names.add(topic.name)
+        if why:
+            raise DamagedFile(path, f"a topic is named {_short(topic.name)}. {why}")
+        indexes = topic.partitions
+        if min(indexes, default=0) < 0 or max(indexes, default=-1) + 1 != len(indexes):
+            some = ", ".join(map(str, sorted(indexes)[:10]))
+            raise DamagedFile(path, f"of topic {topic.name} there are {len(indexes)} partitions alone: {some}")
+        if any(not 0 <= each.leader_epoch <= LAST_EPOCH for each in indexes.values()):
+            raise DamagedFile(path, f"topic {topic.name} has a leader epoch that is not a number from 0 to {LAST_EPOCH}")
+    if not 0 <= image.next_producer_id <= LAST_PRODUCER_ID:
+        raise DamagedFile(path, f"the next producer id is {image.next_producer_id}, and the last one is {LAST_PRODUCER_ID}")
+
+
+def _name_error(name: str) -> str:
+    """Why no topic of this broker can have this name, or ""."""
+    if name == METADATA_TOPIC:
+        return "The metadata has its folder"
+    if os.name == "nt" and _RESERVED.match(name):
+        return "Windows has a device of that name"
+    return "" if topic_name_error(name) is None else "Names have 1 to 249 ASCII letters, digits, '.', '_' and '-'"
+
+
+def _short(name: str) -> str:
+    return ascii(name if len(name) < SHOWN else f"{name[:SHOWN]}…")
 
 
 class MetadataLog:
@@ -77,13 +122,12 @@ class MetadataLog:
             self.end_offset = max(self.end_offset, header.last_offset + 1)
         if walk.damage is not None:
             torn = cut_of(walk, walk.damage, followed=followed, clean=self._clean)
-            with walk.path.open("r+b") as file:
-                file.truncate(walk.position)
+            files.cut(walk.path, walk.position)
             note(torn)
 
     def create(self) -> None:
         """Open the log for writing; create it if it is missing."""
-        self.folder.mkdir(exist_ok=True)
+        files.make_folder(self.folder)
         self._size = self.path.stat().st_size if self.path.exists() else 0
         self._open()
 

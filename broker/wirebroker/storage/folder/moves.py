@@ -58,7 +58,7 @@ class Copy:
         for name, now in there.items():
             if self._copied.get(name) != (now.st_size, now.st_mtime_ns):
                 with suppress(FileNotFoundError):  # it was deleted meanwhile
-                    shutil.copy2(self._source / name, self._target / name)
+                    files.copy(self._source / name, self._target / name)
                     files.sync(self._target / name)
                     self._copied[name] = now.st_size, now.st_mtime_ns
                     size += now.st_size
@@ -67,7 +67,7 @@ class Copy:
     def complete(self) -> None:
         """Copy the rest, while nobody writes to the partition. Raises OSError."""
         self.refresh()
-        shutil.copy2(self._source / PARTITION_METADATA, self._target / PARTITION_METADATA)
+        files.copy(self._source / PARTITION_METADATA, self._target / PARTITION_METADATA)
         files.sync(self._target / PARTITION_METADATA)
         files.sync(self._target)
         files.sync(self._target.parent)

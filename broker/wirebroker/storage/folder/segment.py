@@ -31,6 +31,7 @@ from kafkawire.disk.indexes import (
     transaction_index_bytes,
 )
 from kafkawire.disk.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, file_name
+from kafkawire.disk.opening import check_size
 from kafkawire.disk.walking import ANYWHERE, WINDOW, batches_in, damage_at, gap_at
 from kafkawire.primitives import Buffer
 from wirebroker.storage.folder import files
@@ -323,6 +324,7 @@ class Segment:
         fd = files.open_to_read(self.path())
         try:
             self.size = os.fstat(fd).st_size
+            check_size(self.path(), self.size)
             if not min(position, 1) <= self.size - position <= WINDOW:
                 raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is not near the end of the log")
             first = files.read_at(fd, HEADER_SIZE, 0)

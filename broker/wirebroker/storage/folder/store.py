@@ -8,6 +8,7 @@ the driver of the engine calls its `work` in a thread, and its `done` in the eng
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,14 +52,15 @@ from wirebroker.core.cluster import (
     StoredPartition,
     Topic,
 )
+from wirebroker.core.config_resources import check_stored
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.partition import Partition
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.compaction import Cleaned
-from wirebroker.storage.folder.directory import METADATA, LogDirectory
+from wirebroker.storage.folder.directory import METADATA, LogDirectory, make_root
 from wirebroker.storage.folder.inspection import Inspection
 from wirebroker.storage.folder.log import FolderLog, RecentIndexes
-from wirebroker.storage.folder.metadata import MetadataLog
+from wirebroker.storage.folder.metadata import FOLDERS_MADE, MetadataLog, check_image
 from wirebroker.storage.folder.moves import Moves
 from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.recovery import LogSettings
@@ -155,7 +157,11 @@ class FolderStore:
                 raise DataError(f"{root} is the data of {found} brokers; start it with --brokers {found}")
             held = self.directories[node_id] = []
             for each in self._roots:
-                place = each if brokers == 1 else each / f"node-{number}"
+                place = each
+                if brokers > 1:
+                    place = each / f"node-{number}"
+                    make_root(each)
+                    files.make_folder(place)
                 held.append(LogDirectory(place, node_id, self.cluster_id, self._random_bytes))
                 if place is held[0].root and number == 1:
                     self.cluster_id = held[0].cluster_id
@@ -198,6 +204,8 @@ class FolderStore:
         self._check_metadata()
         self.moves.finish(self._each())
         image = self.metadata.image if self.metadata.exists else self._found_image()
+        check_image(image, self.metadata.path if self.metadata.exists else self.root)
+        self._check_count(image)
         self.topics_found = frozenset(topic.name for topic in image.topics.values())
         self._load_settings(cluster, image)
         for topic_id, topic in image.topics.items():
@@ -242,6 +250,16 @@ class FolderStore:
                 metadata.path,
                 f"{what}, but there are folders of partitions, as {folder.name if folder else 'none'}. Restore it from a copy; "
                 f"to have them served by what they are called, without their settings, leave {metadata.folder} empty",
+            )
+
+    def _check_count(self, image: Image) -> None:
+        """Raises DamagedFile if the metadata names very many partitions that have no folder."""
+        count = sum(len(topic.partitions) for topic in image.topics.values())
+        folders = sum(1 for directory in self._each() for _ in directory.partitions()) if count > FOLDERS_MADE else 0
+        if count - folders > FOLDERS_MADE:
+            raise DamagedFile(
+                self.metadata.path,
+                f"it names {count} partitions, and {folders} have a folder; a start makes at most {FOLDERS_MADE} folders",
             )
 
     def _note_unknown(self, cluster: Cluster) -> None:
@@ -297,9 +315,6 @@ class FolderStore:
         return found
 
     def _load_topic(self, cluster: Cluster, topic_id: bytes, topic: TopicImage, settings: Mapping[str, str], now: int) -> None:
-        last = max(topic.partitions, default=-1)
-        if sorted(topic.partitions) != list(range(last + 1)):
-            raise DataError(f"{self.root}: of topic {topic.name} there are partitions {sorted(topic.partitions)} alone")
         known, unknown = {}, {}
         for name, value in settings.items():
             try:
@@ -309,7 +324,7 @@ class FolderStore:
                 unknown[name] = value
                 note(f"topic {topic.name} is served without its {name}={value}: {wrong}")
         stored = []
-        for index in range(last + 1):
+        for index in range(len(topic.partitions)):
             partition = topic.partitions[index]
             dirs = self._dirs(partition)
             directory = self._directory_of(topic.name, index, topic_id, dirs)
@@ -370,20 +385,23 @@ class FolderStore:
 
     def _load_settings(self, cluster: Cluster, image: Image) -> None:
         configs = cluster.configs
-        for (kind, name), settings in image.settings.items():
-            if kind == BROKER:
-                node = self._node(int(name)) if name else None
-                try:
+        for (kind, name), settings in sorted(image.settings.items(), key=lambda each: each[0][0] != BROKER):
+            try:
+                if kind == BROKER:
+                    node = self._node(_node_id(name)) if name else None
                     configs.replace({**configs.dynamic.get(node, {}), **settings}, node)
-                except ConfigError as wrong:
+                elif kind == GROUP:
+                    check_stored(kind, name, settings, configs)
+                    configs.groups[name] = dict(settings)
+                elif kind == CLIENT_METRICS:
+                    check_stored(kind, name, settings, configs)
+                    configs.client_metrics[name] = dict(settings)
+                elif kind != TOPIC:
                     self._passed_over[kind, name] = settings
-                    note(f"the settings {settings} of broker {name!r} are not used: {wrong}")
-            elif kind == GROUP:
-                configs.groups[name] = dict(settings)
-            elif kind == CLIENT_METRICS:
-                configs.client_metrics[name] = dict(settings)
-            elif kind != TOPIC:
+            except ConfigError as wrong:
                 self._passed_over[kind, name] = settings
+                what = {BROKER: "broker", GROUP: "group"}.get(kind, "subscription")
+                note(f"the settings {settings} of {what} {name!r} are not used: {wrong}")
 
     # What changes
 
@@ -513,16 +531,18 @@ class FolderStore:
         """The log of a partition, from its folder if there is one. Raises DamagedFile, OSError."""
         directory = self._directory_of(topic.name, index, topic.topic_id, dirs)
         folder = directory.root / folder_name(topic.name, index)
-        if folder.is_dir() and self._id_in(folder) not in (None, topic.topic_id):
+        is_there = files.is_folder(folder)
+        if is_there and self._id_in(folder) not in (None, topic.topic_id):
             stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))
             folder.rename(stray)
             self._ids.pop(folder, None)
+            is_there = False
             note(f"{folder} belongs to another topic of that name, and is set aside as {stray.name}")
-        is_new = self._id_in(folder) is None and not (folder.is_dir() and any(os.scandir(folder)))
+        is_new = self._id_in(folder) is None and not (is_there and any(os.scandir(folder)))
         try:
             if is_new:
                 directory.forget((topic.name, index))
-                folder.mkdir(exist_ok=True)
+                files.make_folder(folder)
                 self._made.append(directory.root)
             if self._id_in(folder) is None:
                 files.replace(folder / PARTITION_METADATA, partition_metadata_text(topic.topic_id).encode(), durable=False)
@@ -865,6 +885,13 @@ class FolderStore:
 
 def _said(failure: OSError) -> str:
     return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"
+
+
+def _node_id(name: str) -> int:
+    """The id of a broker that has settings. Raises ConfigError."""
+    if not re.fullmatch("[0-9]{1,10}", name):
+        raise ConfigError("this is not the id of a broker")
+    return int(name)
 
 
 def _nobody() -> None:

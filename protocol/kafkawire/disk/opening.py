@@ -1,0 +1,100 @@
+"""Opening files of a log directory, which may be anybody's: links, pipes and devices are refused, and sizes have a limit.
+
+A directory that was sent with a report may hold a link to a file of this machine. Opening a pipe would wait for ever. The
+flags `O_NOFOLLOW` and `O_NONBLOCK` refuse both; systems without them ask for the kind of file first.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from kafkawire.disk.damage import DamagedFile
+
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+PLAIN = _NO_LINKS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+"""The flags with which every file of a log directory is opened."""
+LARGEST_WHOLE = 256 * 1024 * 1024
+"""The most bytes of a file that is read into memory: an index, a checkpoint, a snapshot of producers, a file of properties."""
+LARGEST_LOG = 2**31 - 1
+"""The most bytes of a segment, as in Kafka (FileRecords)."""
+
+
+def open_plain(path: Path | str, flags: int, mode: int = 0o644) -> int:
+    """A descriptor of a file that is one. Raises DamagedFile for a link, a folder, a pipe or a device; OSError."""
+    if not _NO_LINKS and os.path.islink(path):
+        raise unplain(Path(path), stat.S_IFLNK)
+    try:
+        fd = os.open(path, flags | PLAIN, mode)
+    except OSError as refused:
+        kind = _kind_of(path)
+        if stat.S_ISREG(kind) or not kind:
+            raise
+        raise unplain(Path(path), kind) from refused
+    kind = os.fstat(fd).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(fd)
+        raise unplain(Path(path), kind)
+    return fd
+
+
+def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
+    """The file, opened to be read. Raises DamagedFile if it is not a plain file, FileNotFoundError and other OSErrors.
+
+    A place in an object store has plain files only, and opens them itself.
+    """
+    if not isinstance(path, Path):
+        return path.open("rb")
+    return open(path, "rb", buffering, opener=open_plain)  # type: ignore[return-value]
+
+
+def read_whole(path: Path) -> bytes:
+    """All bytes of a file. Raises DamagedFile if it is not a plain file, or too large to be what its name says; OSError."""
+    with open_to_read(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size > LARGEST_WHOLE:
+            raise DamagedFile(path, f"it has {size} bytes, and the most that are read of such a file are {LARGEST_WHOLE}")
+        file.seek(0)
+        return file.read()
+
+
+def read_text(path: Path) -> str:
+    """All of a file as text. Raises UnicodeDecodeError, and what `read_whole` raises."""
+    return read_whole(path).decode().replace("\r\n", "\n")
+
+
+def check_size(path: Path, size: int) -> None:
+    """Raises DamagedFile for a log that is larger than a segment can be."""
+    if size > LARGEST_LOG:
+        raise DamagedFile(path, f"it has {size} bytes, and the largest segment has {LARGEST_LOG}")
+
+
+def unplain(path: Path, mode: int) -> DamagedFile:
+    """The error for something that is not the file or the folder that it should be; `mode` is what the system says of it."""
+    if stat.S_ISDIR(mode):
+        return DamagedFile(path, "this is a folder where a file should be. Restore the file from a copy")
+    if stat.S_ISREG(mode):
+        return DamagedFile(path, "this is a file where a folder should be. Move it elsewhere")
+    kind = next((words for is_one, words in _KINDS if is_one(mode)), "not a file")
+    return DamagedFile(
+        path, f"this is {kind}; a log directory holds only files and folders. Put the file or folder itself here"
+    )
+
+
+_KINDS = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def _kind_of(path: Path | str) -> int:
+    """The mode of what is there, of a link its own; 0 if nothing is."""
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return 0

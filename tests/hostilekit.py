@@ -1,0 +1,50 @@
+"""What a stranger can put into a data directory: records of metadata that no broker writes, in batches that are sound."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafkawire.batches import Record, build_batch, iter_batches, read_header
+from kafkawire.declare import Message
+from kafkawire.disk.checkpoints import RECOVERY_POINTS
+from kafkawire.disk.damage import DataError
+from kafkawire.metadata_log import metadata_bytes
+from wirebroker.engine import Engine
+from wirebroker.storage.folder.store import FolderStore
+
+NOW = 1_800_000_000_000
+
+
+def start(data: Path) -> str:
+    """Start a broker without sockets on the directory, and stop it: what it says if it does not serve, else ""."""
+    store = None
+    try:
+        store = FolderStore(data, random.Random(1).randbytes)
+        Engine(NOW, random.Random(1).randbytes, store=store)
+    except DataError as refused:
+        if store is not None:
+            store.abandon()
+        return str(refused)
+    store.close(NOW)
+    return ""
+
+
+def with_records(data: Path, records: Sequence[Message]) -> None:
+    """Append these records to the metadata of a directory whose broker has stopped."""
+    values = [metadata_bytes(each, each.__schema__.versions[1]) for each in records]
+    with_values(data / "__cluster_metadata-0" / f"{0:020d}.log", values)
+    (data / RECOVERY_POINTS).unlink(missing_ok=True)  # it says where the metadata ended
+
+
+def with_values(log: Path, values: Sequence[bytes], keys: Sequence[bytes | None] | None = None) -> None:
+    """Append a batch of these values to a log."""
+    end, epoch = 0, 0
+    for batch in iter_batches(log.read_bytes()):
+        header = read_header(batch)
+        end, epoch = header.last_offset + 1, header.partition_leader_epoch
+    pairs = zip(keys or [None] * len(values), values, strict=True)
+    batch = build_batch([Record(i, 0, *pair) for i, pair in enumerate(pairs)], base_offset=end, leader_epoch=epoch)
+    with log.open("ab") as file:
+        file.write(batch)
