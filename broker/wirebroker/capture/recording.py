@@ -17,6 +17,7 @@ from kafkawire.registry import KEYS, request_class
 from wirebroker.capture.files import packet_block, start_of_file
 from wirebroker.capture.packets import LONGEST_PAYLOAD, Endpoint, Line
 from wirebroker.capture.secrets import SECRET_APIS, hidden, redacted_answer, redacted_request
+from wirebroker.printable import printable
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 logger = logging.getLogger("wirebroker")
@@ -64,7 +65,7 @@ class Capture:
 
     def packet(self, now: int, data: bytes, comments: list[str]) -> None:
         """Write one packet. A file that cannot be written to gets no more."""
-        self._write(packet_block(now, data, comments))
+        self._write(packet_block(now, data, map(printable, comments)))
 
     def _write(self, data: bytes) -> None:
         if self._file is not None:
