@@ -140,7 +140,7 @@ def dump(rules: Iterable[Rule], seed: int) -> str:
 
 
 def toml_of(value: Any) -> str:
-    """A value as TOML, which is JSON but for a few characters."""
+    """A value as TOML, which is JSON except for a few characters."""
     return printable(json.dumps(value, ensure_ascii=False), as_toml)
 
 
