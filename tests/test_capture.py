@@ -17,6 +17,7 @@ import pytest
 import trustme
 from kafka import KafkaProducer
 
+from acl_requests import plain_request
 from kafkawire.codec import decode
 from kafkawire.frames import SIZE, encode_request, encode_response, read_request_header
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -333,6 +334,58 @@ def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
     assert (len(sent), SECRET in sent, b"compact" in sent) == (len(frame), False, True)
     read, _ = decode(IncrementalAlterConfigsRequest, memoryview(sent)[4:], version, read_request_header(sent[4:]).end)
     assert {set(each.value) == {"*"} for each in read.resources[0].configs[:-1]} == {True}
+
+
+def captured(*frames: bytes) -> bytes:
+    """What a capture has of these requests, each of which comes in two pieces."""
+    file = io.BytesIO()
+    conversation = Capture(file, "x").opened(CLIENT, SERVER, 0)
+    for frame in frames:
+        for piece in (frame[:50], frame[50:]):
+            conversation.from_client(piece, 0)
+    conversation.closed(0, by_server=True)
+    payloads = (each.payload for each in map(segment_of, read_packets(io.BytesIO(file.getvalue()))) if each and each.payload)
+    return b"".join(payloads)
+
+
+CUSTOM = ("my.custom.apikey", "MY_APIKEY", "SSL.KEY.LOCATION", "listener.name.x.my.plugin.pin", "rlmm.config.access", "pw", "")
+KNOWN = {
+    "cleanup.policy": "compact", "share.auto.offset.reset": "earliest", "interval.ms": "54321",
+    "listener.name.x.plain.connections.max.reauth.ms": "765432",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs", "CreateTopics"])
+def test_only_settings_that_are_known_not_to_be_secret_are_in_a_capture(api: str) -> None:
+    values = dict.fromkeys(CUSTOM, SECRET.decode()) | KNOWN
+    settings = [{"name": name, "value": value} for name, value in values.items()]
+    resource = {"resource_type": 4, "resource_name": "1", "configs": settings}
+    topic = {"name": "password", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": settings}
+    body = {"topics": [topic]} if api == "CreateTopics" else {"resources": [resource]}
+    frame = encode_request(1, "c", plain_request(api, body), 2 if api == "CreateTopics" else 1)
+    sent = captured(frame)
+    assert len(sent) == len(frame)
+    assert SECRET not in sent
+    assert [value for value in KNOWN.values() if value.encode() not in sent] == []
+
+
+def test_the_level_of_a_logger_is_in_a_capture() -> None:
+    setting = AlterableConfig(name="kafka.server.KafkaApis", value="DEBUG")
+    resource = AlterConfigsResource(resource_type=8, resource_name="1", configs=[setting])
+    assert b"DEBUG" in captured(encode_request(1, "c", IncrementalAlterConfigsRequest(resources=[resource]), 1))
+
+
+def test_a_large_request_with_secrets_is_hidden_and_the_next_one_is_not() -> None:
+    setting = AlterableConfig(name="my.custom.apikey", value=SECRET.decode())
+    some = [AlterConfigsResource(resource_type=2, resource_name="x" * 30_000, configs=[setting])] * 40
+    large = encode_request(1, "c", IncrementalAlterConfigsRequest(resources=some), 1)
+    following = encode_request(2, "c", MetadataRequest(topics=[]), 9)
+    assert len(large) > 1 << 20
+    sent = captured(large, following)
+    assert len(sent) == len(large) + len(following)
+    assert SECRET not in sent
+    assert sent.startswith(large[:12])
+    assert sent.endswith(following)
 
 
 @pytest.mark.parametrize("first", [b"POST / HTTP/1.1\r\nAuthorization: Basic " + SECRET, sasl_session()[2][1][:60]])

@@ -283,6 +283,21 @@ def test_a_size_that_no_request_has_closes_the_connection(size: bytes) -> None:
     assert Line().client_sends(size + bytes(8)).closed is not None
 
 
+@pytest.mark.parametrize("level", ["off", "all"])
+@pytest.mark.parametrize("bad", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", SIZE.pack(5) + b"short"])
+def test_answers_to_requests_before_a_bad_frame_pass(bad: bytes, level: str) -> None:
+    line = Line(level)
+    good = [request_bytes(KEYS["Heartbeat"], 4, number) for number in (1, 2)]
+    answers = [answer_bytes(random_answer(KEYS["Heartbeat"], 4), 4, number) for number in (1, 2)]
+    line.client_sends(b"".join(good) + bad)
+    assert line.to_broker == b"".join(good)
+    line.broker_sends(answers[0]).broker_sends(answers[1][:9])
+    assert line.closed is None
+    line.broker_sends(answers[1][9:])
+    assert line.to_client == b"".join(answers)
+    assert line.closed is not None
+
+
 def test_a_large_request_passes_before_it_is_complete() -> None:
     line = Line()
     request = encode_request(7, "c", plain("x", 1), 12)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from wirebroker.audit.content import head
 from wirebroker.operations import StoredRecord, stored_records
+from wirebroker.printable import printable
 from wirebroker.trace.layout import PLACE, line
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _shown(record: StoredRecord) -> str:
     place = f"{record.topic}-{record.partition}"
     if record.control:
         return f"{place:<{PLACE}} offset {record.offset:<6} the end of a transaction"
-    headers = "".join(f"  {name}: {_text(value)}" for name, value in record.headers)
+    headers = "".join(f"  {printable(name)}: {_text(value)}" for name, value in record.headers)
     return f"{place:<{PLACE}} offset {record.offset:<6} key {_text(record.key)}  value {_text(record.value)}{headers}"
 
 
@@ -56,5 +57,5 @@ def _faults(engine: Engine) -> str:
     from wirebroker.faults.files import dump
 
     rules = engine.plan.rules
-    counts = "".join(f"# fired {rule.fired} of {rule.seen}: {rule}\n" for rule in rules)
+    counts = "".join(printable(f"# fired {rule.fired} of {rule.seen}: {rule}") + "\n" for rule in rules)
     return dump(rules, engine.plan.seed) + counts if rules else ""

@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from wirebroker.access.settings import Access, read_access
+from wirebroker.printable import printable, printable_lines
 from wirebroker_audit.interruption import Interruption
 from wirebroker_audit.java import NoJava
 from wirebroker_audit.places import BadPlace, input_path, local_path, log_path
@@ -68,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     if interruption.number is not None:  # any other error is a consequence of the signal
         _tidy(Path(options.out))
         said = f"interrupted: {_left_behind(Path(options.out))}"
-    err.print(f"wirebroker audit: {said}", soft_wrap=True, markup=False)
+    err.print(printable_lines(f"wirebroker audit: {said}"), soft_wrap=True, markup=False)
     return 2 if interruption.number is None else interruption.exit_code
 
 
@@ -137,7 +139,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     except (PySparkException, Py4JError) as failed:
         raise Refused(f"Spark failed: {first_line(failed)}") from failed
     if options.follow is not None:
-        err.print(f"wirebroker audit: {why}", soft_wrap=True, markup=False)
+        err.print(printable(f"wirebroker audit: {why}"), soft_wrap=True, markup=False)
         return code
     show(result, Console(highlight=False), request.out)
     return result.exit_code
@@ -212,7 +214,7 @@ def show(result: Result, console: Console, out: Path) -> None:
     largest = set(sorted(topics, key=lambda name: -topics[name]["batches"])[:TOPICS_SHOWN])
     for topic, counts in topics.items():
         if topic in largest:
-            table.add_row(topic, *(f"{counts[name]:,}" for name in names))
+            table.add_row(Text(printable(topic)), *(f"{counts[name]:,}" for name in names))
     console.print(table)
     if len(topics) > len(largest):
         console.print(f"… and {len(topics) - len(largest):,} smaller topics; see the report")
@@ -220,7 +222,7 @@ def show(result: Result, console: Console, out: Path) -> None:
         kind, severity = group["kind"], group["severity"]
         console.print(f"[{COLOURS[severity]}]{severity:<8} {kind}: {group['count']:,}[/]")
         for each in [each for each in result.findings if (each["kind"], each["severity"]) == (kind, severity)][:SHOWN]:
-            console.print(f"         {each['explanation']}", markup=False, soft_wrap=True)
+            console.print(printable(f"         {each['explanation']}"), markup=False, soft_wrap=True)
     if not summary["kinds"]:
         console.print("no finding")
     for variant in summary["what_if"]:
@@ -229,11 +231,11 @@ def show(result: Result, console: Console, out: Path) -> None:
     for topic, sums in (summary.get("table") or {"topics": {}})["topics"].items():
         from wirebroker_audit.against_table import sentence
 
-        console.print(f"{topic}: {sentence(sums)}", markup=False, soft_wrap=True)
+        console.print(printable(f"{topic}: {sentence(sums)}"), markup=False, soft_wrap=True)
     for notice in summary["notices"]:
-        console.print(f"note: {notice}", markup=False, soft_wrap=True)
+        console.print(printable(f"note: {notice}"), markup=False, soft_wrap=True)
     for problem in summary["problems"]:
-        console.print(f"could not be read: {problem}", markup=False, soft_wrap=True)
+        console.print(printable(f"could not be read: {problem}"), markup=False, soft_wrap=True)
     console.print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
 
 

@@ -13,6 +13,7 @@ from wirebroker.audit.findings import COPIES, INTERNAL_TOPICS, KINDS, BatchRow, 
 from wirebroker.audit.journal import Intended, Rows, intended_rows
 from wirebroker.audit.reconcile import Where, reconcile
 from wirebroker.audit.stored import Contents, StoredPartition
+from wirebroker.printable import printable
 from wirebroker.suggestions import did_you_mean
 from wirebroker.trace.rows import ProduceRow
 
@@ -139,7 +140,7 @@ class AuditReport:
             lines.append(
                 "Records with equal content count as copies. If the application sends equal records on purpose, pass intended=…"
             )
-        raise AssertionError("\n".join(lines))
+        raise AssertionError("\n".join(map(printable, lines)))
 
     def __str__(self) -> str:
         told_of = {each.topic for each in self.findings}
@@ -152,7 +153,7 @@ class AuditReport:
             "  ".join(f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))
             for pairs in (list(zip(row, widths, strict=True)) for row in rows)
         ]
-        return "\n".join([*self._listed(), "", *lines])
+        return "\n".join(map(printable, [*self._listed(), "", *lines]))
 
     def _by_weight(self) -> list[Finding]:
         return sorted(self.findings, key=lambda each: weight(each.severity, each.kind))

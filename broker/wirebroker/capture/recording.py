@@ -17,6 +17,7 @@ from kafkawire.registry import KEYS, request_class
 from wirebroker.capture.files import packet_block, start_of_file
 from wirebroker.capture.packets import LONGEST_PAYLOAD, Endpoint, Line
 from wirebroker.capture.secrets import SECRET_APIS, hidden, redacted_answer, redacted_request
+from wirebroker.printable import printable
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 logger = logging.getLogger("wirebroker")
@@ -26,6 +27,7 @@ START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 LARGEST_FRAME = 1 << 28
 """Bytes of the largest frame that is believed."""
 LARGEST_SECRET = 1 << 20
+"""Bytes of the largest frame in which secrets are looked for; of a larger one that may have some, only the header is kept."""
 MOST_AWAITED = 10_000
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 SHOWN_OF_OTHERS = 8
@@ -64,7 +66,7 @@ class Capture:
 
     def packet(self, now: int, data: bytes, comments: list[str]) -> None:
         """Write one packet. A file that cannot be written to gets no more."""
-        self._write(packet_block(now, data, comments))
+        self._write(packet_block(now, data, map(printable, comments)))
 
     def _write(self, data: bytes) -> None:
         if self._file is not None:
@@ -171,6 +173,8 @@ class _Cut:
         self._buffer = b""
         self._passing = 0
         """Bytes of the current frame that still come, and are passed on as they come."""
+        self._hidden = False
+        """Whether these bytes may be secret."""
         self._redact: _Redact | None = None
         self._known = False
         """Whether the frame at the beginning of the buffer has been announced to `begins`."""
@@ -180,7 +184,7 @@ class _Cut:
     def rest(self) -> bytes:
         """The bytes of a frame that does not end; hidden if they may be secret."""
         rest, self._buffer = self._buffer, b""
-        return rest if self._redact is None else hidden(rest, SIZE_BYTES)
+        return rest if self._known and self._redact is None else hidden(rest, SIZE_BYTES)
 
     def take(self, data: bytes) -> Iterator[bytes]:
         """The pieces that these bytes complete."""
@@ -194,7 +198,7 @@ class _Cut:
             if self._passing:
                 piece, data = data[: self._passing], data[self._passing :]
                 self._passing -= len(piece)
-                yield piece
+                yield hidden(piece, 0) if self._hidden else piece
                 continue
             size = self._size(data)
             if size is None:
@@ -202,8 +206,12 @@ class _Cut:
                 return
             if size < 0:
                 self._lost = SHOWN_OF_OTHERS
-            elif size > LONGEST_PAYLOAD and self._redact is None:
-                self._passing, self._known = size, False
+            elif self._redact is not None and size > LARGEST_SECRET:
+                yield self._redact(data[: self._start])
+                self._passing, self._hidden, self._known = size - self._start, True, False
+                data = data[self._start :]
+            elif self._redact is None and size > LONGEST_PAYLOAD:
+                self._passing, self._hidden, self._known = size, False, False
             elif len(data) >= size:
                 yield self._redact(data[:size]) if self._redact is not None else data[:size]
                 data, self._known = data[size:], False
@@ -223,8 +231,6 @@ class _Cut:
         if not self._known:
             self._known = True
             self._redact = self._begins(data[: self._start], size) if size >= self._start else _hide_token
-        if self._redact is not None and size > LARGEST_SECRET:
-            return -1
         return size
 
 

@@ -1,28 +1,34 @@
 """Secrets in frames: what proves who somebody is never goes into a capture.
 
 A frame with a secret keeps its size and its other fields. Where it cannot be read, nothing of it is kept but its header.
+
+The value of a setting is kept if Kafka knows the setting and does not hide it (`broker_setting`). The name of any other setting
+does not tell whether its value is a secret. Answers to DescribeConfigs pass as they are: the broker itself hides such values
+there.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from kafkawire.errors import ProtocolError
-from kafkawire.fields import Node, read_fields
+from kafkawire.fields import UNKNOWN_TAG, Node, read_fields
 from kafkawire.frames import SIZE, read_request_header, read_response_header
 from kafkawire.registry import KEYS, request_class, response_class
+from wirebroker.core.configs import broker_setting
+from wirebroker.core.setting_definitions import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 
 SECRET_APIS = frozenset(
     KEYS[name]
     for name in (
         "SaslAuthenticate", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
-        "DescribeDelegationToken", "AlterUserScramCredentials", "AlterConfigs", "IncrementalAlterConfigs",
+        "DescribeDelegationToken", "AlterUserScramCredentials", "AlterConfigs", "IncrementalAlterConfigs", "CreateTopics",
     )
 )  # fmt: skip
 SECRET_FIELDS = frozenset(("auth_bytes", "hmac", "salt", "salted_password"))
-SECRET_SETTING = re.compile(r"password|passphrase|secret|jaas|certificate|credential|token|\.key$")
-"""In the name of a setting: its value is a secret. Kafka's settings of type password are all like that, of any listener."""
+SHOWN_SETTINGS = TOPIC_SETTINGS.keys() | GROUP_SETTINGS.keys() | CLIENT_METRICS_SETTINGS.keys()
+LOGGERS = 8
+"""The resource type whose settings are levels of loggers."""
 REDACTED = b"*"
 ANSWER_HEADER, REQUEST_HEADER = 4, 8
 
@@ -63,9 +69,19 @@ def _without(frame: bytes, nodes: list[Node]) -> bytes:
 
 def _secrets(nodes: list[Node]) -> Iterator[Node]:
     """The secret fields among these of one struct, and inside them. A setting is a struct with a name and a value."""
-    name = next((str(node.value) for node in nodes if node.name == "name"), "")
+    values = {node.name: node.value for node in nodes}
+    if values.get("resource_type") == LOGGERS:
+        return
     for node in nodes:
         if isinstance(node.value, list):
             yield from _secrets(node.value)
-        elif node.value and (node.name in SECRET_FIELDS or (node.name == "value" and SECRET_SETTING.search(name))):
+        elif node.value and (
+            node.name in SECRET_FIELDS
+            or node.name.startswith(UNKNOWN_TAG)
+            or (node.name == "value" and _may_be_secret(str(values.get("name"))))
+        ):
             yield node
+
+
+def _may_be_secret(setting: str) -> bool:
+    return setting not in SHOWN_SETTINGS and broker_setting(setting).sensitive

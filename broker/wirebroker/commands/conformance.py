@@ -15,6 +15,7 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import Difference, Scenario, deliberate, load
 from wirebroker.conformance.replay import RemoteBroker, replay
+from wirebroker.printable import complain
 from wirebroker.wire_client import WireClient, address_of
 
 NEEDS_RESTART = "restarts the broker, which cannot be done by address"
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         remote = RemoteBroker(*address_of(options.bootstrap)) if options.bootstrap else None
         report = run_all(scenarios, remote)
     except (ValueError, OSError) as wrong:
-        print(f"wirebroker conformance: {wrong}", file=sys.stderr)
+        complain("conformance", wrong)
         return 2
     _print(report)
     if options.json:

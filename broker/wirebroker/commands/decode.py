@@ -11,6 +11,7 @@ from kafkawire.errors import ProtocolError
 from wirebroker.decode.forms import UnknownForm, read_bytes
 from wirebroker.decode.frames import decode_all
 from wirebroker.decode.show import lines
+from wirebroker.printable import complain, printable, printable_lines
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,14 +23,14 @@ def run(arguments: argparse.Namespace) -> int:
         data = read_bytes(given(arguments.input), arguments.form)
         for decoded in decode_all(data, arguments.api, arguments.version):
             if arguments.json:
-                print(json.dumps(decoded.plain, ensure_ascii=False, indent=2))
+                print(printable_lines(json.dumps(decoded.plain, ensure_ascii=False, indent=2)))
             else:
-                print("\n".join(lines(decoded)))
+                print("\n".join(map(printable, lines(decoded))))
             complaints += decoded.complaints
     except OSError as refused:
         if isinstance(refused, BrokenPipeError):
             raise
-        print(f"wirebroker decode: {arguments.input}: {refused.strerror}", file=sys.stderr)
+        complain("decode", f"{arguments.input}: {refused.strerror}")
         return 2
     except (UnknownForm, ProtocolError) as wrong:
         complaints.append(str(wrong))
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         sys.stdout.flush()
         for sentence in complaints:
-            print(f"wirebroker decode: {sentence}", file=sys.stderr)
+            complain("decode", sentence)
     return 1 if complaints else 0
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Lane, Outcomes, differences, table
 from wirebroker.capture.session import Session
+from wirebroker.printable import complain, printable
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -20,10 +20,10 @@ def run(arguments: argparse.Namespace) -> int:
             with open(name, "rb") as file:
                 session.read(file)
         except (OSError, DamagedCapture) as failure:
-            print(f"wirebroker diff: {name}: {getattr(failure, 'strerror', None) or failure}", file=sys.stderr)
+            complain("diff", f"{name}: {getattr(failure, 'strerror', None) or failure}")
             return 2
         for complaint in session.complaints:
-            print(f"wirebroker diff: {name}: {complaint}", file=sys.stderr)
+            complain("diff", f"{name}: {complaint}")
         sessions.append(outcomes.lanes())
     return report(*sessions)
 
@@ -32,7 +32,7 @@ def report(one: dict[Lane, list[str]], other: dict[Lane, list[str]]) -> int:
     """Print the differences between the outcomes of two sessions: 0 without any, else 1."""
     found = list(differences(one, other))
     for lane, pairs in found:
-        print("\n".join(table(lane, pairs)))
+        print("\n".join(map(printable, table(lane, pairs))))
     compared = len({*one, *other})
     if found:
         print(f"{len(found)} of {compared} differ in errors, offsets or verdicts")

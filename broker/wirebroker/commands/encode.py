@@ -13,6 +13,7 @@ from wirebroker.commands.decode import given
 from wirebroker.decode.forms import written
 from wirebroker.decode.frames import encode_plain
 from wirebroker.decode.plain import PlainError
+from wirebroker.printable import complain
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,12 +30,12 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as refused:
         if isinstance(refused, BrokenPipeError):
             raise
-        print(f"wirebroker encode: {refused.filename or arguments.input}: {refused.strerror}", file=sys.stderr)
+        complain("encode", f"{refused.filename or arguments.input}: {refused.strerror}")
     except RecursionError:
-        print("wirebroker encode: this JSON is nested too deeply", file=sys.stderr)
+        complain("encode", "this JSON is nested too deeply")
     except ValueError as wrong:
         reason = wrong if isinstance(wrong, PlainError) else f"this is not the JSON of a frame: {wrong}"
-        print(f"wirebroker encode: {reason}", file=sys.stderr)
+        complain("encode", reason)
     else:
         return 0
     return 2

@@ -17,6 +17,7 @@ from wirebroker.commands.listeners import places
 from wirebroker.commands.serve import from_environment
 from wirebroker.commands.usage import pair
 from wirebroker.net.listener import reachable
+from wirebroker.printable import complain, printable
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.wire_client import Connection, address_of
 
@@ -33,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
             address, protocol = address_of(options.bootstrap), SecurityProtocol.PLAINTEXT
         tls = access.context() if access else _unchecked() if protocol.tls else None
     except (ValueError, BadConfig) as wrong:
-        print(f"wirebroker health: {wrong}", file=sys.stderr)
+        complain("health", wrong)
         return 2
     where = "{}:{}".format(*address)
     try:
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             told = _ask(connection, access or Access(), anonymous=access is None and protocol.sasl)
     except (OSError, WireError, LoginFailed) as broken:
         hint = SECURED if options.bootstrap and access is None else ""
-        print(f"{where} is not healthy: {broken}{hint}", file=sys.stderr)
+        print(printable(f"{where} is not healthy: {broken}{hint}"), file=sys.stderr)
         return 1
     print(f"{where} is healthy: {told}")
     return 0

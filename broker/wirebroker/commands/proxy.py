@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ssl
-import sys
 from contextlib import ExitStack
 
 from wirebroker.clock import SystemClock
@@ -25,6 +24,7 @@ from wirebroker.commands.usage import UsageError, address_in
 from wirebroker.faults.forms import FaultError
 from wirebroker.net.host import new_loop
 from wirebroker.net.proxy_host import ProxyHost
+from wirebroker.printable import complain
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
             return loop.run_until_complete(_serve(arguments, resources))
     except (OSError, ValueError) as failure:
         where = f" ({failure.filename})" if isinstance(failure, OSError) and failure.filename else ""
-        print(f"wirebroker proxy: {getattr(failure, 'strerror', None) or failure}{where}", file=sys.stderr)
+        complain("proxy", f"{getattr(failure, 'strerror', None) or failure}{where}")
         return 2
 
 

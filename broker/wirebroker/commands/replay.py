@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -27,6 +26,7 @@ from wirebroker.capture.outcomes import Outcomes
 from wirebroker.capture.remaking import Remaker
 from wirebroker.capture.session import Answered, Asked, Observer, Session
 from wirebroker.commands.diff import report
+from wirebroker.printable import complain
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.parts import named
@@ -71,16 +71,16 @@ def run(arguments: argparse.Namespace) -> int:
         with open(arguments.session, "rb") as file:
             session.read(file)
         for complaint in session.complaints:
-            print(f"wirebroker replay: {arguments.session}: {complaint}", file=sys.stderr)
+            complain("replay", f"{arguments.session}: {complaint}")
         access = read_access(arguments.command_config) if arguments.command_config else Access()
         replay = Replay(session, address, arguments.timeout, access)
         replay.prepare(events, create=arguments.create_topics)
         replay.play(events)
     except OSError as failure:
         where = f"{failure.filename}: " if failure.filename else ""
-        print(f"wirebroker replay: {where}{failure.strerror or failure}", file=sys.stderr)
+        complain("replay", f"{where}{failure.strerror or failure}")
     except (DamagedCapture, ProtocolError, EncodeError, ValueError, BadConfig) as wrong:
-        print(f"wirebroker replay: {wrong}", file=sys.stderr)
+        complain("replay", wrong)
     else:
         return report(recorded.lanes(), replay.outcomes.lanes(replay.remaker.moved()))
     return 2

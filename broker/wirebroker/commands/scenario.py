@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from wirebroker.clients import ClientName, NotInstalled, driver, silence
+from wirebroker.printable import complain
 from wirebroker.scenarios.play import Result, play
 from wirebroker.scenarios.reading import find, names
 from wirebroker.scenarios.scenario import Scenario, ScenarioError
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
         silence()
         return _run_all(options) if options.name == "all" else _run_one(options)
     except (ScenarioError, NotInstalled) as wrong:
-        print(f"wirebroker scenario: {wrong}", file=sys.stderr)
+        complain("scenario", wrong)
         return 2
 
 

@@ -22,6 +22,7 @@ from wirebroker.engine import Engine
 from wirebroker.net.host import Host, new_loop
 from wirebroker.net.listener import Address
 from wirebroker.options import BrokerOptions, OptionError
+from wirebroker.printable import complain
 from wirebroker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         problem = f"{failure.strerror or failure}{where}"
     except ValueError as wrong:
         problem = str(wrong)
-    print(f"wirebroker serve: {problem}", file=sys.stderr)
+    complain("serve", problem)
     return 2
 
 
@@ -157,7 +158,7 @@ def unfired(plan: FaultPlan, command: str) -> int:
     silent = plan.unfired()
     for rule in silent:
         requests = f"{rule.seen} request{'s' * (rule.seen != 1)}"
-        print(f"wirebroker {command}: the fault {rule} never fired; {requests} matched it", file=sys.stderr)
+        complain(command, f"the fault {rule} never fired; {requests} matched it")
     return 1 if silent else 0
 
 

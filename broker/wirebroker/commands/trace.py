@@ -18,6 +18,7 @@ from typing import BinaryIO, TextIO
 from kafkawire.registry import KEYS
 from wirebroker.capture.files import is_capture
 from wirebroker.capture.session import Session
+from wirebroker.printable import complain, printable
 from wirebroker.suggestions import did_you_mean, nearest
 from wirebroker.trace.filters import API_OF, parsed
 from wirebroker.trace.layout import has_colour, line
@@ -40,9 +41,9 @@ def run(options: argparse.Namespace) -> int:
         except OSError as refused:
             if isinstance(refused, BrokenPipeError):
                 raise
-            print(f"wirebroker trace show: {options.file}: {refused.strerror}", file=sys.stderr)
+            complain("trace show", f"{options.file}: {refused.strerror}")
         except ValueError as wrong:
-            print(f"wirebroker trace show: {wrong}", file=sys.stderr)
+            complain("trace show", wrong)
     return 2
 
 
@@ -97,7 +98,7 @@ def _captured(name: str, file: BinaryIO, complaints: TextIO | None) -> Iterator[
         rows.clear()
     yield from rows
     for complaint in session.complaints if complaints is not None else ():
-        print(f"{_name_of(name)}: {complaint}", file=complaints)
+        print(printable(f"{_name_of(name)}: {complaint}"), file=complaints)
 
 
 def _nothing(rows: int, options: argparse.Namespace) -> str:
@@ -169,7 +170,7 @@ def _read(name: str, lines: Iterable[bytes]) -> Iterator[Row]:
         try:
             yield row_from_json(json.loads(text))
         except (ValueError, RecursionError) as wrong:
-            print(f"{_name_of(name)}:{number}: this line is not a row of a trace ({wrong})", file=sys.stderr)
+            print(printable(f"{_name_of(name)}:{number}: this line is not a row of a trace ({wrong})"), file=sys.stderr)
 
 
 def _name_of(file: str) -> str:

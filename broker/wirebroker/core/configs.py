@@ -330,7 +330,7 @@ class BrokerConfigs(Configs):
         layers = {**self.static, **self.dynamic[None], **self.dynamic.get(node, {})}
         made_up = [name for name in layers if name not in BROKER_SETTINGS]
         for name in [*BROKER_SETTINGS, *made_up]:
-            setting = _setting(name)
+            setting = broker_setting(name)
             synonyms = self.synonyms(name, node, facts)
             if setting.hidden and not (synonyms and synonyms[0].source is not Source.DEFAULT):
                 continue
@@ -346,22 +346,22 @@ class BrokerConfigs(Configs):
         entries = []
         for name, raw in self.dynamic[None].items():
             synonym = _synonym(name, raw, Source.ALL_BROKERS)
-            setting = _setting(name)
+            setting = broker_setting(name)
             shown = Entry(name, synonym.value, synonym.source, _read_only(name), setting.sensitive, setting.type, [synonym])
             entries.append(shown)
         return entries
 
 
 def _synonym(name: str, raw: str, source: Source) -> Synonym:
-    return Synonym(name, None if _setting(name).sensitive else raw, source)
+    return Synonym(name, None if broker_setting(name).sensitive else raw, source)
 
 
 def _read_only(name: str) -> bool:
     """Whether only a start of the broker can change the setting, as DescribeConfigs shows it."""
-    return _setting(name).read_only or name.startswith(PER_LISTENER)
+    return broker_setting(name).read_only or name.startswith(PER_LISTENER)
 
 
-def _setting(name: str) -> Setting:
+def broker_setting(name: str) -> Setting:
     """The definition of a broker setting, also of one listener; a name that Kafka does not know is shown as a secret."""
     unknown = Setting(name, ConfigType.UNKNOWN, None, "-", frozenset())
     return BROKER_SETTINGS.get(name) or setting_of_listener(name) or unknown

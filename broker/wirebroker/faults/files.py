@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from wirebroker.faults.forms import FaultError, schema_of
 from wirebroker.faults.rules import KINDS, Rule, needed_by, words_of
+from wirebroker.printable import as_toml, printable
 from wirebroker.suggestions import nearest
 
 MOST_DOTS = 100
@@ -131,16 +132,16 @@ def dump(rules: Iterable[Rule], seed: int) -> str:
     parts = [f"seed = {seed}\n"]
     for rule in rules:
         if not rule.in_files:
-            parts.append(f"# not written, because it has a function: {rule}\n")
+            parts.append(printable(f"# not written, because it has a function: {rule}") + "\n")
             continue
-        words = "".join(f"{word} = {_toml(value)}\n" for word, value in rule.described().items())
+        words = "".join(f"{word} = {toml_of(value)}\n" for word, value in rule.described().items())
         parts.append(f"[[fault]]\n{words}")
     return "\n".join(parts)
 
 
-def _toml(value: Any) -> str:
-    """A value as TOML: JSON, with one more character escaped."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def toml_of(value: Any) -> str:
+    """A value as TOML, which is JSON except for a few characters."""
+    return printable(json.dumps(value, ensure_ascii=False), as_toml)
 
 
 def schema() -> dict[str, Any]:

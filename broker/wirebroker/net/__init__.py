@@ -1,1 +1,7 @@
 """The engine's connection to real sockets and real time."""
+
+import logging
+
+from wirebroker.printable import PrintableRecords
+
+logging.getLogger("wirebroker").addFilter(PrintableRecords())

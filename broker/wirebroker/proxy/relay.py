@@ -299,13 +299,18 @@ class Relay:
         if self.holds_client or len(data) < SIZE_BYTES:
             return REQUEST_START, ""
         size: int = SIZE.unpack_from(data)[0] + SIZE_BYTES
-        if not SIZE_BYTES <= size <= self.proxy.frame_limit:
-            return 0, self.proxy.oversized(bytes(data[:SIZE_BYTES]), size - SIZE_BYTES)
+        if refused := self._refused(data, size):
+            self._drains = self._owes_answers  # a broker answers the requests before it first
+            return (REQUEST_START, "") if self._drains else (0, refused)
         if size < REQUEST_START:
-            return (
-                (self._pass_token(size), "") if self._tokens else (0, f"the client's request of {size - 4} bytes has no header")
-            )
+            return self._pass_token(size), ""
         return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
+
+    def _refused(self, data: memoryview, size: int) -> str:
+        """Why a request of this size closes the connection; "" if it does not."""
+        if not SIZE_BYTES <= size <= self.proxy.frame_limit:
+            return self.proxy.oversized(bytes(data[:SIZE_BYTES]), size - SIZE_BYTES)
+        return f"the client's request of {size - 4} bytes has no header" if size < REQUEST_START and not self._tokens else ""
 
     def _begun(self, data: memoryview, size: int) -> int:
         """Decide about a request whose header's beginning has arrived; `size` is its own with the four bytes of its size."""

@@ -6,6 +6,7 @@ import os
 from datetime import datetime
 from typing import TextIO
 
+from wirebroker.printable import printable
 from wirebroker.trace.rows import MIDDLE, Row
 
 COLOURS = {
@@ -32,7 +33,7 @@ def line(row: Row, colour: bool = False) -> str:
     when = time_of_day(row.time)
     number = getattr(row, "connection", None)
     connection = f"#{number:<3}" if number is not None else " " * 4
-    place, middle, outcome, rest = row.parts()
+    place, middle, outcome, rest = map(printable, row.parts())
     word = f"{outcome:<{OUTCOME}}"
     if colour:
         word = f"{COLOURS.get(outcome, DIM)}{word}{PLAIN}"

@@ -7,12 +7,12 @@ same place; a fault that was loaded is written down itself. The topic with the m
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from wirebroker.faults.files import toml_of
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row, ShadowRow, TransactionRow
 from wirebroker.trace.selection import topics_of
 
@@ -34,15 +34,16 @@ def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> 
     found = [*_struck(rows, rules, topic), *_refused(rows, topic)]
     first = batches[0]
     parts = [
-        f"title = {_toml(f'recorded: {len(batches)} batches to {topic}')}",
+        f"title = {toml_of(f'recorded: {len(batches)} batches to {topic}')}",
         'broker_does = "What it did in the recording: the faults below."',
         'good_client = "Loses, doubles and reorders nothing, or tells the application."',
         "sources = []",
         f"steps = {_toml_steps(_steps(rows, topic))}",
         f"\n[broker]\npartitions = {max(batch.partition for batch in batches) + 1}",
-        f"\n[producer]\nidempotence = {_toml(first.producer_id >= 0)}\nacks = {_toml('all' if first.acks < 0 else first.acks)}",
+        f"\n[producer]\nidempotence = {toml_of(first.producer_id >= 0)}",
+        f"acks = {toml_of('all' if first.acks < 0 else first.acks)}",
         *(['transactional_id = "recorded"'] if any(batch.transactional for batch in batches) else []),
-        *("\n[[fault]]\n" + "\n".join(f"{word} = {_toml(value)}" for word, value in rule.items()) for rule in found),
+        *("\n[[fault]]\n" + "\n".join(f"{word} = {toml_of(value)}" for word, value in rule.items()) for rule in found),
         '\n[expect]\noutcome = ["recovers", "fails cleanly"]\n',
     ]
     return "\n".join(parts)
@@ -112,10 +113,6 @@ def _exchange(row: FaultRow | ProduceRow | ReplyRow) -> Exchange:
     return row.node, row.connection, row.correlation_id
 
 
-def _toml(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
 def _toml_steps(steps: Iterable[Mapping[str, Any]]) -> str:
-    inner = "".join(f"    {{ {', '.join(f'{word} = {_toml(value)}' for word, value in step.items())} }},\n" for step in steps)
+    inner = "".join(f"    {{ {', '.join(f'{word} = {toml_of(value)}' for word, value in step.items())} }},\n" for step in steps)
     return f"[\n{inner}]"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from wirebroker.printable import printable
 from wirebroker.requests.facts import Batch as SentBatch
 from wirebroker.trace.doublings import remarks_on
 from wirebroker.trace.layout import COLOURS, PLAIN, time_of_day
@@ -115,7 +116,7 @@ def _timeline(sendings: list[Sending], shown: list[bool], remarks: dict[int, str
     batches = list(_batches(sendings, spans, remarks))
     chosen = [batch for batch, wanted in zip(batches, shown, strict=True) if wanted]
     whole, part = _extent(batches), _extent(chosen)
-    yield _heading(sendings[0], whole) + (f", shown {_shown(part, idempotent)}" if part != whole else "")
+    yield printable(_heading(sendings[0], whole)) + (f", shown {_shown(part, idempotent)}" if part != whole else "")
     for group in _lines(chosen):
         yield _line(group, part, colour)
     some = f"; {len(chosen):,} of {len(batches):,} batches shown" if len(chosen) < len(batches) else ""
@@ -200,7 +201,7 @@ def _line(batches: list[Batch], whole: Span, colour: bool) -> str:
     first = batches[0].sending
     when, shown = time_of_day(first.row.time), _shown(span, wraps=first.sent.producer_id >= 0)
     outcome = _outcome(batches) if word != "mixed" else ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
-    remarks = [batch.remark for batch in batches if batch.remark]
+    remarks = [printable(batch.remark) for batch in batches if batch.remark]
     more = f" (and {len(remarks) - 1:,} more)" if remarks[1:] else ""
     return f"  {when}  {shown:<15} |{picture}|  {padded}  {outcome}" + (f"  ◄ {remarks[0]}{more}" if remarks else "")
 
@@ -230,7 +231,7 @@ def _outcome(batches: list[Batch]) -> str:
         return count + offsets
     if first.verdict == "duplicate":
         return count + (f"of {offsets}" if first.base_offset >= 0 else "not stored again")
-    problems = ", ".join(dict.fromkeys(batch.sending.problem for batch in batches))
+    problems = printable(", ".join(dict.fromkeys(batch.sending.problem for batch in batches)))
     if first.verdict == FAULT:
         return f"{count}stopped by {problems}"
     gap = batches[0].gap

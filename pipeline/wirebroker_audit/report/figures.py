@@ -16,6 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from wirebroker.printable import printable
 from wirebroker_audit.report.colours import FAINT, INK, PAPER, with_variables
 
 POINTS_PER_INCH = 72
@@ -73,11 +74,6 @@ def legend_above(figure: Figure, axes: Axes, size: Size) -> None:
     rows = -(-len(axes.get_legend_handles_labels()[1]) // size.columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * rows)
     figure.legend(loc="outside upper left", ncols=size.columns)
-
-
-def printable(text: str) -> str:
-    """The text with a sign for each character that is not to be seen."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def shortened(name: str, letters: int) -> str:

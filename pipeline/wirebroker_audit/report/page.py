@@ -11,10 +11,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from wirebroker.audit.findings import KINDS, plural
+from wirebroker.printable import printable_lines
 from wirebroker_audit.against_table import sentence
 from wirebroker_audit.report import plots
 from wirebroker_audit.report.colours import variables
-from wirebroker_audit.report.figures import printable
 from wirebroker_audit.report.gather import Row, first_findings, heat_map, timelines
 from wirebroker_audit.report.lateness import rows_over_time
 
@@ -194,7 +194,7 @@ def _finding(found: Row) -> str:
 
 def _text(text: str) -> str:
     """As HTML; nothing in it, be it a topic's name or a record's key, changes the direction of what follows."""
-    return escape("\n".join(map(printable, text.split("\n"))))
+    return escape(printable_lines(text))
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,6 +1,11 @@
-// Elements with text. Data of clients becomes text nodes and attributes' values only, never markup.
+// Elements with text. Data of clients becomes text nodes and attributes' values only, never markup, and shows what cannot be seen.
 
 const SVG = "http://www.w3.org/2000/svg";
+const READ = ["title", "aria-label"]; // attributes for people
+const UNSEEN = /(?![ \n])[\p{C}\p{Z}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]/gu;
+
+/** The text with each character that cannot be seen as JSON writes it, as wirebroker/printable.py does; line ends stay. */
+export const printable = (text) => String(text).replace(UNSEEN, (each) => [...Array(each.length).keys()].map((at) => `\\u${each.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 
 /** An element, or one of SVG if its name begins with "svg:". Children are elements, texts or numbers; null is left out. */
 export function h(name, attributes = {}, ...children) {
@@ -8,9 +13,9 @@ export function h(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : String(value));
+    else made.setAttribute(key, value === true ? "" : READ.includes(key) ? printable(value) : String(value));
   }
-  made.append(...children.flat().filter((each) => each !== null && each !== undefined).map((each) => (each instanceof Node ? each : String(each))));
+  made.append(...children.flat().filter((each) => each !== null && each !== undefined).map((each) => (each instanceof Node ? each : printable(each))));
   return made;
 }
 

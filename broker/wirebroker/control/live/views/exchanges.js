@@ -1,6 +1,6 @@
 // Every row of the trace, a line each; beside it, the chosen one with its request, answer and verdicts.
 
-import { empty, h, time } from "../dom.js";
+import { empty, h, printable, time } from "../dom.js";
 import { Feed } from "../feed.js";
 import { BESIDE_FIELDS } from "../fields.js";
 import { partsOf } from "../rows.js";
@@ -42,9 +42,9 @@ export function open({ feed, words, remember, ask }) {
     line.row = row;
     const [place, middle, outcome, rest] = partsOf(row);
     const texts = [time(row.time), row.connection === undefined ? "" : `#${row.connection}`, place, middle, outcome, rest];
-    texts.forEach((text, at) => { line.children[at].textContent = text; });
+    texts.forEach((text, at) => { line.children[at].textContent = printable(text); });
     line.children[4].className = `o ${outcome}`;
-    line.title = rest;
+    line.title = printable(rest);
   }
 
   function choose(row) {

@@ -1,0 +1,61 @@
+"""Text that came from elsewhere, made safe for people: on a terminal, in a log, in a report, on a page.
+
+A client chooses its names, and a capture or a data directory may be anybody's. A name may hold escape sequences that a terminal
+obeys, line ends that make up a row, marks that turn the direction of the text after them, or characters that nobody sees. Every
+sink for people passes its text through `printable`. What programs read (JSON Lines, captures, the control) stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable
+from traceback import TracebackException
+
+UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Characters that Unicode counts among letters, marks and signs, and that show nothing."""
+
+
+def as_json(letter: str) -> str:
+    """The character as JSON writes it: `\\n`, `\\u001b`, `\\u202e`."""
+    return json.dumps(letter)[1:-1]
+
+
+def as_toml(letter: str) -> str:
+    """The same for TOML, which has no surrogates."""
+    return as_json(letter) if ord(letter) <= 0xFFFF else f"\\U{ord(letter):08x}"
+
+
+def printable(text: str, write: Callable[[str], str] = as_json) -> str:
+    """The text on one line, in which characters that cannot be seen are written out. So a JSON text keeps its meaning."""
+    if text.isprintable() and (text.isascii() or not UNSEEN.search(text)):
+        return text
+    return "".join(each if each.isprintable() and not UNSEEN.match(each) else write(each) for each in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text whose line ends are wirebroker's own."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def complain(command: str, problem: object) -> None:
+    """Print on stderr what is wrong, as the words of a command."""
+    print(printable(f"wirebroker {command}: {problem}"), file=sys.stderr)
+
+
+class PrintableRecords(logging.Filter):
+    """Makes each record of a logger safe for all its handlers."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = printable(record.getMessage()), None
+        if record.exc_info and record.exc_info[1] is not None:
+            record.exc_text = "\n".join(map(_part, TracebackException.from_exception(record.exc_info[1]).format()))
+        return True
+
+
+def _part(text: str) -> str:
+    """A part of a traceback. A heading and a frame have lines; an exception's own words are one."""
+    own = text.startswith((" ", "\n", "Traceback "))
+    return printable_lines(text.rstrip("\n")) if own else printable(text.rstrip("\n"))
