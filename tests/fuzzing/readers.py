@@ -23,6 +23,7 @@ from fuzzing.sessions import CAPTURES, DECODED
 from wirebroker.audit.journal import FIELDS, intended_rows
 from wirebroker.cli import build_parser, main
 from wirebroker.commands import serve, trace
+from wirebroker.commands.environment import from_environment
 from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.profile import PROFILES, profile
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -263,7 +264,7 @@ def _serve_flags(given_: dict[str, str]) -> None:
     options.advertise, options.config = given_["advertise"], [given_["config"]]
     environment = {"KAFKA_LISTENERS": given_["listeners"], "KAFKA_X": "1"}
     for work in (
-        lambda: serve.from_environment(options, environment), lambda: serve.listeners(options, {}, [1]),
+        lambda: from_environment(options, environment), lambda: serve.listeners(options, {}, [1]),
         lambda: serve.control_address(given_["control"]),
     ):  # fmt: skip
         with contextlib.suppress(serve.UsageError):

@@ -12,6 +12,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from wirebroker.access.jaas import login_modules
+
 if TYPE_CHECKING:
     from jwt import PyJWK
 
@@ -21,7 +23,6 @@ FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
 """The kinds of keys, by the first letters of the algorithms."""
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-_LOGIN = re.compile(r"""([\w.]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;]+)""")
 _OPTION = "unsecuredValidator"
 
 
@@ -119,9 +120,7 @@ class UnsecuredTokens(NamedTuple):
     @classmethod
     def configured(cls, login: str) -> UnsecuredTokens:
         """As the login module in this `sasl.jaas.config` says. Raises ValueError."""
-        if "OAuthBearerLoginModule" not in login:
-            return cls()
-        options = {name: re.sub(r"\\(.)", r"\1", value.strip("\"'")) for name, value in _LOGIN.findall(login)}
+        options = next((each.options for each in login_modules(login) if each.name.endswith(".OAuthBearerLoginModule")), {})
         principal, scope, required, skew = (
             options.get(_OPTION + name, "").strip() or default
             for name, default in (
@@ -130,11 +129,11 @@ class UnsecuredTokens(NamedTuple):
             )
         )  # fmt: skip
         if not skew.isascii() or not skew.isdigit():
-            raise ValueError(f"sasl.jaas.config: {_OPTION}AllowableClockSkewMs={skew}: it must be a whole number, at least 0")
+            raise ValueError(f"{_OPTION}AllowableClockSkewMs={skew}: it must be a whole number, at least 0")
         scopes = tuple(required.split())
         for each in scopes:
             if _SCOPE.fullmatch(each) is None:
-                raise ValueError(f"sasl.jaas.config: {_OPTION}RequiredScope has {each!r}, which is not a scope")
+                raise ValueError(f"{_OPTION}RequiredScope has {each!r}, which is not a scope")
         return cls(principal, scope, scopes, int(skew))
 
     def check(self, token: str, now: int) -> Believed | Disbelieved:
