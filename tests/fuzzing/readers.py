@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisWarning
 
+from fuzzing.logins import LOGINS, log_in
 from fuzzing.sessions import CAPTURES, DECODED
 from wirebroker.audit.journal import FIELDS, intended_rows
 from wirebroker.cli import build_parser, main
@@ -302,6 +303,7 @@ READERS: dict[str, Reader] = {
     "captures": Reader(CAPTURES | OTHER_ENCODINGS, _in_file(_show_trace, "session.pcapng"), ()),
     "sessions": Reader(CAPTURES, _in_file(_diff, "session.pcapng"), ()),
     "frames": Reader(DECODED, _decode, ()),
+    "logins": Reader(LOGINS, log_in, (ValueError,)),
     "broker settings": Reader(st.tuples(NAMES, SETTING_VALUES), _broker_settings, (ConfigError,)),
     "topic settings": Reader(st.tuples(NAMES, SETTING_VALUES), _topic_settings, (ConfigError,)),
     "altered settings": Reader(st.tuples(NAMES, SETTING_VALUES), _altered, (ConfigError,)),

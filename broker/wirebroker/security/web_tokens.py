@@ -201,11 +201,16 @@ class KeySet:
     """The public keys of whoever issues tokens (RFC 7517). Raises ValueError for a text that is not a key set."""
 
     def __init__(self, text: str) -> None:
-        read = json.loads(text)
+        try:
+            read = json.loads(text)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
         keys = read.get("keys") if isinstance(read, dict) else None
-        if not isinstance(keys, list):
-            raise ValueError("it has no list of keys")
-        self._keys: list[dict[str, Any]] = [each for each in keys if isinstance(each, dict)]
+        if not isinstance(keys, list) or not all(isinstance(each, dict) for each in keys):
+            raise ValueError("it has no list of keys, each an object")
+        self._keys: list[dict[str, Any]] = [
+            each for each in keys if all(isinstance(each.get(name), str | None) for name in ("kty", "kid", "use", "alg"))
+        ]
 
     def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
         """The key that a token names, or the first that fits its algorithm (jose4j's VerificationJwkSelector)."""
@@ -214,7 +219,7 @@ class KeySet:
         fitting = [
             key
             for key in self._keys
-            if key.get("kty") == FAMILIES.get(algorithm[:2])
+            if key.get("kty") == FAMILIES.get(algorithm[:2], "")
             and key.get("use", "sig") == "sig"
             and (key_id is None or key.get("kid") == key_id)
         ]
@@ -256,15 +261,19 @@ class SignedTokens(NamedTuple):
 
         try:
             header = jwt.get_unverified_header(token)
-            key_id, algorithm = header.get("kid"), header["alg"]
+            key_id, algorithm = header.get("kid"), header.get("alg")
+            if not isinstance(algorithm, str):
+                raise _Wrong("the alg in its header is missing, or is not a text")
             key = self.keys().find(key_id, algorithm)
             if key is None:
                 if key_id is not None:
                     self.missing(key_id)
                 raise _Wrong("no key of the key set fits the token")
             return _object(jwt.PyJWS().decode_complete(token, key, [algorithm])["payload"])
-        except jwt.InvalidTokenError as wrong:
+        except jwt.PyJWTError as wrong:
             raise _Wrong(str(wrong)) from None
+        except RecursionError:
+            raise _Wrong("its header is nested too deeply") from None
 
     def _check_times(self, claims: Mapping[str, Any], now: int) -> None:
         if now - self.skew_s >= _whole(claims, "exp"):
