@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from wirebroker.clock import Clock
 from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import listeners
+from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.usage import UsageError, address_in, pair, whole
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host, new_loop
@@ -99,6 +100,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         if (server := control_server(arguments)) is not None:
             control = server.control_of_broker(host, new_engine, arguments.control_allow_host)
         stop = stop_signal()
+        if arguments.exit_with_parent:
+            watch_parent(stop)
         for listener in listeners(arguments, options.settings, engine.cluster.brokers):
             bound = await host.listen(listener)
             print_line(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{listener.shown})")
