@@ -23,4 +23,5 @@ def enter(*needed: str) -> None:
         problem = f"the environment .venv, which `scripts/test --collect-only` makes; {', '.join(missing)} is not there"
         print(f"scripts/{script} needs {problem}.", file=sys.stderr)
         sys.exit(2)
+    os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")  # what a script starts ends with it, also if it is killed
     sys.path[1:1] = SOURCES

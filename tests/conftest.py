@@ -1,11 +1,13 @@
 """Fixtures and settings of all tests."""
 
 import gc
+import os
 from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
 
+os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")

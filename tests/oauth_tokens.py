@@ -87,6 +87,10 @@ def key_set() -> str:
         public(jwt.algorithms.ECAlgorithm, "ec", use="sig"), public(jwt.algorithms.OKPAlgorithm, "ed"),
         public(jwt.algorithms.ECAlgorithm, "encrypting", use="enc"),
         public(jwt.algorithms.ECAlgorithm, "nameless"), {"kty": "nonsense", "kid": "nonsense"},
+        {"kid": "kindless"}, {"kty": ["EC"], "kid": "kinds"}, {"kty": 5}, {"kty": "RSA", "kid": "hollow"},
+        public(jwt.algorithms.ECAlgorithm, "ec", kid="uses") | {"use": ["sig"]},
+        public(jwt.algorithms.ECAlgorithm, "ec", kid="algs") | {"alg": ["ES256"]},
+        public(jwt.algorithms.ECAlgorithm, "ec") | {"kid": 7},
         {"kty": "oct", "kid": "shared", "k": urlsafe_b64encode(found["shared"]).decode().rstrip("=")},
     ]  # fmt: skip
     del made[5]["kid"]
@@ -131,7 +135,8 @@ def _unsecured(now: float) -> Attempts:
     for name, header in {
         "alg absent": {}, "alg RS256": {"alg": "RS256"}, "alg null": {"alg": None}, "alg NONE": {"alg": "NONE"},
         "more": {"alg": "none", "typ": "JWT", "crit": ["x"]}, "a list": ["none"], "not JSON": "none", "nothing": "",
-        "trailing": '{"alg":"none"} more',
+        "trailing": '{"alg":"none"} more', "alg a list": {"alg": ["none"]}, "alg a number": {"alg": 5},
+        "alg an object": {"alg": {"none": 1}}, "alg true": {"alg": True}, "a number": "5", "null": "null",
     }.items():  # fmt: skip
         yield f"header: {name}", [first(unsecured(good, header))]
     token = unsecured(good)
@@ -252,6 +257,25 @@ def _signed(now: float) -> Attempts:
         "type": signed(good, "ec", "ES256", typ="at+jwt"), "crit": signed(good, "ec", "ES256", crit=["x"], x=1),
         "HS256 with the public key's name": signed(good, "shared", "HS256", "rsa"),
         "kid a number": unsecured(good, {"alg": "ES256", "kid": 5}, "AAAA"),
+        "kid a list": unsecured(good, {"alg": "ES256", "kid": ["ec"]}, "AAAA"),
+        "kid kindless": signed(good, "ec", "ES256", "kindless"),
+        "kid null": unsecured(good, {"alg": "ES256", "kid": None}, "AAAA"), "kid kinds": signed(good, "ec", "ES256", "kinds"),
+        "kid hollow": signed(good, "rsa", "RS256", "hollow"), "kid uses": signed(good, "ec", "ES256", "uses"),
+        "kid algs": signed(good, "ec", "ES256", "algs"), "kid 7": signed(good, "ec", "ES256", "7"),
+        "alg a list": unsecured(good, {"alg": ["ES256"]}, "AAAA"), "alg a number": unsecured(good, {"alg": 5}, "AAAA"),
+        "alg null": unsecured(good, {"alg": None}, "AAAA"), "alg absent": unsecured(good, {"kid": "ec"}, "AAAA"),
+        "alg an object": unsecured(good, {"alg": {"a": 1}}, "AAAA"), "alg empty": unsecured(good, {"alg": ""}, "AAAA"),
+        "alg of no kind": unsecured(good, {"alg": "XS256"}, "AAAA"), "alg ES999": unsecured(good, {"alg": "ES999"}, "AAAA"),
+        "alg HS1": unsecured(good, {"alg": "HS1", "kid": "shared"}, "AAAA"),
+        "alg ES512 of another curve": unsecured(good, {"alg": "ES512", "kid": "ec"}, "AAAA"),
+        "header a list": unsecured(good, ["ES256"], "AAAA"), "header null": unsecured(good, "null", "AAAA"),
+        "header a number": unsecured(good, "5", "AAAA"), "header not JSON": unsecured(good, "{", "AAAA"),
+        "header not UTF-8": unsecured(good, b'{"alg":"\xff"}', "AAAA"), "b64 true": signed(good, "ec", "ES256", b64=True),
+        "b64 a text": unsecured(good, {"alg": "ES256", "b64": "no", "crit": ["b64"]}, "AAAA"),
+        "crit a number": unsecured(good, {"alg": "ES256", "crit": 5}, "AAAA"),
+        "zip": unsecured(good, {"alg": "ES256", "kid": "ec", "zip": "DEF"}, "AAAA"),
+        "header deep": unsecured(good, '{"alg":"ES256","x":' + "[" * 100_000 + "]" * 100_000 + "}", "AAAA"),
+        "header of a huge number": unsecured(good, '{"alg":"ES256","x":' + "9" * 5000 + "}", "AAAA"),
         "two parts": "a.b", "garbage": "x.y.z", "empty signature": signed(good, "ec", "ES256").rpartition(".")[0] + ".",
         "cut": signed(good, "ec", "ES256")[:-5],
     }.items():  # fmt: skip

@@ -215,7 +215,7 @@ def test_keys_that_cannot_be_read_stop_the_start(url: str, problem: str) -> None
 
 def test_what_is_not_a_key_set(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    for text in ("", "[]", "{}", '{"keys": 1}'):
+    for text in ("", "[]", "{}", '{"keys": 1}', '{"keys": ["EC"]}', "[" * 100_000):
         path.write_text(text)
         with pytest.raises(ValueError, match=f"{URL}: the key set at .* cannot be read"), taking_tokens({URL: path.as_uri()}):
             pass

@@ -5,7 +5,9 @@ The tests of Rust, Spark and .NET fetch and build for minutes; `scripts/quicksta
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +34,16 @@ def test_the_script_runs_every_project() -> None:
     run = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, timeout=50)
     for folder in PROJECTS.iterdir():
         assert folder.name in run.stdout
+
+
+def test_without_the_program_node_is_told_what_to_install() -> None:
+    code = f"import {{startWirebroker}} from {str(PROJECTS / 'node' / 'wirebroker.mjs')!r}; await startWirebroker()"
+    if shutil.which("node") is None:
+        lacking("node", "Node is not installed")
+    environment = os.environ | {"WIREBROKER": "nowhere"}
+    command = ["node", "--input-type=module", "-e", code]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50).stderr
+    assert "Error: spawn nowhere ENOENT; install it with `pip install './wirebroker[control]'`" in told
 
 
 @pytest.mark.slow  # Go links a program, and Maven starts

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import KEY_VERSION_CORRELATION
 from kafkawire.registry import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, api_name
+from wirebroker.access.jaas import users_of
 from wirebroker.connection import Connection, Decision, Disconnect, Gate, Refuse, Send, Unauthenticated
 from wirebroker.core.delegation_tokens import password_of
 from wirebroker.core.groups.java_order import set_of_names
@@ -88,7 +89,8 @@ class Authenticator:
 
     def _new(self, name: str, listener: str) -> Mechanism:
         if name == PLAIN:
-            return Plain(self.passwords)
+            login = self._cluster.configs.at(listener, "sasl.jaas.config", PLAIN)
+            return Plain(self.passwords | users_of(str(login)) if login else self.passwords)
         if name == OAUTHBEARER:
             return OAuthBearer(self._check_of_tokens(listener))
         mechanism, scram = BY_NAME[name], self._cluster.scram
@@ -195,7 +197,10 @@ class Authenticator:
         if session.mechanism not in ("", name):
             session.stage = Stage.OTHER_MECHANISM
             return None
-        session.sasl, session.asked = self._new(name, session.listener), name
+        try:
+            session.sasl, session.asked = self._new(name, session.listener), name
+        except ValueError as wrong:  # altered while the broker runs
+            return self._failed(connection, f"sasl.jaas.config of this listener cannot be used: {wrong}")
         session.bare, session.stage = bare, Stage.TOKEN
         return None
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from math import inf
 from typing import Any
@@ -139,13 +139,19 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
         help="each level adds events: verdicts and faults; changes of state and connections; answers and fetched batches; "
         "requests (%(default)s)")  # fmt: skip
-    _mirror(parser)
+    _end_with_parent(parser)
+    _mirror(parser, parser._actions)
     parser.set_defaults(command="serve")
 
 
-def _mirror(parser: argparse.ArgumentParser) -> None:
+def _end_with_parent(parser: argparse.ArgumentParser) -> argparse.Action:
+    return parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started this one "
+        "ends, also if it is killed; on Windows, standard input must be a pipe")  # fmt: skip
+
+
+def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:
     """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag."""
-    for action in parser._actions:
+    for action in actions:
         variable = f"WIREBROKER_{action.dest.upper()}"
         if action.option_strings and action.dest != "help" and variable in os.environ:
             try:
@@ -197,6 +203,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
         help="each level adds events: verdicts and faults; connections; answers and fetched batches; requests "
         "(%(default)s)")  # fmt: skip
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
+    _mirror(parser, [_end_with_parent(parser)])
     parser.set_defaults(command="proxy")
 
 

@@ -67,9 +67,9 @@ FEW_ELEMENTS = 2048
 
 
 def first_node(settings: Mapping[str, str]) -> int:
-    """The id of the first broker: `node.id`, or 1. BrokerConfigs refuses an id that is not a number."""
+    """The id of the first broker: `node.id`, `broker.id`, or 1. BrokerConfigs refuses an id that is not a number."""
     try:
-        number = int(settings.get("node.id", "1"))
+        number = int(settings.get("node.id", settings.get("broker.id", "1")))
     except ValueError:
         return 1
     return number if number >= 0 else 1

@@ -150,7 +150,7 @@ class BrokerOptions:
                 try:
                     UnsecuredTokens.configured(value)
                 except ValueError as wrong:
-                    raise OptionError("configs", str(wrong)) from None
+                    raise OptionError("configs", f"{name}: {wrong}") from None
 
     @property
     def settings(self) -> dict[str, str]:

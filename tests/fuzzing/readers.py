@@ -19,10 +19,12 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisWarning
 
+from fuzzing.logins import LOGINS, log_in
 from fuzzing.sessions import CAPTURES, DECODED
 from wirebroker.audit.journal import FIELDS, intended_rows
 from wirebroker.cli import build_parser, main
 from wirebroker.commands import serve, trace
+from wirebroker.commands.environment import from_environment
 from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.profile import PROFILES, profile
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -263,7 +265,7 @@ def _serve_flags(given_: dict[str, str]) -> None:
     options.advertise, options.config = given_["advertise"], [given_["config"]]
     environment = {"KAFKA_LISTENERS": given_["listeners"], "KAFKA_X": "1"}
     for work in (
-        lambda: serve.from_environment(options, environment), lambda: serve.listeners(options, {}, [1]),
+        lambda: from_environment(options, environment), lambda: serve.listeners(options, {}, [1]),
         lambda: serve.control_address(given_["control"]),
     ):  # fmt: skip
         with contextlib.suppress(serve.UsageError):
@@ -301,6 +303,7 @@ READERS: dict[str, Reader] = {
     "captures": Reader(CAPTURES | OTHER_ENCODINGS, _in_file(_show_trace, "session.pcapng"), ()),
     "sessions": Reader(CAPTURES, _in_file(_diff, "session.pcapng"), ()),
     "frames": Reader(DECODED, _decode, ()),
+    "logins": Reader(LOGINS, log_in, (ValueError,)),
     "broker settings": Reader(st.tuples(NAMES, SETTING_VALUES), _broker_settings, (ConfigError,)),
     "topic settings": Reader(st.tuples(NAMES, SETTING_VALUES), _topic_settings, (ConfigError,)),
     "altered settings": Reader(st.tuples(NAMES, SETTING_VALUES), _altered, (ConfigError,)),

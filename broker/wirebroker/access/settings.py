@@ -13,7 +13,6 @@ message and no `repr` shows a password or a key.
 from __future__ import annotations
 
 import json
-import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -21,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from wirebroker.access import java_properties
+from wirebroker.access.jaas import PLAIN_MODULE, login_modules
 from wirebroker.access.stores import BadStore, load_identity, pem_of
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LOGINS = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "PLAIN": PLAIN_MODULE,
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
@@ -50,8 +50,6 @@ WITHOUT_EFFECT = frozenset(
 )  # fmt: skip
 """Settings of Kafka's clients that such files contain and that change nothing here."""
 CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
-_JAAS = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
-_OPTION = re.compile(r"""\s*([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
 
 
 class BadConfig(Exception):
@@ -163,17 +161,14 @@ def _login(pairs: Mapping[str, str]) -> dict[str, str]:
     mechanism = pairs.get("sasl.mechanism", "GSSAPI")  # Kafka's default
     if mechanism not in LOGINS:
         raise BadConfig(f"sasl.mechanism is {mechanism}; wirebroker speaks {', '.join(LOGINS)}")
-    if (match := _JAAS.fullmatch(pairs.get("sasl.jaas.config", ""))) is None:
-        raise BadConfig('sasl.jaas.config is missing or is not `MODULE required username="…" password="…";`')
-    if match[1] != LOGINS[mechanism]:
-        raise BadConfig(f"sasl.jaas.config names {match[1]}, but {mechanism} needs {LOGINS[mechanism]}")
-    options = {}
-    position = 0
-    while (each := _OPTION.match(match[3], position)) is not None:
-        quoted = each[2] if each[2] is not None else each[3]
-        options[each[1]] = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else each[4]
-        position = each.end()
-    if match[3][position:].strip() or not {"username", "password"} <= options.keys():
+    try:
+        (module,) = login_modules(pairs.get("sasl.jaas.config", ""))
+    except ValueError:
+        raise BadConfig('sasl.jaas.config is missing or is not `MODULE required username="…" password="…";`') from None
+    if module.name != LOGINS[mechanism]:
+        raise BadConfig(f"sasl.jaas.config names {module.name}, but {mechanism} needs {LOGINS[mechanism]}")
+    options = module.options
+    if not {"username", "password"} <= options.keys():
         raise BadConfig('sasl.jaas.config needs username="…" and password="…", both quoted')
     if more := sorted(options.keys() - {"username", "password"}):
         raise BadConfig(f"sasl.jaas.config has {more[0]}, which wirebroker does not support")

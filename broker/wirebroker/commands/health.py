@@ -13,8 +13,8 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.access.login import LoginFailed, log_in
 from wirebroker.access.settings import Access, BadConfig, read_access
+from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import places
-from wirebroker.commands.serve import from_environment
 from wirebroker.commands.usage import pair
 from wirebroker.net.listener import reachable
 from wirebroker.printable import complain, printable

@@ -8,6 +8,7 @@ import ssl
 from contextlib import ExitStack
 
 from wirebroker.clock import SystemClock
+from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.serve import (
     attach_sink,
     check_sink,
@@ -71,6 +72,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         if arguments.capture:
             host.capture_to(arguments.capture)
         stop = stop_signal()
+        if arguments.exit_with_parent:
+            watch_parent(stop)
         bound = await host.start()
         print_line(f"listening on {bound[0]}:{bound[1]}, before {upstream[0]}:{upstream[1]}")
         await open_control(control, arguments)

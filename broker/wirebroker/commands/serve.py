@@ -9,14 +9,16 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from wirebroker.clock import Clock
+from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import listeners
+from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.usage import UsageError, address_in, pair, whole
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host, new_loop
@@ -46,13 +48,6 @@ FLAGS = {
 }
 """The flags that are named differently from their option."""
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
-SPELLING = 0.9
-"""How like a flag's variable another one must be to count as misspelt. Kubernetes sets WIREBROKER_SERVICE_HOST and others."""
-KAFKA_PREFIX = "KAFKA_"
-NOT_SETTINGS = frozenset({"KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
-                          "KAFKA_INTER_BROKER_LISTENER_NAME", "KAFKA_HEAP_OPTS",
-                          "KAFKA_OPTS", "KAFKA_HOME", "KAFKA_VERSION", "KAFKA_URI", "KAFKA_LOG_DIRS"})  # fmt: skip
-"""Variables of Kafka's images that are read in other ways, or that have no meaning here."""
 
 
 def log_to_stderr() -> None:
@@ -64,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal stops the broker: 0, or 2 if it cannot be started."""
     log_to_stderr()
     try:
-        from_environment(arguments, os.environ)
+        for warning in from_environment(arguments, os.environ):
+            logger.warning(warning)
         part = from_scenario(arguments) if arguments.scenario else None
         loop = new_loop(arguments.loop)
         with ExitStack() as resources:
@@ -105,6 +101,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         if (server := control_server(arguments)) is not None:
             control = server.control_of_broker(host, new_engine, arguments.control_allow_host)
         stop = stop_signal()
+        if arguments.exit_with_parent:
+            watch_parent(stop)
         for listener in listeners(arguments, options.settings, engine.cluster.brokers):
             bound = await host.listen(listener)
             print_line(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{listener.shown})")
@@ -295,20 +293,6 @@ def control_address(text: str) -> Address:
     """Where --control says to listen; a port alone is one of loopback. Raises UsageError."""
     port = text.removeprefix(":")
     return address_in(f"127.0.0.1:{port}" if whole(port) >= 0 else text, "--control")
-
-
-def from_environment(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
-    """Read the variables of Kafka's images, where no flag is given."""
-    own = {f"WIREBROKER_{name.upper()}" for name in vars(arguments)}
-    for variable in environment:
-        if variable.startswith("WIREBROKER_") and variable not in own and (advice := did_you_mean(variable, own, SPELLING)):
-            logger.warning("the environment variable %s has no effect%s", variable, advice)
-    named = {text.partition("=")[0] for text in arguments.config}
-    for variable, value in environment.items():
-        if variable.startswith(KAFKA_PREFIX) and variable not in NOT_SETTINGS:
-            setting = variable.removeprefix(KAFKA_PREFIX).lower().replace("_", ".")
-            if setting not in named:
-                arguments.config.append(f"{setting}={value}")
 
 
 def _user(text: str) -> tuple[str, str]:

@@ -375,6 +375,11 @@ def setting_of_listener(name: str) -> Setting | None:
     return BROKER_SETTINGS.get(setting) or BROKER_SETTINGS.get(setting.partition(".")[2])
 
 
+def is_setting(name: str) -> bool:
+    """Whether Kafka has a broker or topic setting of this name."""
+    return name in BROKER_SETTINGS or name in TOPIC_SETTINGS or setting_of_listener(name) is not None
+
+
 def check_dynamic(layer: Mapping[str, str], *, per_broker: bool) -> None:
     """Raise ConfigError unless Kafka can change all these while it runs (DynamicBrokerConfig.validateConfigs)."""
     known = [BROKER_SETTINGS[name] for name in layer if name in BROKER_SETTINGS]

@@ -12,6 +12,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from wirebroker.access.jaas import login_modules
+
 if TYPE_CHECKING:
     from jwt import PyJWK
 
@@ -21,7 +23,6 @@ FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
 """The kinds of keys, by the first letters of the algorithms."""
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-_LOGIN = re.compile(r"""([\w.]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;]+)""")
 _OPTION = "unsecuredValidator"
 
 
@@ -119,9 +120,7 @@ class UnsecuredTokens(NamedTuple):
     @classmethod
     def configured(cls, login: str) -> UnsecuredTokens:
         """As the login module in this `sasl.jaas.config` says. Raises ValueError."""
-        if "OAuthBearerLoginModule" not in login:
-            return cls()
-        options = {name: re.sub(r"\\(.)", r"\1", value.strip("\"'")) for name, value in _LOGIN.findall(login)}
+        options = next((each.options for each in login_modules(login) if each.name.endswith(".OAuthBearerLoginModule")), {})
         principal, scope, required, skew = (
             options.get(_OPTION + name, "").strip() or default
             for name, default in (
@@ -130,11 +129,11 @@ class UnsecuredTokens(NamedTuple):
             )
         )  # fmt: skip
         if not skew.isascii() or not skew.isdigit():
-            raise ValueError(f"sasl.jaas.config: {_OPTION}AllowableClockSkewMs={skew}: it must be a whole number, at least 0")
+            raise ValueError(f"{_OPTION}AllowableClockSkewMs={skew}: it must be a whole number, at least 0")
         scopes = tuple(required.split())
         for each in scopes:
             if _SCOPE.fullmatch(each) is None:
-                raise ValueError(f"sasl.jaas.config: {_OPTION}RequiredScope has {each!r}, which is not a scope")
+                raise ValueError(f"{_OPTION}RequiredScope has {each!r}, which is not a scope")
         return cls(principal, scope, scopes, int(skew))
 
     def check(self, token: str, now: int) -> Believed | Disbelieved:
@@ -202,11 +201,16 @@ class KeySet:
     """The public keys of whoever issues tokens (RFC 7517). Raises ValueError for a text that is not a key set."""
 
     def __init__(self, text: str) -> None:
-        read = json.loads(text)
+        try:
+            read = json.loads(text)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
         keys = read.get("keys") if isinstance(read, dict) else None
-        if not isinstance(keys, list):
-            raise ValueError("it has no list of keys")
-        self._keys: list[dict[str, Any]] = [each for each in keys if isinstance(each, dict)]
+        if not isinstance(keys, list) or not all(isinstance(each, dict) for each in keys):
+            raise ValueError("it has no list of keys, each an object")
+        self._keys: list[dict[str, Any]] = [
+            each for each in keys if all(isinstance(each.get(name), str | None) for name in ("kty", "kid", "use", "alg"))
+        ]
 
     def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
         """The key that a token names, or the first that fits its algorithm (jose4j's VerificationJwkSelector)."""
@@ -215,7 +219,7 @@ class KeySet:
         fitting = [
             key
             for key in self._keys
-            if key.get("kty") == FAMILIES.get(algorithm[:2])
+            if key.get("kty") == FAMILIES.get(algorithm[:2], "")
             and key.get("use", "sig") == "sig"
             and (key_id is None or key.get("kid") == key_id)
         ]
@@ -257,15 +261,19 @@ class SignedTokens(NamedTuple):
 
         try:
             header = jwt.get_unverified_header(token)
-            key_id, algorithm = header.get("kid"), header["alg"]
+            key_id, algorithm = header.get("kid"), header.get("alg")
+            if not isinstance(algorithm, str):
+                raise _Wrong("the alg in its header is missing, or is not a text")
             key = self.keys().find(key_id, algorithm)
             if key is None:
                 if key_id is not None:
                     self.missing(key_id)
                 raise _Wrong("no key of the key set fits the token")
             return _object(jwt.PyJWS().decode_complete(token, key, [algorithm])["payload"])
-        except jwt.InvalidTokenError as wrong:
+        except jwt.PyJWTError as wrong:
             raise _Wrong(str(wrong)) from None
+        except RecursionError:
+            raise _Wrong("its header is nested too deeply") from None
 
     def _check_times(self, claims: Mapping[str, Any], now: int) -> None:
         if now - self.skew_s >= _whole(claims, "exp"):

@@ -11,8 +11,9 @@ public sealed class Wirebroker : IDisposable
     public Wirebroker()
     {
         var program = Environment.GetEnvironmentVariable("WIREBROKER") ?? "wirebroker";
-        string[] options = ["serve", "--port", "0", "--control", "0", "--topic", "orders:3"];
-        process = Process.Start(new ProcessStartInfo(program, options) { RedirectStandardOutput = true })!;
+        string[] options = ["serve", "--port", "0", "--control", "0", "--exit-with-parent", "--topic", "orders:3"];
+        var pipes = new ProcessStartInfo(program, options) { RedirectStandardInput = true, RedirectStandardOutput = true };
+        process = Process.Start(pipes)!;
         string? line;
         while ((line = process.StandardOutput.ReadLine()) != "ready")
         {

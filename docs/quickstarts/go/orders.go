@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-func SendOrder(ctx context.Context, bootstrap, id, order string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+func SendOrder(ctx context.Context, bootstrap, id, order string, options ...kgo.Opt) error {
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,14 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 type object = map[string]any
+
+// By default franz-go asks for metadata at most every 5 s, and a retry after a lost connection waits for them.
+var soon = kgo.MetadataMinAge(100 * time.Millisecond)
 
 func TestALostAcknowledgementDoublesNothing(t *testing.T) {
 	broker := StartWirebroker(t, "--topic", "orders:3")
@@ -16,7 +21,7 @@ func TestALostAcknowledgementDoublesNothing(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := SendOrder(ctx, broker.Bootstrap, "order-1", "a pound of tea"); err != nil {
+	if err := SendOrder(ctx, broker.Bootstrap, "order-1", "a pound of tea", soon); err != nil {
 		t.Fatal(err)
 	}
 
@@ -26,7 +31,9 @@ func TestALostAcknowledgementDoublesNothing(t *testing.T) {
 	if fmt.Sprint(seen.Verdicts) != "[{accepted} {duplicate}]" {
 		t.Fatal(seen.Verdicts)
 	}
-	var audit struct{ Findings []struct{ Explanation string } }
+	var audit struct {
+		Findings []struct{ Explanation string }
+	}
 	intended := []object{{"topic": "orders", "key": "order-1", "value": "a pound of tea"}}
 	broker.Ask(t, "POST", "/audit", object{"intended": intended}, &audit)
 	if len(audit.Findings) != 0 {

@@ -23,14 +23,18 @@ func StartWirebroker(t *testing.T, options ...string) *Wirebroker {
 	if program == "" {
 		program = "wirebroker"
 	}
-	process := exec.Command(program, append([]string{"serve", "--port", "0", "--control", "0"}, options...)...)
+	flags := []string{"serve", "--port", "0", "--control", "0", "--exit-with-parent"}
+	process := exec.Command(program, append(flags, options...)...)
 	process.Stderr = os.Stderr
+	if _, err := process.StdinPipe(); err != nil { // its end tells wirebroker that this process has ended
+		t.Fatal(err)
+	}
 	stdout, err := process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := process.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v; install it with `pip install './wirebroker[control]'`, or name it in WIREBROKER", err)
 	}
 	t.Cleanup(func() {
 		process.Process.Signal(os.Interrupt)

@@ -1,10 +1,14 @@
 // A broker for tests: started, asked over HTTP, stopped.
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { createInterface } from "node:readline";
 
 export async function startWirebroker(...options) {
-  const command = ["serve", "--port", "0", "--control", "0", ...options];
-  const process_ = spawn(process.env.WIREBROKER ?? "wirebroker", command, { stdio: ["ignore", "pipe", "inherit"] });
+  const command = ["serve", "--port", "0", "--control", "0", "--exit-with-parent", ...options];
+  const process_ = spawn(process.env.WIREBROKER ?? "wirebroker", command, { stdio: ["pipe", "pipe", "inherit"] });
+  await once(process_, "spawn").catch(({ message }) => {
+    throw new Error(`${message}; install it with \`pip install './wirebroker[control]'\`, or name it in WIREBROKER`);
+  });
   const addresses = {};
   for await (const line of createInterface({ input: process_.stdout })) {
     const [, name, address] = /^(listening|control) on (\S+)/.exec(line) ?? [];

@@ -15,11 +15,12 @@ impl Wirebroker {
     pub fn start(options: &[&str]) -> Self {
         let program = std::env::var("WIREBROKER").unwrap_or_else(|_| "wirebroker".into());
         let mut process = Command::new(program)
-            .args(["serve", "--port", "0", "--control", "0"])
+            .args(["serve", "--port", "0", "--control", "0", "--exit-with-parent"])
             .args(options)
+            .stdin(Stdio::piped()) // its end tells wirebroker that this process has ended
             .stdout(Stdio::piped())
             .spawn()
-            .expect("wirebroker starts");
+            .expect("wirebroker starts; install it with `pip install './wirebroker[control]'`, or name it in WIREBROKER");
         let (mut bootstrap, mut control) = (String::new(), String::new());
         for line in BufReader::new(process.stdout.take().unwrap()).lines() {
             let line = line.unwrap();

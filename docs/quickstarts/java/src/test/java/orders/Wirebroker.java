@@ -26,7 +26,7 @@ public class Wirebroker implements BeforeAllCallback, BeforeEachCallback, AfterA
 
     public Wirebroker(String... options) {
         String program = System.getenv().getOrDefault("WIREBROKER", "wirebroker");
-        command.addAll(List.of(program, "serve", "--port", "0", "--control", "0"));
+        command.addAll(List.of(program, "serve", "--port", "0", "--control", "0", "--exit-with-parent"));
         command.addAll(List.of(options));
     }
 

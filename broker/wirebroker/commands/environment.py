@@ -1,0 +1,153 @@
+"""The environment of `serve`: the variables of Kafka's images, and misspelt ones of wirebroker.
+
+The images of apache/kafka and Confluent make a setting of each `KAFKA_…`, that of Bitnami of each `KAFKA_CFG_…`. Kafka goes on
+if it does not know a setting, and so does `serve`: a compose file for one of these images works with another image alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from wirebroker.access.jaas import sections
+from wirebroker.commands.usage import UsageError, whole
+from wirebroker.core.configs import PER_LISTENER, is_setting
+from wirebroker.core.setting_definitions import BROKER_SETTINGS
+from wirebroker.suggestions import did_you_mean
+
+SPELLING = 0.9
+"""How like a known variable another one must be to count as misspelt. Kubernetes sets WIREBROKER_SERVICE_HOST and others."""
+KAFKA, BITNAMI = "KAFKA_", "KAFKA_CFG_"
+READ_OTHERWISE = frozenset(
+    {"process.roles", "controller.quorum.voters", "inter.broker.listener.name", "log.dirs", "heap.opts", "opts", "home",
+     "version", "uri", "create.topics", "create.topics.separator", "client.users", "client.passwords"}
+)  # fmt: skip
+"""What variables of images name that is read in other ways, or has no meaning here."""
+SECRETS = Path("/etc/kafka/secrets")
+"""The folder in which the images of apache/kafka and Confluent look for stores and files with their passwords."""
+STORES = {
+    "ssl.keystore.filename": "ssl.keystore.location", "ssl.keystore.credentials": "ssl.keystore.password",
+    "ssl.key.credentials": "ssl.key.password", "ssl.truststore.filename": "ssl.truststore.location",
+    "ssl.truststore.credentials": "ssl.truststore.password",
+}  # fmt: skip
+LOGIN = "sasl.jaas.config"
+_LOGIN_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
+
+
+def from_environment(arguments: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
+    """Read the variables of Kafka's images, where no flag is given. Returns sentences about what has no effect.
+
+    Raises UsageError for a value that cannot be used.
+    """
+    warnings = list(_misspelt(arguments, environment))
+    found, unknown = _settings(environment)
+    found |= _stores(found)
+    found |= _logins(environment.get("KAFKA_OPTS", ""), warnings)
+    for name in STORES:
+        found.pop(name, None)
+    _listeners(arguments, found)
+    named = {text.partition("=")[0] for text in arguments.config}
+    arguments.config += [f"{name}={value}" for name, value in found.items() if name not in named]
+    arguments.user += _users(environment)
+    arguments.topic += _topics(environment, arguments)
+    if unknown:
+        names = ", ".join(f"{each}{did_you_mean(_setting(each), BROKER_SETTINGS, SPELLING)}" for each in sorted(unknown))
+        warnings.append(f"these variables name no setting of Kafka 4.3 and have no effect: {names}")
+    return warnings
+
+
+def _misspelt(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[str]:
+    own = {f"WIREBROKER_{name.upper()}" for name in vars(arguments)}
+    for variable in environment:
+        if variable.startswith("WIREBROKER_") and variable not in own and (advice := did_you_mean(variable, own, SPELLING)):
+            yield f"the environment variable {variable} has no effect{advice}"
+
+
+def _setting(variable: str) -> str:
+    """The setting that a variable names; `__` stands for `_`, and `___` for `-`."""
+    text = variable.removeprefix(BITNAMI if variable.startswith(BITNAMI) else KAFKA).lower()
+    return text.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The settings that the environment gives, and the variables that name none. `KAFKA_X` comes before `KAFKA_CFG_X`."""
+    found, unknown = {}, []
+    for variable in sorted(environment, key=lambda name: not name.startswith(BITNAMI)):
+        name = _setting(variable)
+        if variable.startswith(KAFKA) and name not in READ_OTHERWISE:
+            if is_setting(name) or name in STORES:
+                found[name] = environment[variable]
+            else:
+                unknown.append(variable)
+    return found, unknown
+
+
+def _listeners(arguments: argparse.Namespace, found: dict[str, str]) -> None:
+    """Listen at the advertised ports if nothing says where, as the images do."""
+    advertised = found.get("advertised.listeners", "")
+    if "_{" in advertised + found.get("listeners", ""):
+        raise UsageError("KAFKA_ADVERTISED_LISTENERS: HOSTNAME_COMMAND and PORT_COMMAND are not run; write the address")
+    if advertised and arguments.port is None and not arguments.listener and "listeners" not in found:
+        host = arguments.host or "127.0.0.1"
+        found["listeners"] = re.sub(r"://(\[[^]]*\]|[^:,]*):", f"://{host}:", advertised)
+
+
+def _stores(found: Mapping[str, str]) -> dict[str, str]:
+    """Key and trust stores in the folder of the images, if a listener speaks TLS."""
+    if "SSL://" not in found.get("advertised.listeners", "") + found.get("listeners", ""):
+        return {}
+    wanted = {name for name in STORES if "truststore" not in name or found.get("ssl.client.auth", "none") != "none"}
+    made = {}
+    for name in wanted & found.keys():
+        path = SECRETS / found[name]
+        try:
+            made[STORES[name]] = path.read_text(encoding="utf-8").strip() if name.endswith("credentials") else str(path)
+        except (OSError, ValueError) as refused:
+            variable = KAFKA + name.upper().replace(".", "_")
+            raise UsageError(f"{variable}: {path} cannot be read: {getattr(refused, 'strerror', refused)}") from None
+    return made
+
+
+def _logins(options: str, warnings: list[str]) -> dict[str, str]:
+    """The login modules of the JAAS file that KAFKA_OPTS names: of all listeners, and those of one."""
+    if (named := _LOGIN_FILE.search(options)) is None:
+        return {}
+    try:
+        told = sections(Path(named[1]).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as refused:
+        warnings.append(f"KAFKA_OPTS names {named[1]}, which cannot be read: {getattr(refused, 'strerror', refused)}")
+        return {}
+    return {
+        f"{PER_LISTENER}{listener.lower()}.{LOGIN}" if listener else LOGIN: modules.strip()
+        for section, modules in told.items()
+        for listener, _, kind in [section.rpartition(".")]
+        if kind == "KafkaServer"
+    }
+
+
+def _users(environment: Mapping[str, str]) -> list[str]:
+    """The users of Bitnami's image, as --user has them."""
+    names, passwords = (
+        [each.strip() for each in environment.get(f"KAFKA_CLIENT_{what}", "").split(",") if each.strip()]
+        for what in ("USERS", "PASSWORDS")
+    )
+    if len(names) != len(passwords):
+        raise UsageError(f"KAFKA_CLIENT_USERS has {len(names)} users, and KAFKA_CLIENT_PASSWORDS {len(passwords)} passwords")
+    return list(map("{}:{}".format, names, passwords))
+
+
+def _topics(environment: Mapping[str, str], arguments: argparse.Namespace) -> list[str]:
+    """The topics of wurstmeister's image, as --topic has them, with no more replicas than there are brokers."""
+    made = []
+    given = {text.partition(":")[0] for text in arguments.topic}
+    for text in environment.get("KAFKA_CREATE_TOPICS", "").split(environment.get("KAFKA_CREATE_TOPICS_SEPARATOR", "") or ","):
+        name, *more = text.strip().split(":")
+        if not name or name in given:
+            continue
+        if len(more) not in (2, 3) or whole(more[0]) < 1 or whole(more[1]) < 1:
+            raise UsageError(f"KAFKA_CREATE_TOPICS: {text.strip()!r} is not NAME:PARTITIONS:REPLICAS or …:CLEANUP_POLICY")
+        policy = f":cleanup.policy={more[2]}" if more[2:] else ""
+        made.append(f"{name}:{more[0]}:rf={min(whole(more[1]), arguments.brokers)}{policy}")
+    return made

@@ -1,0 +1,74 @@
+"""`--exit-with-parent`: a broker or proxy ends with the process that started it, also if that process is killed.
+
+Two signs are watched. Standard input, if it is a pipe, ends when nobody holds its other end any more: the system closes it
+however that process ends, on every platform, and wrappers such as `uv run` or Windows' launchers pass it on. And on POSIX the
+id of the parent changes. Linux could send a signal (PR_SET_PDEATHSIG), but it does so at the end of the parent's thread, and Go
+ends threads while their process goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+import sys
+import threading
+from contextlib import suppress
+
+from wirebroker.commands.usage import UsageError
+
+logger = logging.getLogger("wirebroker")
+
+ASK_EVERY_S = 0.5
+"""How often the id of the parent is asked for."""
+STDIN = 0
+
+
+def watch_parent(stop: asyncio.Event) -> None:
+    """Set `stop` when the process that started this one has ended. Raises UsageError if that could not be noticed."""
+    loop = asyncio.get_running_loop()
+    piped = _piped()
+    if sys.platform == "win32" and not piped:
+        raise UsageError("--exit-with-parent: on Windows, start this with a pipe as its standard input")
+
+    def end(sign: str) -> None:
+        if not stop.is_set():
+            logger.info("%s: the process that started this one has ended", sign)
+            stop.set()
+
+    def read() -> None:
+        with suppress(OSError):
+            while os.read(STDIN, 4096):
+                pass
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(end, "standard input has ended")
+
+    def ask() -> None:
+        if os.getppid() != parent:
+            end("the parent's id has changed")
+        elif not stop.is_set():
+            loop.call_later(ASK_EVERY_S, ask)
+
+    if piped:
+        threading.Thread(target=read, name="wirebroker-parent", daemon=True).start()
+    if sys.platform != "win32":
+        parent = os.getppid()
+        ask()
+
+
+def _piped() -> bool:
+    """Whether standard input is a pipe or, as Node makes it, a socket, and has not ended before this process began."""
+    try:
+        mode = os.fstat(STDIN).st_mode
+    except OSError:
+        return False
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return False
+    if sys.platform == "win32":
+        return True
+    import select
+
+    asked = select.poll()
+    asked.register(STDIN, select.POLLIN)
+    return not any(found & select.POLLHUP and not found & select.POLLIN for _, found in asked.poll(0))

@@ -1,0 +1,174 @@
+"""The variables of Kafka's images: a compose file for one of them works with wirebroker's image alone."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import pytest
+
+from kafkawire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from wirebroker import MockKafka
+from wirebroker.access.jaas import login_modules, sections, users_of
+from wirebroker.access.login import LoginFailed, log_in
+from wirebroker.access.settings import Access
+from wirebroker.cli import build_parser
+from wirebroker.commands import environment
+from wirebroker.commands.environment import from_environment
+from wirebroker.commands.listeners import places
+from wirebroker.commands.usage import UsageError, pair
+from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256
+from wirebroker.wire_client import Connection, address_of
+
+WITH_ZOOKEEPER = {
+    "KAFKA_BROKER_ID": "3", "KAFKA_ZOOKEEPER_CONNECT": "zk:2181", "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN", "KAFKA_JMX_PORT": "9101",
+    "KAFKA_HEAP_OPTS": "-Xmx512M", "KAFKA_ADVERTISED_LISTENERS": "INSIDE://127.0.0.1:0,HOST://localhost:0",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "INSIDE:PLAINTEXT,HOST:PLAINTEXT", "KAFKA_NUM_PARTITONS": "2",
+}  # fmt: skip
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+LOGIN_FILE = f"""// of a broker
+sasl_ssl.KafkaServer {{ {LOGIN} user_carol='}};' ; }};
+KafkaServer {{
+  {LOGIN} username="admin"
+  user_alice="a \\" quote; }}" /* a comment */ user_bob=b;
+  org.apache.kafka.common.security.scram.ScramLoginModule required username="admin" password="s";
+}};
+KafkaClient {{ {LOGIN} user_mallory="m"; }};
+"""
+
+
+def read(variables: dict[str, str], *flags: str) -> tuple[Namespace, dict[str, str], list[str]]:
+    """The arguments, their settings, and the warnings of a start with these variables."""
+    arguments = build_parser().parse_args(["serve", *flags])
+    warnings = from_environment(arguments, variables)
+    return arguments, dict(pair(text, "--config") for text in arguments.config), warnings
+
+
+def test_a_broker_starts_with_variables_that_kafka_does_not_know() -> None:
+    command = [sys.executable, "-m", "wirebroker.cli", "serve"]
+    with subprocess.Popen(command, env=WITH_ZOOKEEPER, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=10)[1]
+    assert [line.partition("(")[2] for line in lines] == ["node 3, INSIDE)\n", "node 3, HOST)\n", ""], told
+    (line,) = told.splitlines()
+    assert line.endswith(
+        " these variables name no setting of Kafka 4.3 and have no effect: KAFKA_JMX_PORT, KAFKA_LOG4J_ROOT_LOGLEVEL, "
+        "KAFKA_NUM_PARTITONS; did you mean 'num.partitions'?, KAFKA_ZOOKEEPER_CONNECT"
+    )
+
+
+def test_the_names_of_settings() -> None:
+    login = f"{LOGIN} user_alice=s;"
+    _, settings, warnings = read(
+        {
+            "KAFKA_CFG_NUM_PARTITIONS": "3", "KAFKA_CFG_LOG_RETENTION_MS": "5", "KAFKA_LOG_RETENTION_MS": "6",
+            "KAFKA_LISTENER_NAME_SASL__A_SCRAM___SHA___256_SASL_JAAS_CONFIG": login, "KAFKA_MESSAGE_MAX_BYTES": "7",
+            "KAFKA_CFG_PROCESS_ROLES": "broker",
+        },
+        "--config", "message.max.bytes=8",
+    )  # fmt: skip
+    assert settings == {
+        "num.partitions": "3", "log.retention.ms": "6", "listener.name.sasl_a.scram-sha-256.sasl.jaas.config": login,
+        "message.max.bytes": "8",
+    }  # fmt: skip
+    assert warnings == []
+
+
+def test_without_listeners_a_broker_listens_at_the_advertised_ports() -> None:
+    told = {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:29092,HOST://[::1]:9093"}
+    arguments, settings, _ = read(told)
+    assert {name: where for name, (where, _) in places(arguments, settings, {}).items()} == {
+        "PLAINTEXT": ("127.0.0.1", 29092), "HOST": ("127.0.0.1", 9093),
+    }  # fmt: skip
+    arguments, settings, _ = read(told, "--host", "0.0.0.0")  # the image's
+    assert {host for (host, _), _ in places(arguments, settings, {}).values()} == {"0.0.0.0"}
+    assert "listeners" not in read(told, "--port", "9092")[1]
+    with pytest.raises(UsageError, match="HOSTNAME_COMMAND and PORT_COMMAND are not run; write the address"):
+        read({"KAFKA_ADVERTISED_LISTENERS": "OUTSIDE://_{HOSTNAME_COMMAND}:9094"})
+
+
+def test_stores_in_the_folder_of_the_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "SECRETS", tmp_path)
+    (tmp_path / "password").write_text("secret\n")
+    told = {"KAFKA_SSL_KEYSTORE_FILENAME": "server.p12", "KAFKA_SSL_KEYSTORE_CREDENTIALS": "password",
+            "KAFKA_SSL_TRUSTSTORE_FILENAME": "trust.p12"}  # fmt: skip
+    secured = {"KAFKA_ADVERTISED_LISTENERS": "SASL_SSL://kafka:9094"}
+    store = {"ssl.keystore.location": str(tmp_path / "server.p12"), "ssl.keystore.password": "secret"}
+    assert read(told)[1] == {}
+    assert store.items() == {item for item in read(told | secured)[1].items() if item[0].startswith("ssl.")}
+    with_clients = read(told | secured | {"KAFKA_SSL_CLIENT_AUTH": "required"})[1]
+    assert with_clients["ssl.truststore.location"] == str(tmp_path / "trust.p12")
+    with pytest.raises(UsageError, match=r"^KAFKA_SSL_KEY_CREDENTIALS: \S+/nothing cannot be read: No such file"):
+        read(told | secured | {"KAFKA_SSL_KEY_CREDENTIALS": "nothing"})
+
+
+def test_the_users_of_a_jaas_file(tmp_path: Path) -> None:
+    file = tmp_path / "server-jaas.conf"
+    file.write_text(LOGIN_FILE)
+    _, settings, warnings = read({"KAFKA_OPTS": f"-Dx=y -Djava.security.auth.login.config={file}"})
+    assert warnings == []
+    assert users_of(settings["sasl.jaas.config"]) == {"alice": 'a " quote; }', "bob": "b"}
+    assert users_of(settings["listener.name.sasl_ssl.sasl.jaas.config"]) == {"carol": "};"}
+    settings, warnings = read({"KAFKA_OPTS": "-Djava.security.auth.login.config=/nowhere"})[1:]
+    assert (settings, warnings) == ({}, ["KAFKA_OPTS names /nowhere, which cannot be read: No such file or directory"])
+    assert sections("nothing") == {}
+
+
+@pytest.mark.parametrize("text", ["secret", "M required secret", 'M required a="secret', "M required; secret"])
+def test_what_is_not_a_login_module_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(ValueError, match="it is not|are not all") as refused:
+        login_modules(text)
+    assert "secret" not in str(refused.value)
+
+
+def test_users_of_plain_in_a_setting() -> None:
+    """Kafka's PlainServerCallbackHandler knows them; SCRAM has users of its own."""
+    name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    with MockKafka(security="sasl_plaintext", users={"bob": "b"}, configs={name: f'{LOGIN} user_alice="s";'}) as kafka:
+        for user, password, mechanism, well in (
+            ("alice", "s", PLAIN, True), ("bob", "b", PLAIN, True), ("alice", "b", PLAIN, False),
+            ("alice", "s", SCRAM_SHA_256, False),
+        ):  # fmt: skip
+            access = Access("SASL_PLAINTEXT", mechanism, user, password)
+            outcome = nullcontext() if well else pytest.raises(LoginFailed, match="refuses the login of alice")
+            with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection, outcome:
+                log_in(connection, access)
+
+
+def test_a_login_module_that_was_altered_into_something_else_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    garbage = AlterableConfig(name="listener.name.sasl_plaintext.sasl.jaas.config", config_operation=0, value="secret")
+    broker = AlterConfigsResource(resource_type=4, resource_name="1", configs=[garbage])
+    access = Access("SASL_PLAINTEXT", PLAIN, "bob", "b")
+    with MockKafka(security="sasl_plaintext", users={"bob": "b"}) as kafka:
+        with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection:
+            log_in(connection, access)
+            connection.request(IncrementalAlterConfigsRequest(resources=[broker]), 1)
+        with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection, pytest.raises(LoginFailed):
+            log_in(connection, access)
+    (line,) = [each.message for each in caplog.records if "failed" in each.message]
+    assert line.endswith('sasl.jaas.config of this listener cannot be used: it is not `MODULE required name="value" …;`')
+
+
+def test_the_users_of_bitnami_and_the_topics_of_wurstmeister() -> None:
+    arguments, settings, warnings = read(
+        {"KAFKA_CLIENT_USERS": "alice, bob", "KAFKA_CLIENT_PASSWORDS": "a,b:c",
+         "KAFKA_CREATE_TOPICS": "a:6:3,b:1:1:compact,c:2:1"},
+        "--brokers", "2", "--topic", "c:5",
+    )  # fmt: skip
+    assert arguments.user == ["alice:a", "bob:b:c"]
+    assert arguments.topic == ["c:5", "a:6:rf=2", "b:1:rf=1:cleanup.policy=compact"]
+    assert (settings, warnings) == ({}, [])
+    for wrong in ({"KAFKA_CLIENT_USERS": "alice"}, {"KAFKA_CREATE_TOPICS": "a:many"}):
+        with pytest.raises(UsageError, match=f"^{next(iter(wrong))}"):
+            read(wrong)
