@@ -18,7 +18,7 @@ SCENARIOS = load()
 
 
 def test_the_recording_is_whole() -> None:
-    assert len(SCENARIOS) == 298
+    assert len(SCENARIOS) == 300
     assert sum(len(scenario.steps) for scenario in SCENARIOS) == 3369
 
 

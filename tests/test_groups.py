@@ -50,12 +50,21 @@ def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
 
 
 def test_on_a_cold_start_clients_must_retry(mock_kafka_factory: Callable[..., MockKafka]) -> None:
-    broker = mock_kafka_factory(cold_start=True)
+    broker = mock_kafka_factory(cold_start=True, clock="frozen")
     asker = client(broker)
     codes = [sole(asker.request(find(GROUP), 4).coordinators).error_code for _ in range(2)]
     assert codes == [15, 0], "the first to ask creates the coordinators' topic"
     fetch = OffsetFetchRequest(group_id=GROUP, topics=None)
     assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "the first request finds the coordinator loading"
+
+
+def test_on_a_cold_start_a_coordinator_has_loaded_when_clients_have_paused(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    """As on Kafka 4.3.1: franz-go asks again after 250 ms and meets no NOT_COORDINATOR, which it would not retry everywhere."""
+    broker = mock_kafka_factory(cold_start=True)
+    asker = client(broker)
+    asker.request(find(GROUP), 4)
+    broker.clock.advance(milliseconds=200)
+    assert asker.request(OffsetFetchRequest(group_id=GROUP, topics=None), 7).error_code == 0
 
 
 def find(key: str, key_type: int = 0) -> FindCoordinatorRequest:

@@ -1,6 +1,7 @@
 """DescribeShareGroupOffsets, versions 0–1: where share groups begin to read, from version 1 with their lag.
 
 Topics without a state, and unknown ones, have the start offset −1. Without topics the answer has all that the group has used.
+Naming a topic that exists makes __share_group_state, as in Kafka.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def _describe(
     if not asked.group_id and any(name in exchange.cluster.topics for name, _ in wanted):
         answer.error_code, answer.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, "The group id is empty."
         return answer
+    if asked.topics is not None and any(name in exchange.cluster.topics for name, _ in wanted):
+        exchange.engine.groups.shares.make_state_topic(exchange.now)
     known: list[DescribeShareGroupOffsetsResponseTopic] = []
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     for name, indexes in wanted:

@@ -40,6 +40,8 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "features": {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"},
     "restart": {},
     "cold": {},
+    "cold_shares": {},
+    "cold_shares_alter": {},
     "slow": {},
     "groups": {},
     "expire": {

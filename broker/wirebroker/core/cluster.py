@@ -151,6 +151,8 @@ class Cluster:
         self.cold_start = cold_start
         """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
+        self.loading_ms = 0
+        """How long a new topic's coordinators load at most; 0: until the first request for one of them."""
         self.auto_creation_ms = 0
         """How long a topic stays unknown after a client's Metadata has asked the broker to create it."""
         self.growing: set[str] = set()
@@ -507,7 +509,7 @@ class Cluster:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_error(self, kind: str, key: str, node_id: int) -> ErrorCode:
-        """NOT_COORDINATOR if another broker coordinates the key, and once after a cold start; else NONE."""
+        """NOT_COORDINATOR if another broker coordinates the key, and once while a new topic is loaded; else NONE."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR
         topic = COORDINATOR_TOPICS[kind]
@@ -535,6 +537,8 @@ class Cluster:
         count = self.configs.integer(f"{prefix}.num.partitions")
         if self.cold_start and name != SHARE_TOPIC:
             self._unloaded.add(name)
+            if self.loading_ms:
+                self.timers.at(now + self.loading_ms, lambda now: self._unloaded.discard(name))
         return self.create_topic(name, now, partitions=count, replication_factor=factor, overrides=overrides)
 
     def _new_topic_id(self) -> bytes:
