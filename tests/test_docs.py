@@ -367,6 +367,15 @@ def test_the_page_on_testing_shows_the_message_of_the_audit() -> None:
     assert shown_after(page("testing.md"), "printed by the audit") == f"{failed.value}\n"
 
 
+def test_the_page_on_testing_shows_why_a_fault_never_fired(mock_kafka: MockKafka) -> None:
+    mock_kafka.create_topic("orders")
+    lost = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="oders"))
+    RawProducer(mock_kafka).send(0)
+    with pytest.raises(faults.NotFired) as failed:
+        lost.assert_fired()
+    assert shown_after(page("testing.md"), "printed by assert_fired") == f"{failed.value}\n"
+
+
 def test_the_page_on_the_audit_shows_its_output() -> None:
     text = AUDIT.read_text(encoding="utf-8")
     code = text.partition("```python\n")[2].partition("```")[0]

@@ -156,8 +156,8 @@ def unfired(plan: FaultPlan, command: str) -> int:
     """Name the faults that never fired, also those that were removed; 1 if there is one."""
     silent = plan.unfired()
     for rule in silent:
-        requests = f"{rule.seen} request{'s' * (rule.seen != 1)}"
-        print(f"wirebroker {command}: the fault {rule} never fired; {requests} matched it", file=sys.stderr)
+        why = f"{rule.seen} request{'s' * (rule.seen != 1)} matched it" if rule.seen else rule.why_not
+        print(f"wirebroker {command}: the fault {rule} never fired; {why}", file=sys.stderr)
     return 1 if silent else 0
 
 
