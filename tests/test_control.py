@@ -26,6 +26,7 @@ from controlkit import PROBLEM, Answer, ControlClient
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka, faults
+from wirebroker.control.endpoint import EVENTS, JSON
 from wirebroker.control.endpoints import records, verdicts
 from wirebroker.control.hosts import Hosts
 from wirebroker.control.table import ENDPOINTS
@@ -572,6 +573,16 @@ def test_producers_are_the_validators_state(kafka: MockKafka, control: ControlCl
     assert control.refused("GET", "/topics/orders/producers?partition=9")["field"] == "partition"
 
 
+def test_every_endpoint_takes_an_empty_object_as_no_body(control: ControlClient) -> None:
+    """Clients' libraries send one where their user gave no body. A missing broker is then missing, not a bad request."""
+    for endpoint in ENDPOINTS:
+        if endpoint.takes == JSON and endpoint.media != EVENTS:
+            path = re.sub(r"{\w+}", "9", endpoint.shown_path)
+            bare, empty = (control.raw(endpoint.method, path, body) for body in (None, {}))
+            assert (empty.status, empty.media) == (bare.status, bare.media), path
+            assert empty.status != 400, empty.body
+
+
 def test_a_producer_is_forgotten_and_a_log_is_cut_off(kafka: MockKafka, control: ControlClient) -> None:
     producer = RawProducer(kafka)
     for sequence in range(3):
@@ -705,6 +716,7 @@ BAD = [
     ("GET", "/topics/orders/records/wait?timeout=nan", None, 422, "timeout", "timeout is at least 0, not nan"),
     ("GET", "/topics/orders/records/wait?timeout=1e9", None, 422, "timeout", "timeout is at most 300"),
     ("GET", "/health?verbose=1", None, 422, "verbose", "this endpoint takes no query"),
+    ("POST", "/brokers/9/kill", {}, 404, "node_id", "there is no broker 9; there are 1"),
     ("GET", "/health", {"a": 1}, 400, None, "this endpoint takes no body"),
     ("GET", "/faults/none", None, 404, None, "there is nothing at /faults/none"),
     ("GET", "/groups/none", None, 404, "group_id", "there is no group 'none'"),

@@ -607,11 +607,6 @@ def test_go_runs(controlled: MockKafka, tmp_path: Path) -> None:
         assert passes or "did not fire at all" in run.stdout
 
 
-def test_the_table_of_endpoints_matches_the_control() -> None:
-    rows = table((ROOT / "docs" / "control.md").read_text(encoding="utf-8"), "| | | |")[1:]
-    assert rows == [[each.method, each.shown_path, each.summary.replace("`", "")] for each in ENDPOINTS]
-
-
 def test_readme_counts_the_apis() -> None:
     assert f"{len(SERVED)} APIs are served" in README
 
