@@ -26,6 +26,7 @@ from controlkit import PROBLEM, Answer, ControlClient
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka, faults
+from wirebroker.control.endpoint import EVENTS, JSON
 from wirebroker.control.endpoints import records, verdicts
 from wirebroker.control.hosts import Hosts
 from wirebroker.control.table import ENDPOINTS
@@ -550,7 +551,7 @@ def test_the_audit_with_and_without_intended_records(kafka: MockKafka, control: 
 
 
 def test_an_audit_that_cannot_run_says_why(control: ControlClient) -> None:
-    assert control.refused("POST", "/audit", {"topics": ["order"]})["detail"] == "there is no topic 'order'"
+    assert control.refused("POST", "/audit", {"topics": ["pay"]})["detail"] == "there is no topic 'pay'"
     assert control.refused("POST", "/audit", {"intended": [{"value": "x"}]})["field"] == "intended[0].topic"
     wrong = control.refused("POST", "/audit", {"intended": [{"topic": "orders", "value_base64": "?"}]})
     assert wrong["status"] == 422
@@ -572,13 +573,23 @@ def test_producers_are_the_validators_state(kafka: MockKafka, control: ControlCl
     assert control.refused("GET", "/topics/orders/producers?partition=9")["field"] == "partition"
 
 
+def test_every_endpoint_takes_an_empty_object_as_no_body(control: ControlClient) -> None:
+    """Clients' libraries send one where their user gave no body. A missing broker is then missing, not a bad request."""
+    for endpoint in ENDPOINTS:
+        if endpoint.takes == JSON and endpoint.media != EVENTS:
+            path = re.sub(r"{\w+}", "9", endpoint.shown_path)
+            bare, empty = (control.raw(endpoint.method, path, body) for body in (None, {}))
+            assert (empty.status, empty.media) == (bare.status, bare.media), path
+            assert empty.status != 400, empty.body
+
+
 def test_a_producer_is_forgotten_and_a_log_is_cut_off(kafka: MockKafka, control: ControlClient) -> None:
     producer = RawProducer(kafka)
     for sequence in range(3):
         producer.send(sequence)
     assert control.ask("POST", "/topics/orders/partitions/0/truncate", {"offset": 1})["log_end_offset"] == 1
     assert len(kafka.records("orders")) == 1
-    assert control.ask("POST", f"/producers/{producer.pid}/expire", {"topic": "none"}) == {"partitions": 0}
+    assert control.refused("POST", f"/producers/{producer.pid}/expire", {"topic": "oders"})["status"] == 404
     assert control.ask("POST", f"/producers/{producer.pid}/expire") == {"partitions": 1}
     assert kafka.producers("orders", 0) == {}
     assert control.refused("POST", "/topics/orders/partitions/0/truncate", {"offset": 9})["status"] == 422
@@ -705,6 +716,7 @@ BAD = [
     ("GET", "/topics/orders/records/wait?timeout=nan", None, 422, "timeout", "timeout is at least 0, not nan"),
     ("GET", "/topics/orders/records/wait?timeout=1e9", None, 422, "timeout", "timeout is at most 300"),
     ("GET", "/health?verbose=1", None, 422, "verbose", "this endpoint takes no query"),
+    ("POST", "/brokers/9/kill", {}, 404, "node_id", "there is no broker 9; there are 1"),
     ("GET", "/health", {"a": 1}, 400, None, "this endpoint takes no body"),
     ("GET", "/faults/none", None, 404, None, "there is nothing at /faults/none"),
     ("GET", "/groups/none", None, 404, "group_id", "there is no group 'none'"),

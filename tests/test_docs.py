@@ -367,6 +367,15 @@ def test_the_page_on_testing_shows_the_message_of_the_audit() -> None:
     assert shown_after(page("testing.md"), "printed by the audit") == f"{failed.value}\n"
 
 
+def test_the_page_on_testing_shows_why_a_fault_never_fired(mock_kafka: MockKafka) -> None:
+    mock_kafka.create_topic("orders")
+    lost = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="oders"))
+    RawProducer(mock_kafka).send(0)
+    with pytest.raises(faults.NotFired) as failed:
+        lost.assert_fired()
+    assert shown_after(page("testing.md"), "printed by assert_fired") == f"{failed.value}\n"
+
+
 def test_the_page_on_the_audit_shows_its_output() -> None:
     text = AUDIT.read_text(encoding="utf-8")
     code = text.partition("```python\n")[2].partition("```")[0]
@@ -596,11 +605,6 @@ def test_go_runs(controlled: MockKafka, tmp_path: Path) -> None:
         run = subprocess.run(["go", "test"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110)
         assert (run.returncode == 0) is passes, run.stdout + run.stderr
         assert passes or "did not fire at all" in run.stdout
-
-
-def test_the_table_of_endpoints_matches_the_control() -> None:
-    rows = table((ROOT / "docs" / "control.md").read_text(encoding="utf-8"), "| | | |")[1:]
-    assert rows == [[each.method, each.shown_path, each.summary.replace("`", "")] for each in ENDPOINTS]
 
 
 def test_readme_counts_the_apis() -> None:

@@ -139,7 +139,7 @@ def test_rules_are_written_as_they_are_read() -> None:
 
 
 def test_docs_and_schema_are_those_of_the_kinds() -> None:
-    script = SCHEMA.parent.parent / "scripts" / "generate-fault-docs"
+    script = SCHEMA.parent.parent / "scripts" / "generate-docs"
     run = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
     assert {each["properties"]["kind"]["const"] for each in schema()["properties"]["fault"]["items"]["oneOf"]} == set(

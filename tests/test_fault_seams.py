@@ -81,7 +81,7 @@ def test_a_kind_is_added_by_one_class_and_every_form_knows_it(
     with pytest.raises(ValueError, match=":3: shout: times_louder must be a whole number from 1 to 9, not 10"):
         loads('[[fault]]\nkind = "shout"\ntimes_louder = 10', "the file")
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    tables: Callable[[], str] = runpy.run_path(str(ROOT / "scripts" / "generate-fault-docs"))["tables"]
+    tables: Callable[[], str] = runpy.run_path(str(ROOT / "scripts" / "generate-docs"))["tables"]
     assert (
         "| `shout` | The client id is answered in capitals `times_louder`. "
         '| `times_louder` (factor, needed, 1 to 9), `politely` (default false) | `faults.shout(2, api="Metadata")` |\n'

@@ -31,6 +31,8 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.heartbeat import HeartbeatRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -302,6 +304,37 @@ def test_a_rule_that_never_fired_fails_the_test(mock_kafka: MockKafka) -> None:
         mock_kafka.faults.assert_fired()
     mock_kafka.faults.remove(rule)
     mock_kafka.faults.assert_fired()
+
+
+def test_a_rule_that_never_fired_lists_what_came_instead(mock_kafka: MockKafka) -> None:
+    """What nearly matched and why it did not, the nearest name, and which requests came at all."""
+    wrong = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="oders", partition=0))
+    later = mock_kafka.faults.add(faults.lose_ack(api="Fetch", topic="orders"))
+    with pytest.raises(NotFired, match="no request has arrived since the rule was loaded"):
+        wrong.assert_fired()
+    producer = RawProducer(mock_kafka)
+    producer.send(0)
+    producer.send(1)
+    arrived = r"since the rule was loaded, 3 requests arrived: 2 Produce, 1 InitProducerId$"
+    with pytest.raises(
+        NotFired, match=rf"rule; 2 Produce differed only in topic: 'orders'; did you mean 'orders'\?; {arrived}"
+    ):
+        wrong.assert_fired()
+    with pytest.raises(NotFired, match=rf"no request matched this rule; {arrived}"):
+        later.assert_fired()
+
+
+def test_the_misses_of_a_rule_name_groups_and_transactions(mock_kafka: MockKafka) -> None:
+    rules = [faults.error(TIMED_OUT, api="InitProducerId", transactional_id="tlil"), faults.delay(5, group="taem")]
+    for rule in rules:
+        mock_kafka.faults.add(rule)
+    wire = client(mock_kafka)
+    wire.request(InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=1000), 4)
+    wire.request(HeartbeatRequest(group_id="team", generation_id=1, member_id="m"), 3)
+    with pytest.raises(NotFired, match=r"1 InitProducerId differed only in transactional_id: 'till'; did you mean 'till'\?"):
+        rules[0].assert_fired()
+    with pytest.raises(NotFired, match=r"1 Heartbeat differed only in group: 'team'; did you mean 'team'\?"):
+        rules[1].assert_fired()
 
 
 def test_held_requests_go_on_when_the_rules_are_cleared(mock_kafka: MockKafka) -> None:

@@ -22,9 +22,15 @@ from confluent_kafka import Consumer, Producer
 from mypy import api
 
 from answers import sole
+from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.names import ApiName, ErrorName
+from kafkawire.registry import KEYS
 from wirebroker import MockKafka, faults
+from wirebroker.client_settings import Access, Library, MechanismName, client_settings
 from wirebroker.clock import CLOCKS, ClockName
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.profile import PROFILES, ProfileName
@@ -35,7 +41,10 @@ from wirebroker.net.host import Host
 from wirebroker.net.listener import Listener
 from wirebroker.net.protocol import BrokerProtocol
 from wirebroker.options import CHOICES
+from wirebroker.security.mechanisms import SERVED
+from wirebroker.security.protocols import protocol_named
 from wirebroker.trace.levels import LEVELS, Level
+from wirebroker.trace.rows import EVENTS, EventName
 from wirebroker.wire_client import ConnectionClosed
 from wirekit import RawProducer, batch, client, produce_request
 
@@ -163,6 +172,12 @@ def test_choices_that_type_checkers_know_are_all_that_there_are() -> None:
     assert get_args(ProfileName) == tuple(PROFILES)
     assert get_args(ClockName) == tuple(CLOCKS)
     assert get_args(Level) == tuple(LEVELS)
+    assert get_args(ApiName) == tuple(KEYS)
+    assert get_args(ErrorName) == tuple(ErrorCode.__members__)
+    assert get_args(EventName) == tuple(EVENTS)
+    assert get_args(MechanismName) == SERVED
+    access = Access("127.0.0.1:9092", protocol_named("plaintext"))
+    assert all(client_settings(library, access) for library in get_args(Library))
     hints = get_type_hints(MockKafka.__init__)
     assert {name: get_args(hints[name]) for name in ("record_checks", "sync")} == {
         name: CHOICES[name] for name in ("record_checks", "sync")
@@ -180,15 +195,41 @@ def test_mypy_finds_a_misspelled_word(tmp_path: Path) -> None:
         "faults.lose_akc(api='Produce')\n"
         "faults.lose_ack(api='Produce', nth=[1, 2])\n"
         "MockKafka(topics=['orders:3'], profile='kafka-2.3', trace='all').restart('kill')\n"
+        "faults.lose_ack(api='Prodce')\n"
+        "faults.lose_ack(api=['Produce', 'Fecth'])\n"
+        "faults.error('NOT_LEEDER')\n"
+        "faults.error('NOT_LEADER_OR_FOLLOWER', api=['Produce', 'Fetch'])\n"
+        "MockKafka().client_settings('kafka-pyton')\n"
+        "MockKafka().trace.events('repyl')\n"
     )
     root = Path(__file__).parents[1]
     answer, _, _ = api.run(["--config-file", str(root / "pyproject.toml"), "--cache-dir", str(root / ".mypy_cache"),
                             str(tmp_path / "typo.py")])  # fmt: skip
     found = re.findall(r"typo.py:(\d+): error: (.*)", answer)
-    assert [int(line) for line, _ in found] == [2, 3, 4]
+    assert [int(line) for line, _ in found] == [2, 3, 4, 7, 8, 9, 11, 12]
     assert found[0][1] == 'Unexpected keyword argument "ntn" for "error"  [call-arg]'
     with pytest.raises(FaultError, match="error has no option 'ntn'; did you mean 'nth'?"):
         faults.error(1, ntn=1)  # type: ignore[call-arg]
+
+
+def test_a_misspelled_name_gets_the_nearest_one() -> None:
+    with MockKafka(topics="orders") as kafka, MockKafka(security="sasl_plaintext", users={"alice": "x"}) as secured:
+        wire = client(kafka)
+        wire.request(FindCoordinatorRequest(key_type=1, coordinator_keys=["till"]), 4)
+        wire.request(InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=1000), 4)
+        for call, advice in (
+            (lambda: kafka.records("oders"), "there is no topic 'oders'; did you mean 'orders'?"),
+            (lambda: kafka.audit("oders"), "there is no topic 'oders'; did you mean 'orders'?"),
+            (lambda: kafka.expire_producer(7, "oders"), "there is no topic 'oders'; did you mean 'orders'?"),
+            (lambda: kafka.truncate("oders", 0, 0), "there is no partition oders-0; did you mean 'orders'?"),
+            (lambda: kafka.move_leader("oders", to=1), "there is no partition oders-0; did you mean 'orders'?"),
+            (lambda: kafka.fence("tlil"), "there is no transactional id 'tlil'; did you mean 'till'?"),
+            (lambda: secured.client_settings("java", "alcie"), "there is no user 'alcie'; did you mean 'alice'?"),
+            (lambda: secured.client_settings("java", mechanism="SCRAM-SHA-265"), "did you mean 'SCRAM-SHA-256'?"),
+        ):
+            with pytest.raises((LookupError, ValueError)) as refused:
+                call()
+            assert advice in str(refused.value)
 
 
 def test_seed_data_without_a_client() -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from wirebroker.security.mechanisms import OAUTHBEARER
+from wirebroker.security.mechanisms import OAUTHBEARER, SERVED
 from wirebroker.security.protocols import SecurityProtocol
-from wirebroker.suggestions import did_you_mean
+from wirebroker.suggestions import did_you_mean, nearest
 
 __tracebackhide__ = True  # pytest shows the caller's line
 
+Library = Literal[
+    "kafka-python", "aiokafka", "java", "kafkajs", "franz-go", "confluent", "librdkafka", "node-rdkafka", "rdkafka", "dotnet"
+]
+MechanismName = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 LIBRDKAFKA = ("confluent", "librdkafka", "node-rdkafka", "rdkafka", "dotnet")
 LOGINS = {"PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule"}
 OAUTH_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -37,7 +41,7 @@ class Access:
 
 
 def client_settings(library: str, access: Access) -> dict[str, Any]:
-    """The settings for a library, under the names that it gives them. ValueError for an unknown library."""
+    """The settings for a library, under the names that it gives them. ValueError for an unknown library or mechanism."""
     known = {
         "kafka-python": _kafka_python, "aiokafka": _aiokafka, "java": _java, "kafkajs": _kafkajs, "franz-go": _franz_go,
     } | dict.fromkeys(LIBRDKAFKA, _librdkafka)  # fmt: skip
@@ -45,6 +49,8 @@ def client_settings(library: str, access: Access) -> dict[str, Any]:
         raise ValueError(
             f"the settings of {library!r} are not known{did_you_mean(library, known)}; there are {', '.join(known)}"
         )
+    if access.protocol.sasl and access.mechanism not in SERVED:
+        raise ValueError(f"there is no mechanism {access.mechanism!r}{nearest(access.mechanism, SERVED)}")
     return known[library](access)
 
 

@@ -251,7 +251,7 @@ class Engine:
                 return
             key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
             faults = self.faults
-            if faults is not None and not faults.concerns(key):
+            if faults is not None and not faults.arrived(key):
                 faults = None
             shape = connection.produce_shape
             if (
@@ -324,7 +324,7 @@ class Engine:
             self._refuse(request, exchange, decision)
             return True
         exchange.delay_ms = decision.ms
-        if self.faults is not None and self.faults.concerns(key):
+        if self.faults is not None and self.faults.arrived(key):
             self.faults.receive(request, exchange)
         else:
             self.handle(request, exchange)

@@ -47,6 +47,7 @@ from wirebroker.views import Faults, TraceView
 if TYPE_CHECKING:
     from wirebroker.audit.journal import Rows
     from wirebroker.audit.report import AuditReport
+    from wirebroker.client_settings import Library, MechanismName
     from wirebroker.control.server import Control
     from wirebroker.metric_points import MetricPoint
 
@@ -327,7 +328,9 @@ class MockKafka:
         self._started()
         return ",".join(f"{host}:{port}" for host, port in self._ports)
 
-    def client_settings(self, library: str, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
+    def client_settings(
+        self, library: Library, user: str | None = None, mechanism: MechanismName = "SCRAM-SHA-256"
+    ) -> dict[str, Any]:  # fmt: skip
         """What a client library needs to connect, by its own names: `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
         `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the first one
@@ -342,7 +345,8 @@ class MockKafka:
             if mechanism == OAUTHBEARER:
                 self._check_unsecured()
             elif name not in users:
-                raise ValueError(f"there is no user {name!r}; name it in users=" if name else "there is no user; give users=")
+                advice = did_you_mean(name or "", users) or "; name it in users="
+                raise ValueError(f"there is no user {name!r}{advice}" if name else "there is no user; give users=")
         folder = None if self._tls_folder is None else self.tls_folder
         shows = folder is not None and self._options.settings.get("ssl.client.auth", "none") != "none"
         access = Access(
@@ -503,8 +507,11 @@ class MockKafka:
     # Effects of time, or of a second client
 
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
-        """Let partitions forget a producer as after producer.id.expiration.ms. Returns how many partitions knew it."""
-        return self._change(lambda engine, _: engine.fault_broker.expire_producer(producer_id, topic, partition))
+        """Let partitions forget a producer as after producer.id.expiration.ms. Returns how many partitions knew it.
+
+        KeyError or IndexError if there is no such partition.
+        """
+        return self._change(lambda engine, _: operations.expire_producer(engine, producer_id, topic, partition))
 
     def expire_transactional_id(self, transactional_id: str) -> None:
         """Let the coordinator forget a transactional id as after transactional.id.expiration.ms.

@@ -48,10 +48,14 @@ class StoredRecord(NamedTuple):
 
 
 class NoSuchTopic(KeyError):
-    """The topic does not exist."""
+    """The topic does not exist; `known` are those that do."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        super().__init__(name)
+        self._advice = did_you_mean(name, known)
 
     def __str__(self) -> str:  # a KeyError would put it in quotes
-        return f"there is no topic {self.args[0]!r}"
+        return f"there is no topic {self.args[0]!r}{self._advice}"
 
 
 class NoSuchPartition(IndexError):
@@ -78,7 +82,7 @@ def topic_named(engine: Engine, name: str) -> Topic:
     try:
         return engine.cluster.topics[name]
     except KeyError:
-        raise NoSuchTopic(name) from None
+        raise NoSuchTopic(name, engine.cluster.topics) from None
 
 
 def partition_of(topic: Topic, index: int) -> Partition:
@@ -222,6 +226,15 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
         why = appended.verdict.message if isinstance(appended.verdict, RecordReject) else None
         raise ValueError(f"the record was refused: {why or error_name(appended.error_code)}")
     return appended.base_offset
+
+
+def expire_producer(engine: Engine, producer_id: int, topic: str | None, partition: int | None) -> int:
+    """Let partitions forget a producer; how many knew it. Raises NoSuchTopic, NoSuchPartition."""
+    if topic is not None:
+        named = topic_named(engine, topic)
+        if partition is not None:
+            partition_of(named, partition)
+    return engine.fault_broker.expire_producer(producer_id, topic, partition)
 
 
 def producers(partition: Partition) -> dict[Key, ProducerEntry]:

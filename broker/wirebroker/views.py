@@ -13,7 +13,7 @@ from wirebroker.suggestions import nearest
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.levels import Level
 from wirebroker.trace.recorder import Recorder
-from wirebroker.trace.rows import EVENTS, FaultRow, ProduceRow, Row
+from wirebroker.trace.rows import EVENTS, EventName, FaultRow, ProduceRow, Row
 
 __tracebackhide__ = True  # pytest shows the caller's line
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class TraceView:
     def level(self, level: Level) -> None:
         self._kafka._call(lambda host: host.trace_at(level))
 
-    def events(self, *names: str) -> list[Row]:
+    def events(self, *names: EventName) -> list[Row]:
         """Every row of these events ("reply", "group" …), or of all events, oldest first. ValueError for an unknown one."""
         for name in names:
             if name not in EVENTS:

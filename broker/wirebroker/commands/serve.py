@@ -155,8 +155,8 @@ def unfired(plan: FaultPlan, command: str) -> int:
     """Name the faults that never fired, also those that were removed; 1 if there is one."""
     silent = plan.unfired()
     for rule in silent:
-        requests = f"{rule.seen} request{'s' * (rule.seen != 1)}"
-        complain(command, f"the fault {rule} never fired; {requests} matched it")
+        why = f"{rule.seen} request{'s' * (rule.seen != 1)} matched it" if rule.seen else rule.why_not
+        complain(command, f"the fault {rule} never fired; {why}")
     return 1 if silent else 0
 
 

@@ -169,8 +169,8 @@ async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
             raise Problem(400, f"the body is not UTF-8: {wrong}") from None
     elif "body" in hints:
         asked["body"] = _fitted(hints["body"], _parsed(body))
-    elif body:
-        raise Problem(400, "this endpoint takes no body")
+    elif body.strip() and _parsed(body) != {}:
+        raise Problem(400, "this endpoint takes no body, or an empty object")
     return asked
 
 

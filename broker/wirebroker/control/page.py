@@ -8,7 +8,7 @@ from itertools import groupby
 
 from wirebroker import __version__
 from wirebroker.control.endpoint import Endpoint
-from wirebroker.control.forms import Form
+from wirebroker.control.fields import fields_of
 
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
@@ -42,15 +42,9 @@ Every form is in <a href="openapi.json">openapi.json</a>.</p>
 
 
 def _row(endpoint: Endpoint) -> str:
-    takes = "".join(_takes(endpoint, word) for word in ("query", "body"))
+    takes = "".join(
+        f"<br><small>{where} <b>{escape(name)}</b> {escape(about)}</small>" for where, name, about in fields_of(endpoint)
+    )
     return (
         f"<tr><td>{endpoint.method}</td><td>{escape(endpoint.shown_path)}</td><td>{escape(endpoint.summary)}{takes}</td></tr>\n"
     )
-
-
-def _takes(endpoint: Endpoint, word: str) -> str:
-    form = endpoint.hints.get(word)
-    if form is None:
-        return ""
-    names = ", ".join(form.__struct_fields__) if issubclass(form, Form) else "as in a fault file"
-    return f"<br><small>{word}: {escape(names)}</small>"

@@ -76,7 +76,7 @@ ENDPOINTS = (
     Endpoint("GET", "/transactions/{transactional_id:path}", state.transaction, problems=NO_ID),
     Endpoint("GET", "/producers", state.all_producers),
     Endpoint("POST", "/producers/{producer_id:number}/expire", state.expire_producer,
-             problems={404: "a producer id is a whole number from 0 on"}),
+             problems={404: "there is no such topic or partition, or the producer id is not a whole number from 0 on"}),
     Endpoint("GET", "/groups", state.groups),
     Endpoint("GET", "/groups/{group_id:path}", state.group, problems={404: "there is no such group"}),
     Endpoint("GET", "/telemetry", telemetry.listed, problems={501: "wirebroker[telemetry] is not installed"}),

@@ -30,6 +30,7 @@ from wirebroker.core.racks import spread
 from wirebroker.slices import at_once, pauses
 from wirebroker.storage.interface import Log
 from wirebroker.storage.memory import ANY_SIZE, INTERNAL_SEGMENT, MemoryLog
+from wirebroker.suggestions import did_you_mean
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -479,6 +480,11 @@ class Cluster:
         """The partition, or None if the cluster has no such partition."""
         found = self.topics.get(topic)
         return found.partition(index) if found else None
+
+    def no_partition(self, topic: str, index: int) -> str:
+        """A sentence about a partition that does not exist."""
+        advice = "" if topic in self.topics else did_you_mean(topic, self.topics)
+        return f"there is no partition {topic}-{index}{advice}"
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition of every topic."""

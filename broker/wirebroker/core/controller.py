@@ -231,7 +231,7 @@ class Controller:
     def _partition(self, topic: str, index: int) -> Partition:
         partition = self._cluster.partition(topic, index)
         if partition is None:
-            raise ValueError(f"there is no partition {topic}-{index}")
+            raise ValueError(self._cluster.no_partition(topic, index))
         return partition
 
     def _replica(self, partition: Partition, node_id: int) -> None:

@@ -11,7 +11,7 @@ the engine does not call it at all.
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +21,12 @@ from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import read_request_header
 from kafkawire.primitives import Buffer
-from kafkawire.registry import KEYS
+from kafkawire.registry import KEYS, api_name
 from wirebroker.connection import Connection
 from wirebroker.effects import Outcome, Reply, Shaped
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.interfaces import Alarm, Broker, Exchange, Host, NothingToChange
+from wirebroker.faults.misses import Misses
 from wirebroker.faults.rules import Rule, Seam, partitions_of
 from wirebroker.faults.strikes import AnswerLine, Greeting, Hit, Strike, Struck
 from wirebroker.requests.errors import READING, join, overwrite, refuse
@@ -75,6 +76,8 @@ class FaultPlan:
         """Rules that never struck and are no longer loaded; the latest ones, as a test may load any number of rules."""
         self._keys: frozenset[int] = frozenset()
         """Keys of the APIs that rules may strike."""
+        self._arrived: Counter[str] = Counter()
+        """Requests of each API, while there are rules."""
 
     @property
     def broker(self) -> Broker:
@@ -100,7 +103,7 @@ class FaultPlan:
             raise FaultError("principal", "this is a proxy, which does not know who clients are; load the rule in the broker")
         if rule not in self.rules:
             self.rules.append(rule)
-            rule.added, rule.loaded_at = True, self.host.now
+            rule.added, rule.loaded_at, rule.misses = True, self.host.now, Misses(self._arrived)
         self._changed()
         return rule
 
@@ -122,6 +125,8 @@ class FaultPlan:
         for rule in rules:
             if rule in self.rules:
                 self.rules.remove(rule)
+                if rule.misses is not None:
+                    rule.misses.end()
                 self._unloaded_unfired += [] if rule.fired else [rule]
             for restore in self._at_unload.pop(rule, ()):
                 restore()
@@ -145,6 +150,11 @@ class FaultPlan:
     def concerns(self, key: int) -> bool:
         """Whether a request of this API must pass the plan: rules may strike it, or it waits, or others wait for it."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
+
+    def arrived(self, key: int) -> bool:
+        """A request of this API has arrived. Returns whether it concerns the rules."""
+        self._arrived[api_name(key)] += 1
+        return self.concerns(key)
 
     def restarted(self) -> None:
         """The brokers restart: forget the requests that are held back, as they are lost."""
@@ -230,7 +240,10 @@ class FaultPlan:
         for rule in self.rules:
             if rule.seam is Seam.ARRIVAL and (rule in seen or rule.arrival_bytes > size):
                 continue
-            hit = [each for each in rule.matching(facts) if rule.strikes(self._random.random)]
+            matching = rule.matching(facts)
+            hit = [each for each in matching if rule.strikes(self._random.random)]
+            if not rule.seen:
+                rule.note_miss(facts)
             if hit:
                 yield Strike(rule, partitions_of(hit, rule, facts), hit)
 

@@ -7,7 +7,7 @@ of the control, the JSON schema and the table in docs/faults.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
@@ -17,16 +17,21 @@ from msgspec import Meta
 
 from kafkawire.registry import KEYS, versions
 from wirebroker.faults.forms import FaultError, check_value
+from wirebroker.faults.misses import Misfit, Misses
 from wirebroker.requests.facts import Batch, Facts, can_name
 from wirebroker.requests.parts import Where
 from wirebroker.suggestions import nearest
 
 if TYPE_CHECKING:
     from kafkawire.declare import Message
+    from kafkawire.names import ApiName
     from wirebroker.effects import Outcome
     from wirebroker.faults.strikes import AnswerLine, Greeting, Hit
 
 __tracebackhide__ = True  # pytest shows the caller's line
+
+if not TYPE_CHECKING:
+    ApiName = str  # in any case of its letters; type checkers know the names as Kafka writes them
 
 KINDS: dict[str, type[Rule]] = {}
 """Every kind of fault by its name, in the order in which they are declared."""
@@ -70,47 +75,66 @@ class Match:
 
     def header_fits(self, facts: Facts) -> bool:
         """Whether the request's header and the broker that it reached match."""
-        if self.api is not None and facts.api not in self.api:
-            return False
-        if self.version is not None and not self.version[0] <= facts.version <= self.version[1]:
-            return False
-        return _fits(self.client_id, facts.client_id) and _fits(self.node, facts.node)
+        return next(self._header_misfits(facts), None) is None
 
     def matching(self, facts: Facts) -> list[Batch | None]:
         """The matching batches of a Produce; any other request that matches counts once, as None."""
-        if not self.header_fits(facts) or not _fits(self.principal, facts.principal):
+        if not self.header_fits(facts):
             return []
-        if self.transactional_id is not None and self.transactional_id not in facts.transactional_ids:
-            return []
-        if self.group is not None and self.group not in facts.groups:
-            return []
-        if facts.api == "Produce":
-            return [batch for batch in facts.batches if self._batch_fits(batch)]
-        return [None] if self._request_fits(facts) else []
+        return [each for each in _parts(facts) if next(self._misfits(facts, each), None) is None]
 
-    def _batch_fits(self, batch: Batch) -> bool:
+    def missing(self, facts: Facts) -> list[list[Misfit]]:
+        """Why it does not match a request of its APIs, or each batch of a Produce: the words that do not fit."""
+        if self.api is not None and facts.api not in self.api:
+            return []
+        return [[*self._header_misfits(facts), *self._misfits(facts, each)] for each in _parts(facts)]
+
+    def _header_misfits(self, facts: Facts) -> Iterator[Misfit]:
+        if self.api is not None and facts.api not in self.api:
+            yield "api", (facts.api,)
+        if self.version is not None and not self.version[0] <= facts.version <= self.version[1]:
+            yield "version", (facts.version,)
+        if not _fits(self.client_id, facts.client_id):
+            yield "client_id", (facts.client_id,)
+        if not _fits(self.node, facts.node):
+            yield "node", (facts.node,)
+
+    def _misfits(self, facts: Facts, batch: Batch | None) -> Iterator[Misfit]:
+        if not _fits(self.principal, facts.principal):
+            yield "principal", (facts.principal,)
+        if self.transactional_id is not None and self.transactional_id not in facts.transactional_ids:
+            yield "transactional_id", tuple(facts.transactional_ids)
+        if self.group is not None and self.group not in facts.groups:
+            yield "group", tuple(facts.groups)
+        yield from self._request_misfits(facts) if batch is None else self._batch_misfits(batch)
+
+    def _batch_misfits(self, batch: Batch) -> Iterator[Misfit]:
         if self.sequence is not None:
             first, last = self.sequence
             if batch.first_sequence < 0 or batch.first_sequence > last or batch.last_sequence < first:
-                return False
-        return (
-            _fits(self.topic, batch.topic)
-            and _fits(self.partition, batch.partition)
-            and _fits(self.producer_id, batch.producer_id)
-            and _fits(self.producer_epoch, batch.producer_epoch)
-        )
+                yield "sequence", (batch.first_sequence,)
+        for word in ("topic", "partition", "producer_id", "producer_epoch"):
+            if not _fits(getattr(self, word), found := getattr(batch, word)):
+                yield word, (found,)
 
-    def _request_fits(self, facts: Facts) -> bool:
+    def _request_misfits(self, facts: Facts) -> Iterator[Misfit]:
         if self.sequence is not None:
-            return False
+            yield "sequence", ()
         if self.topic is not None and self.topic not in facts.topics:
-            return False
+            yield "topic", tuple(facts.topics)
         if self.partition is not None and not any(
             index == self.partition and _fits(self.topic, topic) for topic, index in facts.partitions
         ):
-            return False
-        producer_id, producer_epoch = facts.producer or (None, None)
-        return _fits(self.producer_id, producer_id) and _fits(self.producer_epoch, producer_epoch)
+            yield "partition", tuple(index for topic, index in facts.partitions if _fits(self.topic, topic))
+        producer = facts.producer or (None, None)
+        for word, found in zip(("producer_id", "producer_epoch"), producer, strict=True):
+            if not _fits(getattr(self, word), found):
+                yield word, (found,)
+
+
+def _parts(facts: Facts) -> Sequence[Batch | None]:
+    """What a rule counts of a request: the batches of a Produce, or the request as a whole, as None."""
+    return facts.batches if facts.api == "Produce" else (None,)
 
 
 def _fits(wanted: Any, found: Any) -> bool:
@@ -141,7 +165,7 @@ class Rule(_Declared, kw_only=True):
     Raises FaultError, a ValueError that knows the word at fault, for a rule that could never strike.
     """
 
-    api: str | Annotated[Sequence[str], Meta(min_length=1)] | None = None
+    api: ApiName | Annotated[Sequence[ApiName], Meta(min_length=1)] | None = None
     version: int | Annotated[Sequence[int], Meta(min_length=1, max_length=2)] | None = None
     topic: str | None = None
     partition: NonNegative | None = None
@@ -207,6 +231,8 @@ class Rule(_Declared, kw_only=True):
         """When it was loaded, in ms since the epoch."""
         self.missed = ""
         """Why it could not strike what it would have struck; "" if it could."""
+        self.misses: Misses | None = None
+        """What arrived since it was loaded."""
         self._check_rule()
         self.check_options()
 
@@ -250,9 +276,7 @@ class Rule(_Declared, kw_only=True):
 
     def matching(self, facts: Facts) -> list[Batch | None]:
         """The matching batches of a Produce; any other request that matches counts once, as None."""
-        if facts.acks == 0 and self.seam in (Seam.ANSWER, Seam.WIRE):
-            return []  # it has no answer
-        return self.match.matching(facts)
+        return [] if self._unanswered(facts) else self.match.matching(facts)
 
     @property
     def arrival_bytes(self) -> int:
@@ -286,15 +310,33 @@ class Rule(_Declared, kw_only=True):
         if self.fired == times or (times is None and self.fired):
             return
         wanted = "at all" if times is None else f"{times} times"
-        why = self.missed or ("no request matched this rule" if self.added else "it was never added to a broker")
         counts = f"it matched {self.seen} and struck {self.fired}"
-        raise NotFired(f"the rule {self} did not fire {wanted}: {counts}{'' if self.seen else f'; {why}'}")
+        raise NotFired(f"the rule {self} did not fire {wanted}: {counts}{'' if self.seen else f'; {self.why_not}'}")
+
+    @property
+    def why_not(self) -> str:
+        """Why it has matched nothing, and what arrived instead."""
+        if self.misses is None:
+            return "it was never added to a broker"
+        return f"{self.missed or 'no request matched this rule'}; {self.misses.sentence(self.described())}"
+
+    def note_miss(self, facts: Facts) -> None:
+        """Keep why it did not match this request."""
+        if self.misses is None:
+            return
+        for misfits in self.match.missing(facts):
+            if misfits := misfits or self._unanswered(facts):
+                self.misses.add(facts.api, misfits)
+
+    def _unanswered(self, facts: Facts) -> list[Misfit]:
+        """Why it cannot strike the answer to a request that has none."""
+        return [("acks", (0,))] if facts.acks == 0 and self.seam in (Seam.ANSWER, Seam.WIRE) else []
 
     def copy(self) -> Self:
         """The same rule with its counts at zero."""
         made = copy(self)
         made.seen = made.fired = 0
-        made.added, made.missed = False, ""
+        made.added, made.missed, made.misses = False, "", None
         return made
 
     # Writing

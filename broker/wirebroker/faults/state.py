@@ -20,6 +20,7 @@ from wirebroker.core.transactions.transaction import Transaction
 from wirebroker.core.truncation import truncate as truncate_log
 from wirebroker.faults.interfaces import NothingToChange
 from wirebroker.requests.parts import TopicPartition
+from wirebroker.suggestions import did_you_mean
 
 ATTEMPTS = 3
 """A producer that begins must try again while the coordinator loads, and while a transaction is being aborted."""
@@ -120,10 +121,11 @@ class EngineBroker:
         raise NothingToChange(f"the transactional id {transactional_id!r} cannot be fenced now: {code.name}")
 
     def _transaction(self, transactional_id: str) -> Transaction:
-        known = self._engine.transactions.transactions.get(transactional_id)
-        if known is None:
-            raise NothingToChange(f"there is no transactional id {transactional_id!r}")
-        return known
+        known = self._engine.transactions.transactions
+        if transactional_id not in known:
+            advice = did_you_mean(transactional_id, known)
+            raise NothingToChange(f"there is no transactional id {transactional_id!r}{advice}")
+        return known[transactional_id]
 
     def expire_session(self, connection: Connection, now: int) -> bool:
         """Let the session of a client end. Returns whether it has authenticated by SASL."""
@@ -145,7 +147,7 @@ class EngineBroker:
         """
         found = self._engine.cluster.partition(topic, partition)
         if found is None:
-            raise NothingToChange(f"there is no partition {topic}-{partition}")
+            raise NothingToChange(self._engine.cluster.no_partition(topic, partition))
         before, epoch = found.log_end_offset, found.leader_epoch
         try:
             end = truncate_log(found, offset, now)

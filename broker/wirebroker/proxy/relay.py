@@ -204,6 +204,9 @@ class Relay:
             pos = after
         self._waits_for_whole = False
         self._awaited += awaited
+        if self.proxy.faults is not None:
+            for each in awaited:
+                self.proxy.faults.arrived(each.key)
         return True
 
     def _is_acknowledged(self, version: int, data: memoryview) -> bool:
@@ -332,6 +335,8 @@ class Relay:
             return min(2 * len(data), size, LONGEST_START)
         if acks is None or acks.acknowledged:
             self._awaited.append(Awaited(correlation_id, key, version))
+        if self.proxy.faults is not None:
+            self.proxy.faults.arrived(key)
         self._client.passing = size
         return 0
 
@@ -376,7 +381,7 @@ class Relay:
         exchange.moments = moments
         if proxy.trace.exchanges:
             proxy.trace.requested(request, exchange)
-        if proxy.faults is not None and proxy.faults.concerns(key):
+        if proxy.faults is not None and proxy.faults.arrived(key):
             proxy.faults.receive(request, exchange)
         else:
             exchange.handle(request)

@@ -605,6 +605,11 @@ class RestartRow(Row):
         return "", "brokers", "changed", f"restarted ({self.mode})"
 
 
+EventName = Literal[
+    "produce", "shadow", "fault", "connection", "authentication", "authorization", "throttle", "request", "unsupported",
+    "reply", "fetch", "topic", "leader", "isr", "broker", "feature", "producer", "transaction", "group", "share",
+    "telemetry", "retention", "restart", "run",
+]  # fmt: skip
 EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (

@@ -13,6 +13,7 @@ from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key, ProducerEntry, unpack
 from wirebroker.states import Group, PartitionState, Transaction
+from wirebroker.suggestions import did_you_mean
 
 
 class Batch(Form):
@@ -125,10 +126,11 @@ def transactions(controlled: ControlledBroker) -> Transactions:
 
 def transaction(controlled: ControlledBroker, transactional_id: str) -> Transaction:
     """A transactional id, with the state of its transaction."""
-    found = states.transactions(controlled.engine).get(transactional_id)
-    if found is None:
-        raise Problem(404, f"there is no transactional id {transactional_id!r}", "transactional_id")
-    return found
+    known = states.transactions(controlled.engine)
+    if transactional_id not in known:
+        advice = did_you_mean(transactional_id, known)
+        raise Problem(404, f"there is no transactional id {transactional_id!r}{advice}", "transactional_id")
+    return known[transactional_id]
 
 
 def groups(controlled: ControlledBroker) -> Groups:
@@ -138,15 +140,15 @@ def groups(controlled: ControlledBroker) -> Groups:
 
 def group(controlled: ControlledBroker, group_id: str) -> Group:
     """A group, with its members and committed offsets."""
-    found = states.groups(controlled.engine).get(group_id)
-    if found is None:
-        raise Problem(404, f"there is no group {group_id!r}", "group_id")
-    return found
+    known = states.groups(controlled.engine)
+    if group_id not in known:
+        raise Problem(404, f"there is no group {group_id!r}{did_you_mean(group_id, known)}", "group_id")
+    return known[group_id]
 
 
 def expire_producer(controlled: ControlledBroker, producer_id: int, body: Where) -> Expired:
     """Let partitions forget a producer as after producer.id.expiration.ms, unless it has an open transaction there."""
-    count = controlled.engine.fault_broker.expire_producer(producer_id, body.topic, body.partition)
+    count = operations.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
     controlled.changed()
     return Expired(count)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -18,6 +18,11 @@ from wirebroker.requests.errors import overwrite
 from wirebroker.requests.errors import throttle as set_throttle_time
 from wirebroker.requests.facts import Facts
 from wirebroker.suggestions import nearest
+
+if TYPE_CHECKING:
+    from kafkawire.names import ErrorName
+else:
+    ErrorName = str  # in any case of its letters
 
 __all__ = ["answer", "delay", "disconnect", "error", "lose_ack", "lose_request", "reorder", "throttle"]
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -57,7 +62,7 @@ class lose_ack(Rule):
 class error(Rule):
     """The answer has this error `code`, a number or a name, and the request is not handled; with `after` it is handled."""
 
-    code: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)] | str
+    code: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)] | ErrorName
     after: bool = False
 
     example = 'faults.error("NOT_LEADER_OR_FOLLOWER", partition=1, times=3)'

@@ -1,0 +1,95 @@
+"""What came while a rule waited, for the sentence that says why it never fired.
+
+A rule that has matched nothing keeps, for each request of its APIs, the words that did not fit and what was there instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from wirebroker.suggestions import did_you_mean
+
+MOST_REASONS = 50
+"""Different sets of words that are counted, of one API."""
+MOST_VALUES = 20
+"""Values that are kept of each word."""
+SHOWN_VALUES, SHOWN_APIS = 3, 6
+
+Misfit = tuple[str, tuple[object, ...]]
+"""A word of a rule that does not fit a request, and what the request has instead."""
+
+
+@dataclass(slots=True)
+class _Reason:
+    """Requests that did not fit for the same words."""
+
+    count: int = 0
+    found: dict[str, dict[object, None]] = field(default_factory=dict)
+
+
+class Misses:
+    """Requests that arrived since a rule was loaded: `arrived` counts those of all rules by API, and is counted elsewhere."""
+
+    def __init__(self, arrived: Counter[str]) -> None:
+        self._arrived = arrived
+        self._before = arrived.copy()
+        self._until: Counter[str] | None = None
+        self._reasons: dict[tuple[str, tuple[str, ...]], _Reason] = {}
+
+    def end(self) -> None:
+        """The rule is unloaded: what arrives from now on does not concern it."""
+        self._until = self._arrived.copy()
+
+    def add(self, api: str, misfits: Iterable[Misfit]) -> None:
+        """A request, or a batch of a Produce, did not fit."""
+        found = dict(misfits)
+        key = api, tuple(found)
+        if key not in self._reasons and len(self._reasons) >= MOST_REASONS:
+            return
+        reason = self._reasons.setdefault(key, _Reason())
+        reason.count += 1
+        for word, values in found.items():
+            kept = reason.found.setdefault(word, {})
+            kept |= dict.fromkeys(islice(values, max(MOST_VALUES - len(kept), 0)))
+
+    def sentence(self, wanted: Mapping[str, object]) -> str:
+        """What came nearest to the words of the rule, and what arrived at all."""
+        parts = [*self._nearest(wanted), self._arrivals()]
+        return "; ".join(parts)
+
+    def _nearest(self, wanted: Mapping[str, object]) -> Iterable[str]:
+        """The requests that fitted in all words but the fewest."""
+        fewest = min((len(words) for _, words in self._reasons), default=0)
+        nearest = {key: reason for key, reason in self._reasons.items() if len(key[1]) == fewest}
+        for (api, words), reason in sorted(nearest.items(), key=lambda each: -each[1].count)[:2]:
+            instead = " and ".join(_listed(reason.found[word]) for word in words)
+            yield f"{reason.count} {api} differed only in {' and '.join(words)}: {instead}{_advice(wanted, reason)}"
+
+    def _arrivals(self) -> str:
+        until = self._arrived if self._until is None else self._until
+        counts = (until - self._before).most_common()
+        if not counts:
+            return "no request has arrived since the rule was loaded"
+        total = sum(count for _, count in counts)
+        shown = [f"{count} {api}" for api, count in sorted(counts, key=lambda each: (-each[1], each[0]))]
+        more = [f"{len(shown) - SHOWN_APIS} more APIs"] if len(shown) > SHOWN_APIS else []
+        plural = "request" if total == 1 else "requests"
+        return f"since the rule was loaded, {total} {plural} arrived: {', '.join(shown[:SHOWN_APIS] + more)}"
+
+
+def _listed(values: Iterable[object]) -> str:
+    """`'orders', 'payments' and others`; "none" where a request names nothing of the kind."""
+    names = [repr(each) for each in values]
+    return ", ".join(names[:SHOWN_VALUES]) + (" and others" if len(names) > SHOWN_VALUES else "") or "none"
+
+
+def _advice(wanted: Mapping[str, object], reason: _Reason) -> str:
+    """The nearest name to one of the words that did not fit."""
+    for word, values in reason.found.items():
+        asked = wanted.get(word)
+        if isinstance(asked, str) and (advice := did_you_mean(asked, [each for each in values if isinstance(each, str)])):
+            return advice
+    return ""
