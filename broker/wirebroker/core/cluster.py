@@ -324,6 +324,10 @@ class Cluster:
             self._due[name] = now + self.auto_creation_ms
             self.timers.at(self._due[name], lambda when: self._auto_create(name, when))
 
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`."""
+        self._due = {name: when + ms for name, when in self._due.items()}
+
     def _auto_create(self, name: str, now: int) -> None:
         self._due.pop(name, None)
         if name not in self.topics and name not in self.growing:
@@ -536,6 +540,16 @@ class Cluster:
         if self.cold_start and name != SHARE_TOPIC:
             self._unloaded.add(name)
         return self.create_topic(name, now, partitions=count, replication_factor=factor, overrides=overrides)
+
+    def warm(self, now: int) -> None:
+        """Create the coordinators' topics that do not exist, and let the coordinators answer at once, as if loaded long ago.
+
+        Raises as `create_internal_topic`.
+        """
+        for name in SETTINGS_OF:
+            if name not in self.topics:
+                self.create_internal_topic(name, now)
+        self._unloaded.clear()
 
     def _new_topic_id(self) -> bytes:
         while True:
