@@ -5,7 +5,7 @@ under test goes on using them. The rest is as after a start:
 
 * All rules are unloaded, and those of the start loaded. Brokers that are down are started, frozen replicas follow, and the
   preferred replicas lead.
-* The logs are empty: each starts at its end. An offset is never used twice, so no consumer mistakes a new record for an old one.
+* The logs are empty: each starts at its end. No offset is used twice.
 * Committed offsets and the starts of share partitions are at the ends of the logs. A consumer that lags continues with the
   first new record, whatever its auto.offset.reset is.
 * Producers go on in order. An open transaction stays open for its producer, whose next request succeeds as if nothing had

@@ -174,7 +174,9 @@ class ControlledBroker(Controlled):
             self.host.reset_softly()
             return
         if self.engine.store is not None:
-            raise Problem(409, f"this broker keeps its data in {self.engine.store.root}, and a reset would delete it; a soft one keeps it")
+            raise Problem(
+                409, f"this broker keeps its data in {self.engine.store.root}; a reset would delete it, a soft one would not"
+            )
         self.host.clock.reset()
         self.host.replace(self._new_engine())
 

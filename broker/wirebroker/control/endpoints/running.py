@@ -94,7 +94,7 @@ def restart(controlled: ControlledBroker, body: Restart) -> Health:
 
 
 def warm(controlled: ControlledBroker) -> Health:
-    """Let all coordinators answer at once: their topics exist, and are loaded. A reset makes them cold again, if it is not soft."""
+    """Let all coordinators answer at once: their topics exist, and are loaded. A reset that is not soft undoes it."""
     controlled.change(partial(operations.warm, controlled.engine))
     return health(controlled)
 
@@ -102,8 +102,8 @@ def warm(controlled: ControlledBroker) -> Health:
 def reset(controlled: ControlledBroker, body: Reset) -> Health:
     """Reset the broker to its start: the topics, settings and faults that it was started with. Closes all connections.
 
-    With `soft` clients live on: connections, topics and groups with their members stay; the logs are empty, committed offsets are
-    at their ends, and faults, trace and clock go back.
+    With `soft` clients live on: connections, topics and groups with their members stay; the logs are empty, committed offsets
+    are at their ends, and faults, trace and clock go back.
     """
     controlled.reset(soft=body.soft)
     return health(controlled)
