@@ -71,6 +71,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /clock/advance": ClockControl.advance,
     "POST /restart": MockKafka.restart,
     "POST /reset": MockKafka.reset,
+    "POST /warm": MockKafka.warm,
 }
 """The method for each endpoint."""
 ONLY_HTTP = {"limit", "offset", "run", "after", "from_partition", "follow", "records", "exchanges", "rows"}

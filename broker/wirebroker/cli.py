@@ -124,6 +124,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
     add("--random-seed", type=whole_number, metavar="N", help="make ids and the probabilities of faults repeatable")
     add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
+    add("--warm", action="store_true", help="the coordinators' topics exist, and clients need not try again at first")
     repeated("--max-version", metavar="API=N", help="offer this API up to version N (repeatable)")
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
     add("--record-checks", default="full", choices=("full", "header"), help="check every record as Kafka does, or "

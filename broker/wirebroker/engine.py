@@ -133,6 +133,8 @@ class Engine:
         self.connections: set[Connection] = set()
         self.new_gate: Callable[[Connection], Gate | None] | None = None
         """Makes the gate of a connection when a client connects; see `wirebroker.connection`."""
+        self.at_soft_reset: list[Callable[[int], None]] = []
+        """Called by a soft reset with the time, to bring back what the broker was started with."""
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
         self._features_changed()
@@ -166,6 +168,17 @@ class Engine:
     def set_time(self, now: int) -> None:
         """Set the time, before a call that has no time as an argument."""
         self._time = max(self._time, now)
+
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`, perhaps back: each timer and each session has as long to go as before."""
+        self._time += ms
+        self.timers.move(ms)
+        self.cluster.move_time(ms)
+        self.groups.move_time(ms)
+        self.transactions.move_time(ms)
+        self.telemetry.move_time(ms)
+        for connection in self.connections:
+            connection.session.move_time(ms)
 
     def trace_at(self, level: str) -> None:
         """Set the level of the trace. Raises ValueError for a level that does not exist."""
@@ -519,6 +532,13 @@ class Engine:
     def start_broker(self, node_id: int, now: int) -> None:
         """Start a broker that was killed. Does nothing if it is up."""
         self.controller.broker_up(node_id, now)
+
+    def clear_faults(self) -> None:
+        """Unload all rules; requests that they hold back go on, and connections that they have silenced are closed."""
+        if self._plan is not None:
+            self._plan.clear()
+        for connection in [each for each in self.connections if each.silent]:
+            self.close(connection, "a fault has silenced it, and a reset unloads all faults")
 
     def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> None:
         """A topic is deleted: forget what was committed in it, or what a coordinator had written there."""

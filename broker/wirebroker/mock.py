@@ -582,12 +582,26 @@ class MockKafka:
         """The brokers by their node ids: whether each is alive, and its addresses."""
         return self._call(states.brokers)
 
-    def reset(self) -> None:
-        """Close the connections, empty the broker and set back its clock, as if it had just been started."""
+    def warm(self) -> None:
+        """Let all coordinators answer at once: their topics exist, and are loaded. For a broker with `cold_start`."""
+        self._change(lambda engine, now: operations.warm(engine, now))
+
+    def reset(self, *, soft: bool = False) -> None:
+        """Close the connections, empty the broker and set back its clock, as if it had just been started.
+
+        With `soft` clients live on: connections, topics and groups with their members stay. The logs are empty, committed
+        offsets are at their ends, and faults, trace and clock go back. RuntimeError if a reset that is not soft would delete
+        `data`.
+        """
         host = self._running
         assert self._loop is not None
+        if soft:
+            call_on(self._loop, host.reset_softly)
+            return
         if host.engine.store is not None:
-            raise RuntimeError(f"this broker keeps its data in {host.engine.store.root}, and a reset would delete it")
+            raise RuntimeError(
+                f"this broker keeps its data in {host.engine.store.root}; a reset would delete it, a soft one would not"
+            )
 
         def begin_again() -> None:
             self._clock.reset()

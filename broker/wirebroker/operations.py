@@ -130,6 +130,12 @@ def delete_topic(engine: Engine, name: str, now: int) -> None:
     _write_down(engine, now)
 
 
+def warm(engine: Engine, now: int) -> None:
+    """Let all coordinators answer at once: their topics exist, and are loaded. ValueError, OSError."""
+    engine.cluster.warm(now)
+    _write_down(engine, now)
+
+
 def subscribe(engine: Engine, name: str, wanted: Mapping[str, str], now: int) -> None:
     """Ask clients for their metrics: the settings of a subscription. RuntimeError, ValueError, OSError."""
     if not engine.telemetry.on:

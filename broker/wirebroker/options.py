@@ -60,7 +60,8 @@ class BrokerOptions:
     `topics` are one or several names, each perhaps with its partitions, replicas and settings (`wirebroker.topic_specs`).
     `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the `profile`. `random_seed` makes the
     ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
-    first, and so do topics that are created automatically, as in Kafka. `data` are the directories that keep the logs, and
+    first, and so do topics that are created automatically, as in Kafka; if it is `warm`, the coordinators' topics exist from
+    the start. `data` are the directories that keep the logs, and
     `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls`
     are texts (`wirebroker.acl_specs`); with them there is an authorizer. `quotas` are texts such as
     `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by
@@ -79,6 +80,7 @@ class BrokerOptions:
     random_seed: int | None = None
     fault_seed: int = 0
     cold_start: bool = False
+    warm: bool = False
     trace: str = "verdicts"
     data: Folders | None = None
     sync: str = "never"
@@ -225,14 +227,20 @@ class BrokerOptions:
         engine.cluster.alter_acls(self._acls, ())
         if store is None or not store.has_features:
             engine.begin_with(self.features)
-        found = store.topics_found if store is not None else ()
+        self._create_topics(engine, now)
+        if self.warm:
+            operations.warm(engine, now)
+        engine.at_soft_reset += [lambda _: engine.trace_at(self.trace), lambda then: self._create_topics(engine, then)]
+        return engine
+
+    def _create_topics(self, engine: Engine, now: int) -> None:
+        """Create the topics that do not exist."""
         for name, spec in self.topic_specs.items():
-            if name not in found:
+            if name not in engine.cluster.topics:
                 try:
                     operations.create_topic(engine, name, now, spec.partitions, spec.configs, spec.replication_factor)
                 except ValueError as refused:
                     raise OptionError("topics", f"{name}: {refused}") from None
-        return engine
 
     def _open_store(self, data: Path, *more: Path, random_bytes: Callable[[int], bytes]) -> FolderStore:
         from wirebroker.storage.folder.store import FolderStore

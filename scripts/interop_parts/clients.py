@@ -17,6 +17,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0
 """Seconds that fetching what a client needs may take."""
 PYSPARK = "4.0.4"
+SPRING = "4.0.0"
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
 
@@ -71,12 +72,17 @@ def streams_folder() -> Path:
     return cache() / f"kafka-streams-{VERSION}"
 
 
+def spring_folder() -> Path:
+    """Where the jars of Spring for Apache Kafka are."""
+    return cache() / f"spring-kafka-{SPRING}"
+
+
 def fetched(client: str) -> bool:
     """Whether all that the client needs is in the cache, or comes with this environment."""
     needed = {
         "java": jar_folder(), "kafka-streams": streams_folder(), "franz-go": cache() / "franz", "sarama": cache() / "sarama",
         "kafkajs": node_folder() / "node_modules" / "kafkajs", "kcat": Path(shutil.which("kcat") or cache() / "kcat"),
-        "pyspark": cache() / f"pyspark-{PYSPARK}" / "complete",
+        "pyspark": cache() / f"pyspark-{PYSPARK}" / "complete", "spring": spring_folder(),
     }  # fmt: skip
     return client not in needed or needed[client].exists()
 
@@ -103,22 +109,33 @@ def java() -> Command:
     return Command(["java", *options, "-cp", f"{jars}/*", PROGRAMS / "java" / "Interop.java"])
 
 
-def kafka_streams() -> Command:
-    """Kafka Streams with all that it needs, beside the jars of a real Kafka."""
-    command, folder = java(), streams_folder()
+def jars_of(folder: Path, group: str, name: str, version: str) -> Path:
+    """A folder with the jars of a Maven artifact and all that it needs. Raises Missing."""
     if not folder.is_dir():
-        making = cache() / f"streams.{os.getpid()}"
+        making = cache() / f"{folder.name}.{os.getpid()}"
         making.mkdir()
         try:
-            wanted = DEPENDENCY.format("org.apache.kafka", "kafka-streams", VERSION)
-            (making / "pom.xml").write_text(POM.format(dependencies=wanted))
+            (making / "pom.xml").write_text(POM.format(dependencies=DEPENDENCY.format(group, name, version)))
             copy = [tool("mvn"), "-q", "-B", COPY, "-DincludeScope=runtime", "-DoutputDirectory=jars"]
-            call(copy, making, "fetching Kafka Streams with mvn")
+            call(copy, making, f"fetching {name} with mvn")
             (making / "jars").rename(folder)
         finally:
             shutil.rmtree(making, ignore_errors=True)
+    return folder
+
+
+def kafka_streams() -> Command:
+    """Kafka Streams with all that it needs, beside the jars of a real Kafka."""
+    command, folder = java(), jars_of(streams_folder(), "org.apache.kafka", "kafka-streams", VERSION)
     *words, _, program = command.words
     return Command([*words, f"{folder}/*{os.pathsep}{jar_folder()}/*", Path(program).with_name("Streams.java")])
+
+
+def spring_service() -> Command:
+    """A service of Spring for Apache Kafka, with the client that comes with it."""
+    folder = jars_of(spring_folder(), "org.springframework.kafka", "spring-kafka", SPRING)
+    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    return Command([tool("java"), *options, "-cp", f"{folder}/*", PROGRAMS / "java" / "SpringService.java"])
 
 
 def go(program: str) -> Callable[[], Command]:
@@ -197,3 +214,26 @@ CLIENTS: dict[str, Callable[[], Command]] = {
     "pyspark": pyspark,
 }
 """Each makes its command, fetching what is needed, or raises Missing."""
+
+
+def serving(prepare: Callable[[], Command], program: str, *before: str) -> Callable[[], Command]:
+    """The command of a client's service, which lies beside its program."""
+
+    def prepared() -> Command:
+        command = prepare()
+        *words, of_client = command.words
+        return Command([*words, Path(of_client).with_name(program), *before], command.environment)
+
+    return prepared
+
+
+SERVICES: dict[str, Callable[[], Command]] = {
+    "kafka-python": serving(CLIENTS["kafka-python"], "service.py", "kafka-python"),
+    "aiokafka": serving(CLIENTS["aiokafka"], "service.py", "aiokafka"),
+    "confluent-kafka": serving(CLIENTS["confluent-kafka"], "service.py", "confluent-kafka"),
+    "java": serving(java, "Service.java"),
+    "spring": spring_service,
+    "franz-go": go("service"),
+    "kafkajs": serving(kafkajs, "service.js"),
+}
+"""Services that live on: each answers the records of `orders` in `results`. They are made as `CLIENTS` are."""

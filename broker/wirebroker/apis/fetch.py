@@ -290,7 +290,10 @@ class Fetch:
             aborted_transactions=[] if self.committed else None, records=NO_BYTES,
             diverging_epoch=NO_EPOCH, current_leader=NO_LEADER, snapshot_id=NO_SNAPSHOT,
         )  # fmt: skip
-        known = requested.fetch_offset >= seen.log_start_offset
+        offset = requested.fetch_offset
+        known = offset >= seen.log_start_offset
+        if not known and (later := partition.after_emptied(offset)) is not None:  # a soft reset has deleted what was there
+            offset, known = later, True
         if requested.last_fetched_epoch >= 0:
             epoch, end = partition.end_offset_for_epoch(requested.last_fetched_epoch)
             known &= end >= 0
@@ -298,7 +301,7 @@ class Fetch:
                 data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=min(end, seen.log_end_offset))
                 data.aborted_transactions = None
                 return data, 0
-        if not known or requested.fetch_offset > seen.log_end_offset:
+        if not known or offset > seen.log_end_offset:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
             data.aborted_transactions = None
@@ -306,7 +309,7 @@ class Fetch:
         visible = seen.last_stable_offset if self.committed else seen.high_watermark
         limit = min(left, requested.partition_max_bytes)
         try:
-            found = partition.log.read(requested.fetch_offset, visible, limit, at_least_one)
+            found = partition.log.read(offset, visible, limit, at_least_one)
         except OSError:  # the data directory cannot be read, or is damaged
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return data, 0
@@ -314,7 +317,7 @@ class Fetch:
         if found.available and not found.data and limit > 0:
             data.aborted_transactions = None  # the next batch was larger than the remaining limit
         elif self.committed and found.data:
-            aborted = partition.aborted_transactions(requested.fetch_offset, found)
+            aborted = partition.aborted_transactions(offset, found)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]

@@ -180,7 +180,8 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
         max_versions=dict(_max_version(text) for text in arguments.max_version),
         random_seed=arguments.random_seed,
         fault_seed=next(seed for seed in seeds if seed is not None),
-        cold_start=True,
+        cold_start=not arguments.warm,
+        warm=arguments.warm,
         trace=arguments.trace_level,
         data=arguments.data.split(",") if arguments.data else None,
         sync=arguments.sync,
@@ -192,7 +193,10 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
 
 
 def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None, part: Part | None) -> Callable[[], Engine]:
-    """Makes the engine, for the start and for each reset: the options, then the fault file, then the scenario."""
+    """Makes the engine, for the start and for each reset: the options, then the fault file, then the scenario.
+
+    A soft reset keeps the engine, and loads the faults of both again.
+    """
 
     def new_engine() -> Engine:
         now = clock.now()
@@ -203,6 +207,9 @@ def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None
             from wirebroker.scenarios.setup import bring_about
 
             bring_about(part, engine, now)
+        if engine.faults is not None:
+            rules = list(engine.plan.rules)
+            engine.at_soft_reset.append(lambda _: engine.plan.load_again(rules))
         return engine
 
     return new_engine

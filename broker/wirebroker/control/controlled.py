@@ -36,7 +36,7 @@ class Controlled:
         self._readers = 0
         self._began = time.time_ns()
         self._traces = 0
-        self._trace: Recorder | None = None
+        self._trace: tuple[Recorder, int] | None = None
         self._numbers: dict[Rule, int] = {}
         self._next = count(1)
 
@@ -48,8 +48,9 @@ class Controlled:
     @property
     def run(self) -> str:
         """The name of this run; a reset begins another one, whose trace is empty."""
-        if self._trace is not self.machine.trace:
-            self._trace = self.machine.trace
+        trace = self.machine.trace
+        if self._trace is None or self._trace[0] is not trace or self._trace[1] != trace.runs:
+            self._trace = trace, trace.runs
             self._traces += 1
         return f"{self._began}-{self._traces}"
 
@@ -164,10 +165,18 @@ class ControlledBroker(Controlled):
             raise Problem(409, str(refused)) from None
         self.changed()
 
-    def reset(self) -> None:
-        """Close the connections and empty the broker, as after a start. Problem if it has a data directory."""
+    def reset(self, *, soft: bool = False) -> None:
+        """Close the connections and empty the broker, as after a start. Problem if it has a data directory.
+
+        With `soft` clients live on (`wirebroker.soft_reset`).
+        """
+        if soft:
+            self.host.reset_softly()
+            return
         if self.engine.store is not None:
-            raise Problem(409, f"this broker keeps its data in {self.engine.store.root}, and a reset would delete it")
+            raise Problem(
+                409, f"this broker keeps its data in {self.engine.store.root}; a reset would delete it, a soft one would not"
+            )
         self.host.clock.reset()
         self.host.replace(self._new_engine())
 

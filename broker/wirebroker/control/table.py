@@ -100,6 +100,7 @@ ENDPOINTS = (
     Endpoint("POST", "/clock/advance", running.advance),
     Endpoint("POST", "/restart", running.restart),
     Endpoint("POST", "/reset", running.reset),
+    Endpoint("POST", "/warm", running.warm),
 )  # fmt: skip
 OF_PROXIES = tuple(each for each in ENDPOINTS if not each.of_brokers)
 """Those that a proxy has."""

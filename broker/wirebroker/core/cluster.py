@@ -327,6 +327,10 @@ class Cluster:
             self._due[name] = now + self.auto_creation_ms
             self.timers.at(self._due[name], lambda when: self._auto_create(name, when))
 
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`."""
+        self._due = {name: when + ms for name, when in self._due.items()}
+
     def _auto_create(self, name: str, now: int) -> None:
         self._due.pop(name, None)
         if name not in self.topics and name not in self.growing:
@@ -546,6 +550,16 @@ class Cluster:
             if self.loading_ms:
                 self.timers.at(now + self.loading_ms, lambda now: self._unloaded.discard(name))
         return self.create_topic(name, now, partitions=count, replication_factor=factor, overrides=overrides)
+
+    def warm(self, now: int) -> None:
+        """Create the coordinators' topics that do not exist, and let the coordinators answer at once, as if loaded long ago.
+
+        Raises as `create_internal_topic`.
+        """
+        for name in SETTINGS_OF:
+            if name not in self.topics:
+                self.create_internal_topic(name, now)
+        self._unloaded.clear()
 
     def _new_topic_id(self) -> bytes:
         while True:

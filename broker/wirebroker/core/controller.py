@@ -39,7 +39,7 @@ class Controller:
         self._lag_timers.clear()
         configs, timers = self._cluster.configs, self._cluster.timers
         if configs.value("auto.leader.rebalance.enable") and len(self._cluster.brokers) > 1:
-            timers.every(lambda: 1000 * configs.integer("leader.imbalance.check.interval.seconds"), now, self._balance)
+            timers.every(lambda: 1000 * configs.integer("leader.imbalance.check.interval.seconds"), now, self.balance)
 
     def finish(self) -> None:
         """Make the rest of a change that is made in slices (`Timers.work`)."""
@@ -108,7 +108,18 @@ class Controller:
             return ErrorCode.NONE
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
-    def _balance(self, now: int) -> None:
+    def recover(self, now: int) -> None:
+        """Start all brokers that are down, let frozen replicas follow, and let the preferred replicas lead, all at once."""
+        for node_id in self._cluster.brokers:
+            self.broker_up(node_id, now)
+        self.finish()
+        for partition in list(self._cluster.partitions()):
+            for node_id in sorted(partition.replication.frozen):
+                self.thaw_replica(partition.topic, partition.index, node_id, now)
+        self.balance(now)
+        self.finish()
+
+    def balance(self, now: int) -> None:
         """Let the preferred replicas lead again that are in sync (maybeBalancePartitionLeaders)."""
         self.finish()
         alive = self._cluster.alive

@@ -90,6 +90,12 @@ class OpenTransactions:
         """The log begins at `offset` now."""
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
 
+    def clear(self) -> None:
+        """All records were deleted, and no transaction is open. Expected first batches stay expected."""
+        self._first_offsets.clear()
+        self._aborted.clear()
+        self._unreplicated.clear()
+
     def truncate(self, end_offset: int, open_ones: dict[int, int]) -> None:
         """The log ends at `end_offset` now; these transactions are open by the producers' states."""
         del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]

@@ -8,6 +8,7 @@ the next one of their producer; `fast_path` stores those with the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kafkawire.batches import TRANSACTIONAL, BatchHeader, end_txn_marker, read_header
@@ -45,6 +46,7 @@ from wirebroker.core.producers import (
     last_timestamp,
     open_since,
     poison,
+    without_transaction,
 )
 from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
@@ -55,6 +57,8 @@ from wirebroker.storage.memory import MemoryLog
 
 CHECKPOINT_MS = 60_000
 """How often Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""
+NEVER = 2**63 - 1
+"""An offset that no record has."""
 
 _new: Any = tuple.__new__
 
@@ -129,6 +133,9 @@ class Partition:
         """The broker whose directory with this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])
         self._checkpointed_start = (now, 0)
+        self.emptied_from = NEVER
+        """The earliest offset from which `empty` has deleted records; a Fetch from it or a later one is in range."""
+        self._emptied_to = 0
         self.held_at: int | None = None
         """The high watermark while it is below the end of the log; `Replication.review` computes it."""
         self.replication = Replication(self)
@@ -446,6 +453,31 @@ class Partition:
             gone = [key for key, state in self.producers.items() if last_offset(state) < offset]
             for key in gone:
                 del self.producers[key]
+
+    def empty(self, now: int) -> None:
+        """Delete all records for a soft reset, so that clients go on: producers in order, consumers where they stand.
+
+        The log starts at its end, and no open transaction is left in it. This writes no marker, because one more offset would
+        leave consumers behind that have read all. A Fetch from an offset that this deletes continues at the new start.
+        """
+        start, end = self.log_start_offset, self.high_watermark
+        for key, state in self.producers.items():
+            if open_since(state) >= 0:
+                self.producers[key] = without_transaction(state)
+        self.transactions.clear()
+        if start < end:
+            with suppress(OSError):  # then the old records stay on the disk, before the log start offset
+                self.log.roll(now)
+            self.log_start_offset = end
+            self.log.drop_segments_below(end)
+            self.emptied_from, self._emptied_to = min(self.emptied_from, start), end
+        self._checkpointed_start = (now, self.log_start_offset)
+        self.fast_path.invalidate()
+        self.notify(now)
+
+    def after_emptied(self, offset: int) -> int | None:
+        """Where a Fetch continues that asks for an offset before the log start; None if it is out of range."""
+        return self._emptied_to if self.emptied_from <= offset < self._emptied_to >= self.log_start_offset else None
 
     def retain(self, now: int) -> None:
         """Delete the segments that retention.ms or retention.bytes do not protect (Kafka's deletableSegments).

@@ -408,6 +408,12 @@ def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch:
     return _HEAD.pack(producer_epoch, coordinator_epoch, -1, 0, last, timestamp) + batches
 
 
+def without_transaction(state: bytes) -> bytes:
+    """The state of a producer whose open transaction is forgotten, without a marker: its sequences go on."""
+    epoch, coordinator_epoch, _, flags, last, timestamp = _HEAD.unpack_from(state)
+    return _HEAD.pack(epoch, coordinator_epoch, -1, flags & ~_OPEN, last, timestamp) + state[_START:]
+
+
 def advance_in_order(
     state: bytes, epoch: int, sequence: int, delta: int, base_offset: int, timestamp: int, window: int
 ) -> bytes | None:

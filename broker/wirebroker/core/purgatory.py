@@ -121,6 +121,19 @@ class Timers:
                 self.reached = when
                 action(when)
 
+    def finish_work(self) -> None:
+        """Do the rest of all work at once."""
+        while self._work:
+            for _ in self._work.popleft():
+                pass
+
+    def move(self, ms: int) -> None:
+        """The clock was moved by `ms`, perhaps back: each timer has as long to go as before."""
+        for _, _, timer in self._heap:
+            timer.when += ms
+        self._heap = [(when + ms, order, timer) for when, order, timer in self._heap]
+        self.reached += ms
+
     def clear(self) -> None:
         """Forget everything."""
         self._heap.clear()

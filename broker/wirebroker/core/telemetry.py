@@ -56,6 +56,11 @@ class Pushes:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._kept.clear()
+        self._bytes = 0
+
     def append(self, push: Push) -> None:
         """Keep a push, and forget the oldest ones for it."""
         self._kept.append(push)
@@ -120,6 +125,11 @@ class Telemetry:
         """Forget the clients, as a restarted broker does."""
         self._clients.clear()
         self._connections.clear()
+
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`."""
+        for client in self._clients.values():
+            client.asked, client.pushed, client.expires = client.asked + ms, client.pushed + ms, client.expires + ms
 
     def disconnected(self, number: int) -> None:
         """Forget the client of a connection."""

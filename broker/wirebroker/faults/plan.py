@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -61,7 +61,7 @@ class FaultPlan:
     """The rules of one host. The same `seed` gives the same random choices."""
 
     def __init__(self, host: Host, seed: int) -> None:
-        self.seed = seed
+        self.seed = self._first_seed = seed
         self.rules: list[Rule] = []
         self.host = host
         self._random = random.Random(seed)
@@ -142,6 +142,16 @@ class FaultPlan:
         """Remember, after a reset, rules of the earlier plan that never struck, except those that are loaded again."""
         again = set(map(str, self.rules))
         self._unloaded_unfired += [rule for rule in earlier.unfired() if str(rule) not in again]
+
+    def load_again(self, rules: Iterable[Rule]) -> None:
+        """Load copies of the rules of the start after a soft reset, with the random choices of the start.
+
+        Earlier copies that never struck are not remembered, as `succeed` does not.
+        """
+        self.reseed(self._first_seed)
+        again = [self.add(rule.copy()) for rule in rules]
+        kept = [rule for rule in self._unloaded_unfired if str(rule) not in map(str, again)]
+        self._unloaded_unfired = deque(kept, REMEMBERED)
 
     def _changed(self) -> None:
         self.host.faults = self if self.rules else None

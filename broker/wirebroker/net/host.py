@@ -33,6 +33,7 @@ from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
 from wirebroker.net.tls import TlsError
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirebroker.security.mechanisms import OAUTHBEARER
+from wirebroker.soft_reset import soft_reset
 from wirebroker.storage.arena import Arena
 
 if TYPE_CHECKING:
@@ -425,6 +426,18 @@ class Host:
         self._drive(engine)
         self.arm()
         self.notify()
+
+    def reset_softly(self) -> None:
+        """Set the clock back, and let the broker forget what a test has left; clients live on. Raises OSError."""
+        before = self.clock.now()
+        self.clock.reset()
+        now = self.clock.now()
+        self.engine.move_time(now - before)
+        try:
+            soft_reset(self.engine, now)
+        finally:
+            self.arm()
+            self.changed()
 
     def _drive(self, engine: Engine) -> None:
         engine.turns.wake = self._wake_turns

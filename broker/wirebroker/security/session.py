@@ -53,6 +53,13 @@ class Session:
         self.begun_again_at: int | None = None
         """When the last re-authentication began."""
 
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`."""
+        if self.expires_at is not None:
+            self.expires_at += ms
+        if self.begun_again_at is not None:
+            self.begun_again_at += ms
+
     @property
     def sasl_user(self) -> bool:
         """Whether the client has authenticated by SASL."""

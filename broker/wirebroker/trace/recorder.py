@@ -95,6 +95,8 @@ class Recorder:
         """Rows, and what `_made` makes rows of."""
         self.added = 0
         """The number of rows since the start; those before the latest `size` are forgotten."""
+        self.runs = 0
+        """How often `begin_again` was called."""
         self.kept: KeptFrames | None = None
         """The bytes of exchanges, while somebody looks at them."""
         self._now = now
@@ -269,6 +271,15 @@ class Recorder:
     def begin_run(self, change: Literal["started", "reset"], *sinks: Sink) -> None:
         """Separate for these sinks, which get the rows already, a new run from the rows of earlier ones."""
         self._hand_out(RunRow(self._now(), change), sinks)
+
+    def begin_again(self) -> None:
+        """Forget all rows, and begin another run, for a soft reset."""
+        self.clear()
+        self.added = 0
+        self.runs += 1
+        if self.kept is not None:
+            self.kept = KeptFrames()
+        self.begin_run("reset", *self.sinks)
 
     def detach(self, sink: Sink) -> None:
         """Give this sink no more rows; harmless if it gets none."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from wirebroker import __version__
+from wirebroker import __version__, operations
 from wirebroker.control.controlled import Controlled, ControlledBroker
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
@@ -53,6 +54,12 @@ class Restart(Form):
     mode: Annotated[Literal["clean", "kill"], about("clean: after a shutdown; kill: after kill −9")] = "clean"
 
 
+class Reset(Form):
+    """How to reset the broker."""
+
+    soft: Annotated[bool, about("clients live on: connections, topics and groups stay, the logs are empty")] = False
+
+
 def health(controlled: Controlled) -> Health:
     """Whether the broker or the proxy runs, and the addresses for clients."""
     return Health("ok", __version__, controlled.bootstrap_servers, controlled.connections, controlled.now)
@@ -86,7 +93,17 @@ def restart(controlled: ControlledBroker, body: Restart) -> Health:
     return health(controlled)
 
 
-def reset(controlled: ControlledBroker) -> Health:
-    """Close the connections and reset the broker to its start: the topics, settings and faults that it was started with."""
-    controlled.reset()
+def warm(controlled: ControlledBroker) -> Health:
+    """Let all coordinators answer at once: their topics exist, and are loaded. A reset that is not soft undoes it."""
+    controlled.change(partial(operations.warm, controlled.engine))
+    return health(controlled)
+
+
+def reset(controlled: ControlledBroker, body: Reset) -> Health:
+    """Reset the broker to its start: the topics, settings and faults that it was started with. Closes all connections.
+
+    With `soft` clients live on: connections, topics and groups with their members stay; the logs are empty, committed offsets
+    are at their ends, and faults, trace and clock go back.
+    """
+    controlled.reset(soft=body.soft)
     return health(controlled)

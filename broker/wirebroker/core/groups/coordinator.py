@@ -114,6 +114,18 @@ class GroupCoordinator:
         else:
             group.restart(now)
 
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`, perhaps back: what waits for an interval has as long to wait as before."""
+        for group in self.groups.values():
+            if not isinstance(group, Group) and group.assigned_at:
+                group.assigned_at += ms
+            if isinstance(group, ConsumerGroup):
+                for regex, resolved in list(group.resolved.items()):
+                    group.resolve(regex, resolved._replace(time=resolved.time + ms))
+            elif isinstance(group, ShareGroup):
+                group.move_time(ms)
+        self.streams.failures.clear()
+
     def log_error(self, group_id: str) -> ErrorCode:
         """COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write down the group's records, else NONE."""
         return self._cluster.coordinator_log_error("group", group_id)
@@ -536,6 +548,21 @@ class GroupCoordinator:
             return -1, ErrorCode.UNKNOWN_SERVER_ERROR
         base = log.log_end_offset
         return base, translate_error(log.append_own(batch, now, verified=verified))
+
+    def follow_logs(self, now: int) -> None:
+        """Move each committed offset to the end of its log, for a soft reset; those of open transactions are forgotten.
+
+        Raises OSError if that cannot be written down.
+        """
+        self.offsets.drop_pending()
+        for group_id in self.offsets.groups():
+            commit = self.new_commit(group_id, now)
+            for where, committed in self.offsets.of(group_id).items():
+                partition = self._cluster.partition(*where)
+                if partition is not None and committed.offset != partition.log_end_offset:
+                    commit.add(where, committed._replace(offset=partition.log_end_offset, leader_epoch=-1, time=now))
+            if error := self.commit(commit, commit.batch(), now):
+                raise OSError(f"the offsets of the group {group_id!r} cannot be written down ({error.name})")
 
     def delete_offsets(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
         """Forget committed offsets; if that cannot be written down, forget none and return the client's error."""

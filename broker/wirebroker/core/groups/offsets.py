@@ -70,6 +70,15 @@ class OffsetStore:
             found = offsets.pop(where, None) is not None or found
         return found
 
+    def groups(self) -> list[str]:
+        """The groups that have offsets."""
+        return list(self._groups)
+
+    def drop_pending(self) -> None:
+        """Forget the offsets of open transactions."""
+        self._pending.clear()
+        self._waiting.clear()
+
     def clear(self) -> None:
         """Forget all offsets."""
         self._groups.clear()

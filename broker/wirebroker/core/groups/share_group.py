@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from wirebroker.core.groups.simple_assignor import Partitions
@@ -68,6 +68,13 @@ class ShareGroup:
     def state(self) -> str:
         """Kafka's name of the state."""
         return STABLE if self.members else EMPTY
+
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`: what is being initialized is tried again when it would have been."""
+        if self.preparation is not None:
+            begun = self.preparation.initializing.items()
+            moved = {topic_id: each._replace(time=each.time + ms) for topic_id, each in begun}
+            self.preparation = replace(self.preparation, initializing=moved)
 
     def subscriptions(self, changed: ShareMember | None = None, without: str = "") -> Counter[str]:
         """The number of subscribers of each topic, with another version of a member or without one."""

@@ -88,6 +88,10 @@ class CreationErrors:
         self._interval = interval
         self._held: dict[str, tuple[str, int]] = {}
 
+    def clear(self) -> None:
+        """Forget them."""
+        self._held.clear()
+
     def note(self, group_id: str, topic: str, why: str, now: int) -> None:
         """A topic that this group needs could not be created."""
         self._held = {name: held for name, held in self._held.items() if held[1] > now}

@@ -154,6 +154,17 @@ class SharePartitions:
         """The log begins after the next offset of the share partition."""
         held.share.log_starts_at(held.partition.offset_for(EARLIEST).offset)
 
+    def follow_logs(self, now: int) -> None:
+        """Let each share partition begin at the end of its log, for a soft reset. What is acquired stays acquired."""
+        for held in self:
+            self.starts_at_log_start(held)
+            self.wake(held.key, now)
+        for key, state in list(self._coordinator.states.items()):
+            topic = self._cluster.topics_by_id.get(key[1])
+            partition = None if topic is None else topic.partition(key[2])
+            if partition is not None and UNKNOWN != state.start_offset < partition.log_start_offset:
+                self._coordinator.write(key, UNKNOWN, UNKNOWN, partition.log_start_offset, 0, (), now)
+
     def forget(self, held: Held) -> None:
         """Close a share partition; the next fetch reads its state again."""
         held.active = False

@@ -98,6 +98,14 @@ class TransactionCoordinator:
         read_transactions(batches, self.transactions)
         self._finish_all(now)
 
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`, perhaps back: each open transaction has as long to go as before."""
+        self._started += ms
+        for transaction in self.transactions.values():
+            transaction.updated += ms
+            if transaction.started >= 0:
+                transaction.started += ms
+
     def log_deleted(self) -> None:
         """__transaction_state is deleted, and all transactional ids with it (TransactionCoordinator.onResignation)."""
         self.transactions.clear()

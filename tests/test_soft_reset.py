@@ -1,0 +1,296 @@
+"""A soft reset: the broker forgets what a test has left, and its clients live on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka as kafka_python
+import pytest
+
+from answers import only
+from dialogue import fetch, plain
+from kafkawire.batches import iter_batches, iter_records
+from kafkawire.declare import from_plain
+from kafkawire.registry import KEYS, request_class
+from test_share_groups import ACCEPT, Shared
+from test_transactions import NEW, OLD, Reader, started
+from wirebroker import MockKafka, faults
+from wirebroker.wire_client import ConnectionClosed
+from wirekit import RawProducer, batch, client, produce_request
+
+ROUNDS = 3
+OFFSET_OUT_OF_RANGE = 1
+GROUP = "service"
+Start = Callable[..., MockKafka]
+
+
+@pytest.fixture
+def kafka(mock_kafka_factory: Start) -> MockKafka:
+    return mock_kafka_factory(topics={"orders": 1, "results": 1})
+
+
+# Services that live on: each answers every order with a result, and commits.
+
+
+@contextmanager
+def in_a_thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=[stop])
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def with_kafka_python(address: str, stop: threading.Event) -> None:
+    consumer = kafka_python.KafkaConsumer(
+        bootstrap_servers=address, group_id=GROUP, enable_auto_commit=False, auto_offset_reset="earliest"
+    )
+    assert consumer.partitions_for_topic("orders")  # if it joins before it knows the topic, it waits for its next metadata
+    consumer.subscribe(["orders"])
+    producer = kafka_python.KafkaProducer(bootstrap_servers=address, enable_idempotence=True)
+    while not stop.is_set():
+        for record in chain(*consumer.poll(timeout_ms=50).values()):
+            producer.send("results", record.value).get(10)
+            consumer.commit()
+    producer.close()
+    consumer.close()
+
+
+def with_aiokafka(address: str, stop: threading.Event) -> None:
+    async def serve() -> None:
+        settings: dict[str, Any] = {"group_id": GROUP, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+        async with (
+            aiokafka.AIOKafkaConsumer("orders", bootstrap_servers=address, **settings) as consumer,
+            aiokafka.AIOKafkaProducer(bootstrap_servers=address, enable_idempotence=True) as producer,
+        ):
+            while not stop.is_set():
+                for record in chain(*(await consumer.getmany(timeout_ms=50)).values()):
+                    await producer.send_and_wait("results", record.value)
+                    await consumer.commit()
+
+    asyncio.run(serve())
+
+
+def with_confluent(address: str, stop: threading.Event) -> None:
+    settings = {"bootstrap.servers": address, "group.id": GROUP, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer(settings)
+    producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": GROUP})
+    consumer.subscribe(["orders"])
+    producer.init_transactions(10)
+    while not stop.is_set():
+        record = consumer.poll(0.05)
+        if record is not None and record.error() is None:
+            producer.begin_transaction()
+            producer.produce("results", record.value())
+            offsets = consumer.position(consumer.assignment())
+            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 10)
+            producer.commit_transaction(10)
+    consumer.close()
+
+
+SERVICES = {"kafka-python": (with_kafka_python, 2), "aiokafka": (with_aiokafka, 1), "confluent-kafka": (with_confluent, 1)}
+"""Each service, and the generation of its group once it has settled: kafka-python joins again by itself."""
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_lives_on(kafka: MockKafka, name: str) -> None:
+    def generation() -> int:
+        return kafka.groups()[GROUP].generation
+
+    def stored(topic: str) -> list[bytes | None]:
+        return [record.value for record in kafka.records(topic) if not record.control]
+
+    def answered(order: str) -> bool:
+        """Whether the service has answered this order, sent it, and committed."""
+        at = kafka.produce("orders", value=order)
+        kafka.wait_until(lambda: kafka.committed_offsets(GROUP).get(("orders", 0)) == at + 1, 20)
+        return stored("orders") == stored("results") == [order.encode()]
+
+    service, settled = SERVICES[name]
+    with in_a_thread(lambda stop: service(kafka.bootstrap_servers, stop)):
+        assert answered("warm up")
+        kafka.wait_until(lambda: generation() == settled)
+        for number in range(ROUNDS):
+            kafka.reset(soft=True)
+            assert stored("orders") == stored("results") == []
+            assert answered(f"order {number}")
+        assert generation() == settled, "no rebalance"
+
+
+# What stays, and what goes back
+
+
+def test_clients_stay_and_their_next_requests_succeed(kafka: MockKafka) -> None:
+    producer = RawProducer(kafka)
+    producer.send(0)
+    kafka.create_topic("more")
+    before = topic_ids(kafka)
+    kafka.reset(soft=True)
+    assert producer.send(1).base_offset == 1, "an offset is not used twice"
+    assert [record.offset for record in kafka.records("orders")] == [1]
+    assert [row.rule for row in kafka.trace.produce()] == ["next"], "the trace begins again, the producer goes on"
+    assert topic_ids(kafka) == before
+
+
+def test_a_deleted_topic_of_the_start_comes_back(kafka: MockKafka) -> None:
+    kafka.delete_topic("orders")
+    kafka.reset(soft=True)
+    assert set(kafka.topics()) == {"orders", "results"}
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_an_open_transaction_goes_on_without_its_first_records(kafka: MockKafka, version: int) -> None:
+    producer, reader = started(kafka, version=version), client(kafka)
+    if version == OLD:
+        assert producer.add() == 0
+    assert producer.send("old").error_code == 0
+    assert Reader(kafka).committed_offset("g") == (0, -1)
+    assert producer.send_offsets("g", 1, version=3 if version == OLD else 5) == 0
+    reader.send(fetch(0, isolation_level=1, wait_ms=20_000), 12)
+    kafka.reset(soft=True)
+    kafka.produce("orders", value="of another")
+    assert values(only(reader.answer())) == [b"of another"], "a read_committed consumer that waited does not wait for it"
+    assert Reader(kafka).committed_offset("g") == (0, -1), "nor does one that asks for the offset of its group"
+    assert producer.send("new").error_code == 0
+    assert producer.end(commit=True) == 0
+    assert Reader(kafka).committed_offset("g") == (0, -1)
+    answer = only(reader.request(fetch(1, isolation_level=1), 12))
+    assert values(answer)[:2] == [b"of another", b"new1"]
+    assert answer.aborted_transactions == []
+
+
+@pytest.mark.parametrize("offset", [0, 2], ids=["from_the_start", "in_between"])
+def test_a_consumer_that_lags_continues_with_the_first_new_record(kafka: MockKafka, offset: int) -> None:
+    wire = client(kafka)
+    wire.request(plain("old", 3), 9)
+    kafka.reset(soft=True)
+    assert only(wire.request(fetch(offset), 12)).error_code == 0
+    wire.send(fetch(offset, wait_ms=20_000), 12)
+    client(kafka).request(plain("new", 1), 9)
+    assert values(only(wire.answer())) == [b"new0"]
+    assert only(wire.request(fetch(-1), 12)).error_code == OFFSET_OUT_OF_RANGE
+    assert only(wire.request(fetch(5), 12)).error_code == OFFSET_OUT_OF_RANGE
+    wire.request(plain("newer", 1), 9)
+    deleted = {"name": "orders", "partitions": [{"partition_index": 0, "offset": 5}]}
+    ask(kafka, "DeleteRecords", 1, topics=[deleted], timeout_ms=1000)
+    assert only(wire.request(fetch(offset), 12)).error_code == OFFSET_OUT_OF_RANGE, "as after every DeleteRecords"
+
+
+def test_faults_and_what_they_have_done_go_back(kafka: MockKafka) -> None:
+    held = kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
+    lost = kafka.faults.add(faults.lose_ack(api="Produce", nth=2, then="silence"))
+    delayed, silenced = RawProducer(kafka), RawProducer(kafka)
+    delayed.wire.send(produce_request("orders", batch(0, 1, pid=delayed.pid, epoch=0)), 9)
+    kafka.wait_until(lambda: held.fired == 1)
+    silenced.wire.send(produce_request("orders", batch(0, 1, pid=silenced.pid, epoch=0)), 9)
+    kafka.wait_until(lambda: lost.fired == 1)
+    kafka.reset(soft=True)
+    assert kafka.faults.rules == []
+    assert only(delayed.wire.answer()).base_offset == 1, "a request that was held back is handled before the logs are emptied"
+    assert kafka.records("orders") == []
+    with pytest.raises(ConnectionClosed):
+        silenced.wire.answer()
+
+
+def test_brokers_replicas_and_leaders_go_back(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(brokers=3, topics={"orders": {"partitions": 2, "replication_factor": 3}})
+    before = [kafka.partition("orders", index).leader for index in (0, 1)]
+    kafka.freeze_replica("orders", 0, next(node for node in (1, 2, 3) if node not in before))
+    kafka.kill_broker(before[0])
+    kafka.move_leader("orders", 1, to=kafka.partition("orders", 0).leader)
+    kafka.produce("orders", value="x", partition=0)
+    kafka.reset(soft=True)
+    assert all(broker.alive for broker in kafka.brokers().values())
+    for index, leader in enumerate(before):
+        state = kafka.partition("orders", index)
+        assert (state.leader, sorted(state.in_sync)) == (leader, [1, 2, 3])
+        assert state.log_start_offset == state.high_watermark == state.log_end_offset
+
+
+def test_the_clock_goes_back_and_sessions_have_as_long_to_go(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(topics=["orders"], clock="frozen")
+    began = kafka.clock.now()
+    kafka.clock.advance(days=8)
+    ask(kafka, "FindCoordinator", 4, key_type=0, coordinator_keys=["g"])
+    joined = ask(
+        kafka, "ConsumerGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=5000,
+        subscribed_topic_names=["orders"], topic_partitions=[],
+    )  # fmt: skip
+    assert joined.error_code == 0
+    producer = started(kafka, timeout_ms=30_000)
+    producer.send("open")
+    kafka.clock.advance(seconds=10)
+    kafka.reset(soft=True)
+    assert kafka.clock.now() == began
+    kafka.clock.advance(seconds=19)
+    assert (kafka.groups()["g"].state, kafka.transactions()["till"].state) == ("Stable", "Ongoing")
+    kafka.clock.advance(seconds=17)
+    assert (kafka.groups()["g"].state, kafka.transactions()["till"].state) == ("Empty", "CompleteAbort")
+
+
+def test_a_share_group_begins_at_the_end(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(topics={"t": 1})
+    for value in "abc":
+        kafka.produce("t", value=value)
+    shared = Shared(kafka)
+    assert shared.acquire("member", max_records=1) == [(0, 0, 1)]
+    kafka.reset(soft=True)
+    topics = [{"topic_name": "t", "partitions": [0]}]
+    described = ask(kafka, "DescribeShareGroupOffsets", 0, groups=[{"group_id": "g", "topics": topics}])
+    assert only(described.groups[0]).start_offset == 3
+    kafka.produce("t", value="new")
+    settled = shared.fetch("member", [(0, 0, ACCEPT)])
+    assert (settled.acknowledge_error_code, shared.acquired(settled)) == (0, [(3, 3, 1)])
+
+
+def test_a_kill_does_not_bring_records_back(kafka: MockKafka) -> None:
+    kafka.produce("orders", value="old")
+    kafka.reset(soft=True)
+    kafka.produce("orders", value="new")
+    kafka.restart("kill")
+    assert [record.value for record in kafka.records("orders")] == [b"new"]
+
+
+def test_a_data_directory_is_emptied_and_keeps_its_topics(tmp_path: Path) -> None:
+    for value in ("first", "second"):
+        with MockKafka(data=tmp_path, topics={"orders": 1}) as kafka:
+            before = topic_ids(kafka)["orders"]
+            assert kafka.records("orders") == []
+            producer, wire = RawProducer(kafka), client(kafka)
+            producer.send(0)
+            wire.request(plain(value, 2), 9)
+            kafka.reset(soft=True)
+            assert producer.send(1).error_code == 0
+            kafka.reset(soft=True)
+    with MockKafka(data=tmp_path) as kafka:
+        assert kafka.records("orders") == []
+        assert kafka.partition("orders").log_end_offset == 8
+        assert topic_ids(kafka)["orders"] == before
+
+
+def test_memory_is_given_back(kafka: MockKafka) -> None:
+    for _ in range(3):
+        client(kafka).request(plain("x", 100), 9)
+        kafka.reset(soft=True)
+    assert kafka._call(lambda engine: sum(each.log.size for each in engine.cluster.partitions() if each.topic == "orders")) == 0
+
+
+def topic_ids(kafka: MockKafka) -> dict[str, bytes]:
+    return kafka._call(lambda engine: {name: topic.topic_id for name, topic in engine.cluster.topics.items()})
+
+
+def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
+    return client(kafka).request(from_plain(request_class(KEYS[api]), fields), version)
+
+
+def values(answer: Any) -> list[bytes | None]:
+    return [record.value for each in iter_batches(answer.records) for record in iter_records(each)]
