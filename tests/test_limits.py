@@ -1,4 +1,4 @@
-"""The limits of one client."""
+"""The limits of one client, of a broker and of a proxy before it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,34 @@ from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from wirebroker.mock import MockKafka
+from wirebroker.proxy_kafka import ProxyKafka
 from wirekit import batch, client, dial, has_come, produce_request
 
-Factory = Callable[..., MockKafka]
+Serving = Callable[..., tuple[MockKafka | ProxyKafka, MockKafka]]
 ASK = encode_request(1, "x", ApiVersionsRequest(), 0)
+
+
+@pytest.fixture(params=["broker", "proxy"])
+def serving(
+    request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., MockKafka], kafka_proxy: Callable[..., ProxyKafka]
+) -> Serving:
+    """Starts what has these limits, and returns it and the broker that has the records."""
+
+    def start(**configs: str) -> tuple[MockKafka | ProxyKafka, MockKafka]:
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        if request.param == "broker":
+            kafka = mock_kafka_factory(topics={"orders": 1}, configs=named)
+            return kafka, kafka
+        upstream = mock_kafka_factory(topics={"orders": 1})
+        return kafka_proxy(upstream=upstream.bootstrap_servers, trace="all", configs=named), upstream
+
+    return start
+
+
+def arriving(kafka: MockKafka | ProxyKafka) -> int:
+    """Bytes that are reserved for large requests."""
+    assert kafka._host is not None
+    return sum(kafka._host.limits._arriving.values())
 
 
 def answered(connection: socket.socket) -> bool:
@@ -33,8 +57,8 @@ def read_all(connection: socket.socket) -> None:
         pass
 
 
-def test_connections_of_a_client_are_limited(mock_kafka_factory: Factory, caplog: pytest.LogCaptureFixture) -> None:
-    kafka = mock_kafka_factory(configs={"max.connections.per.ip": "2"})
+def test_connections_of_a_client_are_limited(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    kafka, _ = serving(max_connections_per_ip="2")
     with caplog.at_level(logging.INFO, "wirebroker"), dial(kafka) as first, dial(kafka) as second:
         assert answered(first)
         assert answered(second)
@@ -45,22 +69,20 @@ def test_connections_of_a_client_are_limited(mock_kafka_factory: Factory, caplog
     assert "max.connections.per.ip is 2" in caplog.text
 
 
-def _is_answered(kafka: MockKafka) -> bool:
+def _is_answered(kafka: MockKafka | ProxyKafka) -> bool:
     with dial(kafka) as connection:
         return answered(connection)
 
 
-def test_an_override_counts_for_its_client(mock_kafka_factory: Factory) -> None:
-    kafka = mock_kafka_factory(
-        configs={"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:0, 127.0.0.1:1"}
-    )
+def test_an_override_counts_for_its_client(serving: Serving) -> None:
+    kafka, _ = serving(max_connections_per_ip="0", max_connections_per_ip_overrides="10.0.0.1:0, 127.0.0.1:1")
     with dial(kafka) as first, dial(kafka) as second:
         assert answered(first)
         assert not answered(second)
 
 
-def test_a_connection_beyond_max_connections_waits_until_another_ends(mock_kafka_factory: Factory) -> None:
-    kafka = mock_kafka_factory(configs={"max.connections": "1"})
+def test_a_connection_beyond_max_connections_waits_until_another_ends(serving: Serving) -> None:
+    kafka, _ = serving(max_connections="1")
     with dial(kafka) as first, dial(kafka) as second:
         assert answered(first)
         second.sendall(ASK)
@@ -71,49 +93,50 @@ def test_a_connection_beyond_max_connections_waits_until_another_ends(mock_kafka
         assert second.recv(4)
 
 
-def test_large_requests_wait_while_too_many_bytes_are_arriving(mock_kafka_factory: Factory) -> None:
-    kafka = mock_kafka_factory(topics={"orders": 1}, configs={"queued.max.request.bytes": "200000"})
+def test_large_requests_wait_while_too_many_bytes_are_arriving(serving: Serving) -> None:
+    kafka, broker = serving(queued_max_request_bytes="200000")
     frame = encode_request(1, "x", produce_request("orders", batch(tag="x" * 300_000)), 9)
     other = client(kafka)
     with dial(kafka) as slow, dial(kafka) as waiting:
         slow.sendall(frame[:-1])
-        kafka.wait_until(lambda: kafka._host.limits._arriving[1] > 0, timeout=10)
+        kafka.wait_until(lambda: arriving(kafka) > 0, timeout=10)
         waiting.sendall(frame)
         assert other.request(ApiVersionsRequest(), 0).error_code == 0
-        assert kafka._host.limits._arriving[1] == len(frame)
+        assert arriving(kafka) == len(frame)
         assert not has_come(waiting)
         slow.sendall(frame[-1:])
         for connection in (slow, waiting):
             assert struct.unpack(">i", connection.recv(4))[0] > 0
-    kafka.wait_until(lambda: kafka._host.limits._arriving[1] == 0, timeout=10)
-    assert len(kafka.records("orders")) == 2
+    kafka.wait_until(lambda: arriving(kafka) == 0, timeout=10)
+    assert len(broker.records("orders")) == 2
 
 
-def test_a_large_request_that_breaks_off_releases_its_bytes(mock_kafka_factory: Factory) -> None:
-    kafka = mock_kafka_factory(topics={"orders": 1}, configs={"queued.max.request.bytes": "200000"})
+def test_a_large_request_that_breaks_off_releases_its_bytes(serving: Serving) -> None:
+    kafka, broker = serving(queued_max_request_bytes="200000")
     frame = encode_request(1, "x", produce_request("orders", batch(tag="x" * 300_000)), 9)
     with dial(kafka) as slow, dial(kafka) as waiting:
         slow.sendall(frame[:-1])
-        kafka.wait_until(lambda: kafka._host.limits._arriving[1] > 0, timeout=10)
+        kafka.wait_until(lambda: arriving(kafka) > 0, timeout=10)
         waiting.sendall(frame)
         slow.close()
         assert waiting.recv(4)
-    assert len(kafka.records("orders")) == 1
+    assert len(broker.records("orders")) == 1
 
 
 def test_the_connection_with_most_unread_bytes_is_closed_at_the_limit(
-    mock_kafka_factory: Factory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("wirebroker.net.limits.MOST_UNREAD", 1 << 20)
-    kafka = mock_kafka_factory(topics={"orders": 1})
+    kafka, broker = serving()
+    assert kafka._host is not None
+    kafka._host.limits.most_unread = 1 << 20
     for _ in range(40):
-        kafka.produce("orders", value=bytes(900_000))
+        broker.produce("orders", value=bytes(900_000))
     other = client(kafka)
     asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)
     fetch = FetchRequest(max_bytes=50 << 20, topics=[FetchTopic(topic="orders", partitions=[asked])])
     with caplog.at_level(logging.INFO, "wirebroker"), dial(kafka) as rude:
         rude.sendall(encode_request(1, "x", fetch, 11) * 40)
-        kafka.wait_until(lambda: "does not read its answers" in caplog.text, timeout=10)
+        kafka.wait_until(lambda: "too much memory" in caplog.text, timeout=10)
         with pytest.raises(ConnectionError):
             read_all(rude)
     assert other.request(ApiVersionsRequest(), 0).error_code == 0

@@ -14,6 +14,7 @@ from typing import Literal
 
 import pytest
 import trustme
+from kafka import KafkaProducer
 
 from dialogue import ANY_ANSWER, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, fetch, overall, plain, refused, seq
 from kafkawire.frames import encode_request
@@ -370,6 +371,28 @@ def test_nothing_is_left_of_clients_that_have_gone(proxy: ProxyKafka, then: Lite
         proxy.wait_until(lambda: all(relay.connection.silent or relay.connection.closed for relay in relays(proxy)))
         line.close()
     proxy.wait_until(lambda: not relays(proxy))
+
+
+def test_a_stranger_cannot_make_the_proxy_keep_a_large_request(caplog: pytest.LogCaptureFixture) -> None:
+    users = {"alice": "secret"}
+    with (
+        MockKafka(topics={"orders": 1}, security="sasl_plaintext", users=users) as kafka,
+        ProxyKafka(upstream=kafka.bootstrap_servers, trace="all") as proxy,
+    ):
+        with (
+            caplog.at_level(logging.INFO, "wirebroker"),
+            socket.create_connection(address_of(proxy.bootstrap_servers), 5) as rude,
+        ):
+            request = encode_request(7, "c", ProduceRequest(topic_data=[]), 9)
+            with suppress(ConnectionError):
+                rude.sendall((90 << 20).to_bytes(4) + request[4:] + bytes(700_000))
+                assert rude.recv(1) == b""
+            proxy.wait_until(lambda: "does not know the client, whose large request the proxy does not keep" in caplog.text)
+        settings = kafka.client_settings("kafka-python") | {"bootstrap_servers": proxy.bootstrap_servers}
+        producer = KafkaProducer(**settings, max_request_size=1 << 20)
+        producer.send("orders", bytes(800_000)).get(timeout=20)
+        producer.close()
+        assert len(kafka.records("orders")) == 1
 
 
 def relays(proxy: ProxyKafka) -> list[Relay]:

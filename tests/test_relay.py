@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from itertools import pairwise, product
 from random import Random
 from typing import Any
@@ -24,6 +25,7 @@ from kafkawire.messages.describe_producers import (
     TopicRequest,
     TopicResponse,
 )
+from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkawire.messages.produce import (
     NodeEndpoint,
     PartitionProduceResponse,
@@ -296,6 +298,63 @@ def test_answers_to_requests_before_a_bad_frame_pass(bad: bytes, level: str) -> 
     line.broker_sends(answers[1][9:])
     assert line.to_client == b"".join(answers)
     assert line.closed is not None
+
+
+def large_request(size: int = 600_000) -> bytes:
+    return encode_request(7, "c", produce_request("orders", batch(tag="x" * size)), 12)
+
+
+KNOCK = encode_request(-1, "wirebroker-proxy", MetadataRequest(topics=[]), 1)
+
+
+def test_a_large_request_is_kept_only_of_a_client_that_the_broker_serves() -> None:
+    line = Line("all")
+    line.proxy.asks = True
+    request = large_request()
+    line.client_sends(request[:1000])
+    assert (line.to_broker, line.relay.holds_client, line.relay.whole_request) == (KNOCK, True, 0)
+    line.broker_sends(answer_bytes(MetadataResponse(brokers=[], topics=[]), 1, -1))
+    assert (line.to_client, line.relay.holds_client, line.relay.whole_request) == (b"", False, len(request))
+    line.client_sends(request[1000:]).client_sends(request[:1000])
+    assert line.to_broker == KNOCK + request
+
+
+@pytest.mark.parametrize("api", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
+def test_an_answer_of_a_login_does_not_show_that_the_broker_serves_a_client(api: str) -> None:
+    line = Line("all")
+    line.proxy.asks = True
+    key, version = KEYS[api], response_class(KEYS[api]).__schema__.versions[1]
+    line.client_sends(request_bytes(key, version)).broker_sends(answer_bytes(random_answer(key, version), version))
+    line.to_broker.clear()
+    line.client_sends(large_request()[:1000])
+    assert line.to_broker == KNOCK
+    assert "does not know the client" in line.relay.broker_closed()
+
+
+def test_a_client_that_the_broker_serves_is_not_asked_for() -> None:
+    line = Line("all")
+    line.proxy.asks = True
+    key = KEYS["Heartbeat"]
+    line.client_sends(request_bytes(key, 4)).broker_sends(answer_bytes(random_answer(key, 4), 4))
+    line.to_broker.clear()
+    line.client_sends(large_request()[:1000])
+    assert line.to_broker == b""
+    assert line.relay.whole_request > 600_000
+
+
+def test_an_answer_that_is_too_large_to_look_at_closes_the_connection() -> None:
+    line = Line().client_sends(request_bytes(KEYS["Metadata"], 12)).broker_sends(struct.pack(">ii", 300 << 20, 7))
+    assert line.closed == "the broker announced an answer of 314572804 bytes; the proxy reads up to 268435456"
+
+
+def test_nothing_is_kept_of_frames_whose_connection_has_ended() -> None:
+    line = Line("all")
+    line.client_sends(request_bytes(KEYS["Metadata"], 12) + large_request()[:1000])
+    line.broker_sends(answer_bytes(random_answer(KEYS["Metadata"], 12), 12)[:-1])
+    assert line.relay.whole_request > 0
+    assert line.relay.whole_answer > 0
+    line.proxy.disconnected(line.relay.connection, "the client closed it", NOW)
+    assert (line.relay.whole_request, line.relay.whole_answer, line.relay.has_kept) == (0, 0, False)
 
 
 def test_a_large_request_passes_before_it_is_complete() -> None:

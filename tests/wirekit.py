@@ -63,7 +63,7 @@ def client(kafka: Reachable, node: int = 0) -> WireClient:
     return WireClient.at(kafka.bootstrap_servers.split(",")[node])
 
 
-def dial(kafka: MockKafka, node: int = 0) -> socket.socket:
+def dial(kafka: Reachable, node: int = 0) -> socket.socket:
     """A socket that is connected to one of the brokers."""
     return socket.create_connection(address_of(kafka.bootstrap_servers.split(",")[node]), 20)
 

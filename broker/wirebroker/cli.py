@@ -187,6 +187,8 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--allow-faults", action="store_true", help="load faults although the cluster is not on this machine")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
     add("--random-seed", type=int, metavar="N", help="make the probabilities of faults repeatable")
+    add("--config", action="append", default=[], metavar="KEY=VALUE", help="a limit for clients, by Kafka's name: "
+        "socket.request.max.bytes, queued.max.request.bytes, max.connections … (repeatable)")  # fmt: skip
     add("--tls-cert", metavar="FILE", help="speak TLS with clients, with this certificate (PEM)")
     add("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
     add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from wirebroker.clock import SystemClock
@@ -35,6 +35,7 @@ class ProxyKafka:
     """A proxy before the cluster of which `upstream` is one broker; `trace` is as for MockKafka.
 
     If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
+    `configs` are limits for clients by Kafka's names, such as `socket.request.max.bytes`.
     `client_tls` is for connections of clients, `upstream_tls` for those to brokers. `capture` is a pcapng file for Wireshark.
     `control` opens the HTTP control and the live page, at `control_url` (needs wirebroker[control]). Raises ValueError for an
     address that cannot be read.
@@ -42,12 +43,14 @@ class ProxyKafka:
 
     def __init__(
         self, *, upstream: str, listen: str = "127.0.0.1:0", trace: str = "verdicts", allow_faults: bool = False,
-        random_seed: int = 0, client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
-        capture: str | os.PathLike[str] | None = None, control: bool = False, loop_thread: LoopThread | None = None,
+        random_seed: int = 0, configs: Mapping[str, object] | None = None, client_tls: ssl.SSLContext | None = None,
+        upstream_tls: ssl.SSLContext | None = None, capture: str | os.PathLike[str] | None = None, control: bool = False,
+        loop_thread: LoopThread | None = None,
     ) -> None:  # fmt: skip
         self._upstream, self._listen = parse_address(upstream), parse_address(listen)
         self._level, self._seed = trace, random_seed
         self._allow_faults = allow_faults
+        self._configs = dict(configs or {})
         self._tls = client_tls, upstream_tls
         self._capture_path = capture
         self._new_control = _control_maker() if control else None
@@ -79,7 +82,7 @@ class ProxyKafka:
         client_tls, upstream_tls = self._tls
         self._host = ProxyHost(
             SystemClock(), self._upstream, self._listen, seed=self._seed, allow_faults=self._allow_faults,
-            client_tls=client_tls, upstream_tls=upstream_tls,
+            configs=self._configs, client_tls=client_tls, upstream_tls=upstream_tls,
         )  # fmt: skip
         self._host.proxy.trace_at(self._level)
         if self._capture_path is not None:

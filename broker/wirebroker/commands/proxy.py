@@ -21,7 +21,7 @@ from wirebroker.commands.serve import (
     stop_signal,
     unfired,
 )
-from wirebroker.commands.usage import UsageError, address_in
+from wirebroker.commands.usage import UsageError, address_in, pair
 from wirebroker.faults.forms import FaultError
 from wirebroker.net.host import new_loop
 from wirebroker.net.proxy_host import ProxyHost
@@ -53,6 +53,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
     host = ProxyHost(
         SystemClock(), upstream, listen, seed=next(seed for seed in seeds if seed is not None),
         allow_faults=arguments.allow_faults, advertised_host=arguments.advertise,
+        configs=dict(pair(text, "--config") for text in arguments.config),
         client_tls=client_tls(arguments.tls_cert, arguments.tls_key),
         upstream_tls=upstream_tls(arguments.upstream_tls_ca, arguments.upstream_tls_cert, arguments.upstream_tls_key),
     )  # fmt: skip

@@ -86,7 +86,7 @@ class CapturedClient(Captured, ClientSide):
 
     @property
     def number(self) -> int:
-        return self.relay.connection.number
+        return self.relay.connection.number if self._begun else 0
 
 
 class _Tapped:

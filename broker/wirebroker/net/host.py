@@ -66,7 +66,7 @@ class Host:
         self.engine = engine
         self.clock = clock
         self.loop = asyncio.get_running_loop()
-        self.limits = Limits(engine.configs)
+        self.limits: Limits[BrokerProtocol] = Limits(engine.configs)
         self._protocols: dict[Connection, BrokerProtocol] = {}
         self._capture: Capture | None = None
         self._new_protocol: Callable[[Host, Listener], BrokerProtocol] = BrokerProtocol

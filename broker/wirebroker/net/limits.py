@@ -1,27 +1,64 @@
-"""Limits for clients: connections, memory for arriving requests, memory for unread answers.
+"""Limits for clients of brokers and of a proxy: connections, memory for arriving frames, memory for what is not read.
 
 The settings are Kafka's: `max.connections`, `max.connections.per.ip` with its overrides, and `queued.max.request.bytes`
-(SocketServer's ConnectionQuotas and SimpleMemoryPool). Each broker of a cluster counts for itself. Kafka has no limit for
-answers, because it sends them from the page cache; here the unsent part is in memory.
+(SocketServer's ConnectionQuotas and SimpleMemoryPool). Each broker of a cluster counts for itself, a proxy for all its
+listeners. Kafka has no limit for answers, because it sends them from the page cache; here the unsent part is in memory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from wirebroker.core.configs import BrokerConfigs
-    from wirebroker.net.protocol import BrokerProtocol
+from wirebroker.core.configs import BrokerConfigs
+from wirebroker.suggestions import nearest
 
 logger = logging.getLogger("wirebroker")
 
 MOST_UNREAD = 1 << 30
-"""Bytes of answers that all clients together may leave unread."""
+"""Bytes that all clients together may leave unread; of a proxy, also those that its brokers leave unread."""
+OF_PROXY = (
+    "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides", "queued.max.request.bytes",
+    "sasl.server.max.receive.size", "socket.request.max.bytes",
+)  # fmt: skip
+"""The settings of a proxy."""
+QUEUED_IN_PROXY = 256 * 1024 * 1024
+"""A proxy's default of `queued.max.request.bytes`. Kafka has none, and a broker of ours keeps Kafka's default."""
 
 
-class Limits:
+def configs_of_proxy(given: Mapping[str, object]) -> BrokerConfigs:
+    """The limits of a proxy, by Kafka's names. Raises ValueError for other settings, and for values that Kafka refuses."""
+    for name in given:
+        if name not in OF_PROXY:
+            raise ValueError(f"a proxy has no setting {name!r}{nearest(name, OF_PROXY)}")
+    return BrokerConfigs({"queued.max.request.bytes": str(QUEUED_IN_PROXY)} | {name: str(given[name]) for name in given})
+
+
+class Client(Protocol):
+    """A client's connection."""
+
+    node_id: int
+    client_host: str
+    transport: asyncio.Transport
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the peer leaves unread."""
+
+    def begin(self) -> None:
+        """Serve the connection, which waited in line."""
+
+    def released(self) -> None:
+        """Go on with a large frame that waited for memory."""
+
+
+C = TypeVar("C", bound=Client)
+
+
+class Limits(Generic[C]):
     """Counts the connections of one host and their memory."""
 
     def __init__(self, configs: BrokerConfigs) -> None:
@@ -29,17 +66,18 @@ class Limits:
         self._served: Counter[int] = Counter()
         """Connections by broker."""
         self._by_client: Counter[tuple[int, str]] = Counter()
-        self._in_line: deque[BrokerProtocol] = deque()
+        self._in_line: deque[C] = deque()
         """Connections that wait until another connection of their broker ends."""
         self._arriving: Counter[int] = Counter()
-        """Bytes reserved for large requests that are still arriving, by broker."""
-        self._short: deque[BrokerProtocol] = deque()
-        """Connections whose large request waits for a reservation."""
-        self._congested: set[BrokerProtocol] = set()
+        """Bytes reserved for large frames that are still arriving, by broker."""
+        self._short: deque[C] = deque()
+        """Connections whose large frame waits for a reservation."""
+        self._congested: set[C] = set()
+        self.most_unread = MOST_UNREAD
 
     # Connections
 
-    def opened(self, protocol: BrokerProtocol) -> bool:
+    def opened(self, protocol: C) -> bool:
         """Count a new connection. False if it is not served now: it waits in line, or is closed."""
         node_id, client = protocol.node_id, protocol.client_host
         most = _override(self.configs.text("max.connections.per.ip.overrides"), client)
@@ -56,11 +94,11 @@ class Limits:
         self._serve(protocol)
         return True
 
-    def _serve(self, protocol: BrokerProtocol) -> None:
+    def _serve(self, protocol: C) -> None:
         self._served[protocol.node_id] += 1
         self._by_client[protocol.node_id, protocol.client_host] += 1
 
-    def lost(self, protocol: BrokerProtocol, served: bool) -> None:
+    def lost(self, protocol: C, served: bool) -> None:
         """Remove a connection; if it was `served`, the next one in line takes its place."""
         self._congested.discard(protocol)
         if not served:
@@ -81,10 +119,10 @@ class Limits:
         while self._in_line:
             self._in_line.popleft().transport.abort()
 
-    # Requests
+    # Frames that arrive
 
-    def takes(self, protocol: BrokerProtocol, size: int) -> bool:
-        """Reserve the bytes of a large request. False if it has to wait for others; `released` is then called."""
+    def takes(self, protocol: C, size: int) -> bool:
+        """Reserve the bytes of a large frame. False if it has to wait for others; `released` is then called."""
         most = self.configs.integer("queued.max.request.bytes")
         if 0 < most <= self._arriving[protocol.node_id]:
             if protocol not in self._short:
@@ -93,29 +131,25 @@ class Limits:
         self._arriving[protocol.node_id] += size
         return True
 
-    def freed(self, protocol: BrokerProtocol, size: int) -> None:
-        """Release the bytes of a large request that has arrived, or whose connection is gone."""
+    def freed(self, protocol: C, size: int) -> None:
+        """Release the bytes of a large frame that has arrived, or whose connection is gone."""
         self._arriving[protocol.node_id] -= size
         waiting, self._short = self._short, deque()
         for each in waiting:
             each.released()
 
-    # Answers
+    # Frames that nobody reads
 
-    def congested(self, protocol: BrokerProtocol) -> BrokerProtocol | None:
-        """Note a client that does not read its answers. Returns the worst connection if all together leave too much unread."""
+    def congested(self, protocol: C) -> C | None:
+        """Note a connection whose peer does not read. Returns the worst connection if all together leave too much unread."""
         self._congested.add(protocol)
-        if sum(map(_unread, self._congested)) <= MOST_UNREAD:
+        if sum(each.unsent for each in self._congested) <= self.most_unread:
             return None
-        return max(self._congested, key=_unread)
+        return max(self._congested, key=lambda each: each.unsent)
 
-    def read(self, protocol: BrokerProtocol) -> None:
-        """Note that the client reads again."""
+    def read(self, protocol: C) -> None:
+        """Note that the peer reads again."""
         self._congested.discard(protocol)
-
-
-def _unread(protocol: BrokerProtocol) -> int:
-    return protocol.transport.get_write_buffer_size()
 
 
 def _override(overrides: str, client: str) -> int | None:

@@ -224,6 +224,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._tail = bytes(data[pos:end]) if left else b""
 
     @property
+    def unsent(self) -> int:
+        """Bytes of answers that the client leaves unread."""
+        return self.transport.get_write_buffer_size()
+
+    @property
     def has_more(self) -> bool:
         """Whether `released` may have something to do."""
         return self._waiting or not self._reading

@@ -8,8 +8,9 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import cast
 
 from kafkawire.primitives import Buffer
@@ -19,8 +20,9 @@ from wirebroker.connection import Connection
 from wirebroker.effects import Close, Reply, Shaped
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.host import AT_ONCE, BACKLOG, ListenError, queue_connections, reason_of
+from wirebroker.net.limits import Limits, configs_of_proxy
 from wirebroker.net.listener import Address, is_loopback, reachable
-from wirebroker.net.protocol import SHARED_BUFFER, WRITE_HIGH_WATER, oversized
+from wirebroker.net.protocol import LARGE_FRAME, SHARED_BUFFER, WRITE_HIGH_WATER, oversized
 from wirebroker.net.shaping import ShapedLine, reset_connection
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirebroker.proxy.proxy import Proxy
@@ -47,18 +49,27 @@ class Node:
 
 
 class ProxyHost:
-    """Drives a proxy. The listener at `listen` leads to `upstream`; each further node gets the next port (0: any free one)."""
+    """Drives a proxy. The listener at `listen` leads to `upstream`; each further node gets the next port (0: any free one).
+
+    `configs` are the limits for clients (`limits.OF_PROXY`). Raises ValueError for others.
+    """
 
     def __init__(
         self, clock: Clock, upstream: Address, listen: Address, *, seed: int = 0, allow_faults: bool = False,
-        advertised_host: str | None = None,
+        advertised_host: str | None = None, configs: Mapping[str, object] = MappingProxyType({}),
         client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         self.clock = clock
         self.loop = asyncio.get_running_loop()
         elsewhere = not (allow_faults or is_loopback(upstream[0]))
         refusal = ELSEWHERE.format(upstream[0]) if elsewhere else ""
-        self.proxy = Proxy(clock.now(), self._locate, seed=seed, refuses_faults=refusal, oversized=oversized)
+        settings = configs_of_proxy(configs)
+        self.limits: Limits[ClientSide] = Limits(settings)
+        self.proxy = Proxy(
+            clock.now(), self._locate, seed=seed, refuses_faults=refusal, oversized=oversized,
+            frame_limit=settings.integer("socket.request.max.bytes"),
+            strangers_limit=settings.integer("sasl.server.max.receive.size"),
+        )  # fmt: skip
         self.proxy.asks = True
         self.proxy.moment = lambda: time.perf_counter_ns() // 1000
         self._upstream = upstream
@@ -198,6 +209,14 @@ class ProxyHost:
             side.close(reset=False)
         self.flush()
 
+    def left_unread(self, side: ClientSide) -> None:
+        """Somebody does not read: close the worst connection if all together leave too much unread."""
+        worst = self.limits.congested(side)
+        if worst is not None:
+            reason = "what passes is not read at its other end, and takes too much memory"
+            self.proxy.close(worst.relay.connection, reason, reset=True)
+            worst.close(reset=True)  # also if it is closed already, and its last bytes are not read
+
     # Effects
 
     def flush(self) -> None:
@@ -271,6 +290,7 @@ class ProxyHost:
         for server in self._servers:
             server.close()
         self._handshake_turns.close()
+        self.limits.close()
         for relay in list(self.proxy.relays.values()):
             self.lost(relay, "the proxy stops")
         self.proxy.take_effects()
@@ -293,6 +313,29 @@ class Side(asyncio.BufferedProtocol):
         self._reading = True
         self.unread = False
         """Whether the other end leaves more than WRITE_HIGH_WATER unread."""
+        self.reserved = 0
+        """Bytes of the large frame that is arriving, and has to be whole before it passes."""
+
+    @property
+    def client(self) -> ClientSide:
+        """The side of the client, which has a place in the limits."""
+        raise NotImplementedError
+
+    def has_room(self, whole: int) -> bool:
+        """Reserve memory for a frame that is arriving and has to be whole, 0 without one. False if it waits for others."""
+        wanted = whole if whole > LARGE_FRAME else 0
+        if wanted != self.reserved:
+            self.give_back()
+            if wanted and not self._host.limits.takes(self.client, wanted):
+                return False
+            self.reserved = wanted
+        return True
+
+    def give_back(self) -> None:
+        """Release the reserved memory."""
+        if self.reserved:
+            size, self.reserved = self.reserved, 0
+            self._host.limits.freed(self.client, size)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -314,6 +357,9 @@ class Side(asyncio.BufferedProtocol):
 class ClientSide(Side):
     """The connection of a client."""
 
+    node_id = 0
+    """For the limits, which count all nodes of a proxy together."""
+
     def __init__(self, host: ProxyHost, node: Node) -> None:
         super().__init__(host)
         self.node = node
@@ -324,12 +370,26 @@ class ClientSide(Side):
         self._line: ShapedLine | None = None
         self.unreached = False
         """Whether its broker could not be reached."""
+        self.client_host = ""
+        self._begun = False
+        """Whether the proxy knows the connection; not while it waits in line."""
+
+    @property
+    def client(self) -> ClientSide:
+        return self
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._write = self.transport.write
         peer = transport.get_extra_info("peername")
-        self.relay = self._host.connected(self, str(peer[0]) if peer else "", self.node)
+        self.client_host = str(peer[0]) if peer else ""
+        if self._host.limits.opened(self):
+            self.begin()
+
+    def begin(self) -> None:
+        """Serve the connection."""
+        self._begun = True
+        self.relay = self._host.connected(self, self.client_host, self.node)
         self._host.flush()
         if not self.relay.connection.closed:
             self._host.loop.call_soon(self.balance)  # not at once: uvloop forgets a pause that is made here
@@ -344,6 +404,10 @@ class ClientSide(Side):
         self.balance()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._host.limits.lost(self, self._begun)
+        if not self._begun:
+            return
+        self.give_back()
         if self._dialing is not None:
             self._dialing.cancel()
         if self._line is not None:
@@ -368,13 +432,29 @@ class ClientSide(Side):
 
     def pause_writing(self) -> None:
         self.unread = True
-        if self._broker is not None:
-            self._broker.read(False)
+        self.balance_broker()
+        self._host.left_unread(self)
 
     def resume_writing(self) -> None:
         self.unread = False
-        if self._broker is not None:
-            self._broker.read(self._line is None)
+        self.balance_broker()
+        self.now_reads()
+
+    def now_reads(self) -> None:
+        """One end reads again."""
+        if not self.unread and (self._broker is None or not self._broker.unread):
+            self._host.limits.read(self)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that client and broker leave unread."""
+        sides = (self,) if self._broker is None else (self, self._broker)
+        return sum(each.transport.get_write_buffer_size() for each in sides)
+
+    def released(self) -> None:
+        """Go on with a large frame that waited for memory."""
+        self.balance()
+        self.balance_broker()
 
     @property
     def waits(self) -> bool:
@@ -383,8 +463,14 @@ class ClientSide(Side):
 
     def balance(self) -> None:
         """Read from the client unless its next request has to wait, or the broker does not read."""
-        broker = self._broker
-        self.read(broker is not None and not broker.unread and not self.relay.holds_client)
+        broker, has_room = self._broker, self.has_room(self.relay.whole_request)
+        self.read(broker is not None and not broker.unread and not self.relay.holds_client and has_room)
+
+    def balance_broker(self) -> None:
+        """Read from the broker unless the client does not read. A large answer that has begun is read to its end."""
+        if self._broker is not None:
+            has_room = self._broker.has_room(self.relay.whole_answer)
+            self._broker.read(self._line is None and has_room and (self._broker.reserved > 0 or not self.unread))
 
     def to_broker(self, data: Buffer) -> None:
         """Send bytes to the broker."""
@@ -404,22 +490,23 @@ class ClientSide(Side):
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self._write = self._line.write
             self.relay.sending = True
-            if self._broker is not None:
-                self._broker.read(False)
+            self.balance_broker()
         self._line.send(effect.parts, effect.shape)
 
     def _line_is_free(self) -> None:
         self._line = None
         self._write = self.transport.write
         self.relay.sending = False
-        if self._broker is not None:
-            self._broker.read(not self.unread)
+        self.balance_broker()
         self._host.go_on(self)
         self._host.flush()
         self.balance()
 
     def close(self, reset: bool) -> None:
         """Close both sides when everything is sent, or reset the client's at once."""
+        self.give_back()
+        if self._broker is not None:
+            self._broker.give_back()
         if reset:
             reset_connection(self.transport)
         elif self._line is not None:
@@ -444,7 +531,12 @@ class BrokerSide(Side):
         else:
             self._client.joined(self)
 
+    @property
+    def client(self) -> ClientSide:
+        return self._client
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self.give_back()
         relay = self._client.relay
         if not relay.connection.closed:
             reason = relay.broker_closed() if exc is None else f"the connection to the broker broke: {exc}"
@@ -463,14 +555,19 @@ class BrokerSide(Side):
         except Exception:
             host.failed(client.relay)
         host.flush()
+        client.balance_broker()
+        if client.waits:
+            client.balance()
 
     def pause_writing(self) -> None:
         self.unread = True
         self._client.balance()
+        self._host.left_unread(self._client)
 
     def resume_writing(self) -> None:
         self.unread = False
         self._client.balance()
+        self._client.now_reads()
 
 
 def _reason(failure: OSError | UnicodeError) -> str:

@@ -38,7 +38,9 @@ from wirebroker.requests.facts import facts_of
 from wirebroker.security.session import Session
 
 FRAME_LIMIT = 256 * 1024 * 1024
-"""The largest request in bytes that passes; a broker's socket.request.max.bytes is usually 100 MiB."""
+"""The largest request in bytes that passes unless somebody sets another limit."""
+STRANGERS_LIMIT = 512 * 1024
+"""The largest request in bytes that is kept of a client that its broker may not know: Kafka's sasl.server.max.receive.size."""
 MOST_DESCRIBED = 100_000
 """Partitions that are remembered because their brokers were asked about producers."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"]))
@@ -54,11 +56,13 @@ class Proxy:
 
     def __init__(
         self, now: int, locate: Locate, *, seed: int = 0, refuses_faults: str = "", frame_limit: int = FRAME_LIMIT,
+        strangers_limit: int = STRANGERS_LIMIT,
         oversized: Callable[[bytes, int, int], str] = lambda first, size, limit: f"a frame of {size} bytes",
     ) -> None:  # fmt: skip
         self.locate = locate
         self.refuses_faults = refuses_faults
         self.frame_limit = frame_limit
+        self.strangers_limit = strangers_limit
         self._oversized = oversized
         self._time = now
         self.timers = Timers()
@@ -74,7 +78,7 @@ class Proxy:
         self.pushes = Pushes()
         """The metrics that clients have pushed and a broker has taken (KIP-714)."""
         self.asks = False
-        """Whether to ask brokers about producers that wrote before the proxy was there."""
+        """Whether to ask brokers about producers that wrote before the proxy was there, and whether they serve a client."""
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
         """The partitions whose brokers were asked."""
         self.relays: dict[Connection, Relay] = {}

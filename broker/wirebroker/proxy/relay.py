@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.codec import decode
+from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import (
     KEY_VERSION_CORRELATION,
@@ -27,6 +28,7 @@ from kafkawire.frames import (
 )
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.describe_producers import DescribeProducersResponse
+from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import Buffer, read_uvarint
 from kafkawire.registry import (
@@ -58,8 +60,15 @@ SIZE_CORRELATION = struct.Struct(">ii")
 LONGEST_START = 1 << 17
 """Bytes of a Produce up to its acks: two names of up to 32 KiB and the tags of the header."""
 DESCRIBE_PRODUCERS = KEYS["DescribeProducers"]
+METADATA = KEYS["Metadata"]
+BEFORE_LOGIN = frozenset((API_VERSIONS, KEYS["SaslHandshake"], KEYS["SaslAuthenticate"], -1))
+"""The APIs that a broker answers although it does not know the client; −1 is a token without a header."""
 OWN_CLIENT_ID, OWN_CORRELATION_ID = "wirebroker-proxy", -1
 """The header of the proxy's own requests."""
+KNOCK_VERSION = 1
+"""The first version of Metadata that can ask for no topic."""
+ANSWER_LIMIT = 1 << 28
+"""Bytes of the largest answer that is looked at."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 """How an alert and a handshake of TLS begin. An alert of seven bytes is shorter than any answer."""
@@ -110,6 +119,11 @@ class _Inlet:
         self.passing = 0
         """Bytes of the current frame that still have to come, and pass as they come."""
 
+    @property
+    def lacking(self) -> int:
+        """The bytes of the frame that has arrived in part and has to be whole before it passes; 0 without one."""
+        return self.needed if 0 < len(self.tail) < self.needed else 0
+
     def taken(self, data: memoryview) -> memoryview | None:
         """Everything that has arrived; None while too little has."""
         if not self.tail:
@@ -144,6 +158,8 @@ class Relay:
         """Whether a part of a request that a fault may strike has arrived."""
         self._broker_has_sent = False
         """Whether the broker has sent anything."""
+        self._is_served = False
+        """Whether the broker has answered a request that it answers only to clients that it knows."""
         self._may_ask = False
         """Whether the broker answers DescribeProducers, and the proxy wants to know."""
         self._acknowledged: tuple[int, bytes] = -1, b""
@@ -154,6 +170,16 @@ class Relay:
     def holds_client(self) -> bool:
         """Whether the client's next request has to wait, so that reading more of it is useless."""
         return self._drains or self.sending or self.connection.parked is not None or self.connection.closed
+
+    @property
+    def whole_request(self) -> int:
+        """The size of the request that is arriving and has to be whole before it passes; 0 without one."""
+        return self._client.lacking
+
+    @property
+    def whole_answer(self) -> int:
+        """The same of an answer."""
+        return self._broker.lacking
 
     @property
     def has_kept(self) -> bool:
@@ -226,7 +252,7 @@ class Relay:
             return False
         if self.connection.closed or self.connection.silent or self.sending:
             return False
-        pos, end, count = 0, len(data), 0
+        pos, end, count, key = 0, len(data), 0, -1
         for awaited in self._awaited:
             if end - pos < ANSWER_START:
                 return False
@@ -245,6 +271,7 @@ class Relay:
         for _ in range(count):
             self._awaited.popleft()
         self._broker_has_sent = True
+        self._is_served = self._is_served or key not in BEFORE_LOGIN
         return True
 
     # From the client
@@ -326,6 +353,8 @@ class Relay:
         if self.proxy.looks_at(key, version):
             if len(data) >= size:
                 return 0
+            if size > self.proxy.strangers_limit and self.proxy.asks and not self._is_served:
+                return self._knock()
             self._waits_for_whole = True
             if self.proxy.faults is not None:
                 self.proxy.faults.arriving(self.connection, data[SIZE_BYTES:], self.proxy.now)
@@ -339,6 +368,14 @@ class Relay:
             self.proxy.faults.arrived(key)
         self._client.passing = size
         return 0
+
+    def _knock(self) -> int:
+        """Ask the broker for something small before a large request is kept: to a client that it does not know it says nothing,
+        and closes the connection.
+        """
+        self._ask_broker(MetadataRequest(topics=[]), METADATA, KNOCK_VERSION)
+        self._drains = True
+        return REQUEST_START
 
     def _pass_token(self, size: int) -> int:
         """Let a SASL token without a header pass; its answer has none either."""
@@ -400,9 +437,12 @@ class Relay:
         """Ask the broker what it knows of a Produce's producers, before it gets the Produce."""
         question = self.proxy.question(exchange)
         if question is not None:
-            self._awaited.append(Awaited(OWN_CORRELATION_ID, DESCRIBE_PRODUCERS, 0, own=True))
-            asked = encode_request(OWN_CORRELATION_ID, OWN_CLIENT_ID, question, 0)
-            self.proxy.forward(self.connection, asked)
+            self._ask_broker(question, DESCRIBE_PRODUCERS, 0)
+
+    def _ask_broker(self, question: Message, key: int, version: int) -> None:
+        """Send a request of the proxy's own."""
+        self._awaited.append(Awaited(OWN_CORRELATION_ID, key, version, own=True))
+        self.proxy.forward(self.connection, encode_request(OWN_CORRELATION_ID, OWN_CLIENT_ID, question, version))
 
     # From the broker
 
@@ -433,7 +473,11 @@ class Relay:
             if awaited is None or size < start or (start > SIZE_BYTES and not _answers(data, pos, awaited)):
                 misunderstood = _misunderstood(bytes(data[pos : pos + ANSWER_START]), awaited)
                 break
+            self._is_served = self._is_served or awaited.key not in BEFORE_LOGIN
             if awaited.looked_at:
+                if size > ANSWER_LIMIT:
+                    misunderstood = f"the broker announced an answer of {size} bytes; the proxy reads up to {ANSWER_LIMIT}"
+                    break
                 if awaited.exchange is not None:
                     awaited.exchange.note_moment(2)
                 if end - pos < size:
@@ -469,8 +513,9 @@ class Relay:
             self._unreadable(awaited, frame, damage)
             return
         proxy = self.proxy
-        if isinstance(response, DescribeProducersResponse) and awaited.own:
-            proxy.described(response)
+        if awaited.own:
+            if isinstance(response, DescribeProducersResponse):
+                proxy.described(response)
             return
         changed = carries_addresses(key, version) and redirect(response, proxy.locate)
         if isinstance(response, ApiVersionsResponse):
@@ -509,6 +554,8 @@ class Relay:
             return SPEAKS_TLS
         if self._broker.tail or self._broker.passing:
             return "the broker closed it in the middle of an answer"
+        if self._awaited and self._awaited[0].own and self._awaited[0].key == METADATA:
+            return "the broker closed it; it does not know the client, whose large request the proxy does not keep"
         if self._awaited and self._awaited[0].is_outdated:
             owed = self._awaited[0]
             return (
@@ -524,6 +571,7 @@ class Relay:
             if awaited.exchange is not None:
                 self.proxy.unanswered(awaited.exchange)
         self._awaited.clear()
+        self._client, self._broker = _Inlet(), _Inlet()
         parked, self.connection.parked = self.connection.parked, None
         if parked is not None:
             parked.left()
