@@ -16,6 +16,7 @@ from wirekit import client
 
 VOTER: dict[str, Any] = {"cluster_id": None, "voter_id": 5, "voter_directory_id": bytes(15) + b"\7"}
 ADDED: dict[str, Any] = VOTER | {"timeout_ms": 1000, "listeners": [{"name": "controller", "host": "h", "port": 9}]}
+FENCED = "All brokers are currently fenced, or have all their log directories cordoned."
 ELSEWHERE = [{"name": "X", "host": "h", "port": 9}]
 STATIC = "Cluster doesn't support {}ing voter because the kraft.version feature is 0"
 NO_VOTER = "{} voter request didn't include a valid voter"
@@ -126,8 +127,7 @@ def test_a_cluster_without_a_registered_broker_answers() -> None:
         assert metadata(kafka, 1)[:2] == ([], -1)
         assert told(kafka, 1, "DescribeCluster", 2, endpoint_type=1).controller_id == -1
         assert sole(told(kafka, 1, "FindCoordinator", 4, key_type=0, coordinator_keys=["g"]).coordinators).error_code == 15
-        fenced = "All brokers are currently fenced, or have all their log directories cordoned."
-        refusal = f"Unable to replicate the partition 1 time(s): {fenced}"
+        refusal = f"Unable to replicate the partition 1 time(s): {FENCED}"
         assert creatable(kafka, 1, num_partitions=1, replication_factor=1) == (38, refusal)
 
 
@@ -138,3 +138,38 @@ def test_without_a_registered_broker_no_coordinator_is_found(stored: bool, tmp_p
         for kind in (0, 1):
             answer = told(kafka, 1, "FindCoordinator", 4, key_type=kind, coordinator_keys=["a"])
             assert sole(answer.coordinators).error_code == 15
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_without_a_registered_broker_no_partition_is_made(stored: bool, tmp_path: Path) -> None:
+    """The answers of a real broker that was the only one, and was unregistered."""
+    with MockKafka(topics=["a"], data=tmp_path if stored else None) as kafka:
+        assert ask(kafka, "UnregisterBroker", {"broker_id": 1}) == (0, "")
+        for only_checked in (True, False):
+            assert grown(kafka, validate_only=only_checked) == (38, FENCED)
+        unknown = "The manual partition assignment includes broker 1, but no such broker is registered."
+        assert grown(kafka, assignments=[{"broker_ids": [1]}]) == (39, unknown)
+        assert [created_by_asking(kafka) for _ in range(2)] == [3, 3]
+        partitions = [{"name": "a", "partition_indexes": [0]}]
+        described = sole(sole(told(kafka, 1, "DescribeProducers", 0, topics=partitions).topics).partitions)
+        assert (described.error_code, described.active_producers) == (0, [])
+        elected = told(kafka, 1, "ElectLeaders", 2, election_type=0, topic_partitions=None, timeout_ms=1000)
+        assert sole(sole(elected.replica_election_results).partition_result).error_code == 80
+        assert list(kafka.topics()) == ["a"]
+
+
+def grown(kafka: MockKafka, **how: Any) -> tuple[int, str | None]:
+    topic = {"name": "a", "count": 2, "assignments": how.pop("assignments", None)}
+    answer = told(kafka, 1, "CreatePartitions", 3, topics=[topic], timeout_ms=1000, **{"validate_only": False} | how)
+    return sole(answer.results).error_code, sole(answer.results).error_message
+
+
+def created_by_asking(kafka: MockKafka) -> int:
+    return int(sole(told(kafka, 1, "Metadata", 12, topics=[{"name": "auto"}]).topics).error_code)
+
+
+def test_a_topic_with_too_many_replicas_is_not_created_by_asking_for_it() -> None:
+    """A real broker answers so each time, with default.replication.factor=2 and no other broker."""
+    with MockKafka(configs={"default.replication.factor": 2}) as kafka:
+        assert [created_by_asking(kafka) for _ in range(3)] == [3, 3, 3]
+        assert not kafka.topics()

@@ -56,12 +56,12 @@ def mock_kafka_settings() -> Settings:
 
 @pytest.fixture(scope="session")
 def _wirebroker_thread() -> Iterator[LoopThread]:
-    from wirebroker.apis import import_handlers
+    from wirebroker.loading import load_broker
     from wirebroker.net.thread import LoopThread
 
     # Here and not in the loop's thread: pytest rewrites what is imported, and CPython before 3.12 cannot parse in two
     # threads at once.
-    import_handlers()
+    load_broker()
     thread = LoopThread()
     yield thread
     thread.stop()

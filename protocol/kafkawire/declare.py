@@ -71,10 +71,24 @@ class Api(NamedTuple):
 
 
 class Struct:
-    """Base of every declared class: `__wire__` lists the fields in the order of the wire."""
+    """Base of every declared class: `__wire__` lists the fields in the order of the wire.
+
+    All classes share the comparison and the text: to compile these for each class would take half of the time of its import.
+    """
 
     __slots__ = ()
     __wire__: ClassVar[tuple[Field, ...]] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in self.__wire__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in self.__wire__)
+        return f"{type(self).__qualname__}({fields})"
 
 
 class Message(Struct):
@@ -123,7 +137,8 @@ def _zero(spec: Any) -> Any:
 
 
 def _declared(cls: type[T]) -> type[T]:
-    made = dataclass(slots=True)(cls)
+    cls.__doc__ = cls.__doc__ or cls.__name__  # else dataclass makes one of the signature, which takes long
+    made = dataclass(slots=True, eq=False, repr=False)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]
     made.__wire__ = tuple(dataclasses.replace(f.metadata["wire"], name=f.name) for f in fields)  # type: ignore[attr-defined]
     return made

@@ -2,8 +2,9 @@
 
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is none yet. The
 handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
-Handlers fill every field; the codec omits the fields that a version does not have. A module is imported when the first
-request of its API arrives. The file skipped.md in this folder lists the absent APIs, with reasons.
+Handlers fill every field; the codec omits the fields that a version does not have. A module is imported before clients come
+(`wirebroker.loading`), in an engine without a host when the first request of its API arrives. The file skipped.md in this
+folder lists the absent APIs, with reasons.
 """
 
 from __future__ import annotations
@@ -48,12 +49,6 @@ def handler_of(key: int) -> Handler:
     module = import_module(f"wirebroker.apis.{APIS[key].module}")
     handler: Handler = module.handle
     return handler
-
-
-def import_handlers() -> None:
-    """Import all handlers now."""
-    for name in SERVED:
-        handler_of(KEYS[name])
 
 
 def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry: bool = False) -> dict[int, tuple[int, int]]:

@@ -21,7 +21,7 @@ from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import unwritten
-from wirebroker.core.placement import all_down, assignment_error
+from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
@@ -76,15 +76,15 @@ def _error(requested: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None
     if requested.count < count:
         message = f"The topic {requested.name} currently has {count} partition(s); {requested.count} would not be an increase."
         return Refusal(ErrorCode.INVALID_PARTITIONS, message)
+    factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
-        return None
+        return factor_error(factor, cluster)
     if len(requested.assignments) != requested.count - count:
         message = (
             f"Attempted to add {requested.count - count} additional partition(s), but only {len(requested.assignments)} "
             "assignment(s) were specified."
         )
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    factor = len(topic.partitions[0].replicas)
     for index, each in enumerate(requested.assignments, count):
         error = assignment_error(each.broker_ids, factor, cluster) or all_down(each.broker_ids, index, cluster)
         if error is not None:

@@ -163,7 +163,9 @@ def _counted(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster)
     factor = topic.replication_factor
     if factor == -1:
         factor = configs.integer("default.replication.factor")
-    return factor_error(factor, cluster) or Plan(partitions, factor, {}, overrides)
+    if (error := factor_error(factor, cluster)) is not None:
+        return Refusal(error.code, f"Unable to replicate the partition {factor} time(s): {error.message}")
+    return Plan(partitions, factor, {}, overrides)
 
 
 def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> Generator[None, Any, CreatableTopicResult]:

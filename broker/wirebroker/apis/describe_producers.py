@@ -61,7 +61,7 @@ def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None
         answer.error_message = "This server does not host this topic-partition."
         return None, answer
     partition = exchange.cluster.partition(topic, index)
-    answer.error_code = leader_error(partition, exchange.node_id)
+    answer.error_code = leader_error(partition, exchange.node_id, or_follower=True)
     return None if answer.error_code else partition, answer
 
 

@@ -112,11 +112,12 @@ def _find(
 
 
 def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
-    """Create a topic with a valid name if auto.create.topics.enable allows it; the error code of this request."""
+    """Create a topic with a valid name if auto.create.topics.enable allows it; the error code of this request.
+
+    It is the same if the brokers are too few for the topic's replicas, which only the controller finds out.
+    """
     if not cluster.configs.value("auto.create.topics.enable"):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if cluster.configs.integer("default.replication.factor") > len(cluster.registered_brokers):
-        return ErrorCode.INVALID_REPLICATION_FACTOR
     if exchange.engine.throttle.mutations(exchange, 0).take(cluster.configs.integer("num.partitions"), exchange.engine.now):
         cluster.auto_create_topic(name, exchange.now)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

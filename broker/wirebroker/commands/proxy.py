@@ -23,6 +23,7 @@ from wirebroker.commands.serve import (
 )
 from wirebroker.commands.usage import UsageError, address_in, pair
 from wirebroker.faults.forms import FaultError
+from wirebroker.loading import load_messages
 from wirebroker.net.host import new_loop
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.printable import complain
@@ -57,6 +58,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         client_tls=client_tls(arguments.tls_cert, arguments.tls_key),
         upstream_tls=upstream_tls(arguments.upstream_tls_ca, arguments.upstream_tls_cert, arguments.upstream_tls_key),
     )  # fmt: skip
+    load_messages()
     proxy = host.proxy
     proxy.trace_at(arguments.trace_level)
     for rule, place in zip(faults.rules, faults.places, strict=True) if faults else ():

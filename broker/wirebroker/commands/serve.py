@@ -21,6 +21,7 @@ from wirebroker.commands.listeners import listeners
 from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.usage import UsageError, address_in, pair, whole
 from wirebroker.engine import Engine
+from wirebroker.loading import load_broker
 from wirebroker.net.host import Host, new_loop
 from wirebroker.net.listener import Address
 from wirebroker.options import BrokerOptions, OptionError
@@ -91,6 +92,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
     clock = options.new_clock()
     new_engine = _engine_maker(options, clock, faults, part)
     engine = new_engine()
+    load_broker()
     host = Host(engine, clock)
     control: Control | None = None
     try:

@@ -62,6 +62,7 @@ def app(controlled: Controlled, hosts: Hosts) -> Starlette:
         exception_handlers={HTTPException: _refused_by_the_router},
     )
     made.router.redirect_slashes = False
+    _live_files()  # read now: later all descriptors may be in use
     made.state.controlled = controlled
     made.state.hosts = hosts
     return made

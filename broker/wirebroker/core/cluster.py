@@ -195,6 +195,18 @@ class Cluster:
         """The registered brokers that can get new replicas: not all of their log directories are cordoned."""
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
+    def cannot_replicate(self, factor: int) -> str:
+        """Why new partitions cannot have so many replicas, in Kafka's words; "" if they can (StripedReplicaPlacer.place)."""
+        usable = self.usable_brokers
+        if not any(broker.alive for broker in usable.values()):
+            return "All brokers are currently fenced, or have all their log directories cordoned."
+        if factor > len(usable):
+            return (
+                f"The target replication factor of {factor} cannot be reached because only {len(usable)} broker(s) are "
+                "registered or some brokers have all their log directories cordoned."
+            )
+        return ""
+
     def alive(self, node_id: int) -> bool:
         """Whether the broker exists, and is neither down nor unregistered."""
         broker = self.brokers.get(node_id)
@@ -333,6 +345,8 @@ class Cluster:
 
     def _auto_create(self, name: str, now: int) -> None:
         self._due.pop(name, None)
+        if self.cannot_replicate(self.configs.integer("default.replication.factor")):
+            return
         if name not in self.topics and name not in self.growing:
             with suppress(OSError):
                 self.create_topic(name, now)
@@ -530,10 +544,10 @@ class Cluster:
 
     def create_internal_topic(self, name: str, now: int) -> Topic:
         """Create one of the coordinators' topics, as its first use does. Raises ConfigError if the settings do not allow it, or
-        no broker is registered.
+        no broker can have a replica.
         """
-        if not self.registered_brokers:
-            raise ConfigError("Unable to replicate the partition 1 time(s): All brokers are currently fenced.")
+        if why := self.cannot_replicate(1):
+            raise ConfigError(why)
         prefix = SETTINGS_OF[name]
         factor = min(self.configs.integer(f"{prefix}.replication.factor"), len(self.registered_brokers))
         overrides = {"cleanup.policy": "compact", "compression.type": "producer"}

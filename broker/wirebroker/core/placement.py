@@ -43,17 +43,6 @@ def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Ref
 
 
 def factor_error(factor: int, cluster: Cluster) -> Refusal | None:
-    """The refusal of this replication factor, or None."""
-    usable = cluster.usable_brokers
-    brokers = len(usable)
-    if not any(broker.alive for broker in usable.values()):
-        why = "All brokers are currently fenced, or have all their log directories cordoned."
-    elif factor > brokers:
-        why = (
-            f"The target replication factor of {factor} cannot be reached because only {brokers} broker(s) are registered or "
-            "some brokers have all their log directories cordoned."
-        )
-    else:
-        return None
-    message = f"Unable to replicate the partition {factor} time(s): {why}"
-    return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    """The refusal of this replication factor for new partitions, or None."""
+    why = cluster.cannot_replicate(factor)
+    return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, why) if why else None

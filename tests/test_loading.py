@@ -1,0 +1,93 @@
+"""A broker has loaded what it needs before it says that it is ready: with all descriptors in use it still answers."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.batches import Record, build_batch
+from kafkawire.compression import NAMES
+from kafkawire.declare import from_plain
+from kafkawire.registry import KEYS, request_class, versions
+from wirebroker.apis import SERVED, TELEMETRY
+from wirebroker.wire_client import Connection, ConnectionClosed, address_of
+
+resource = pytest.importorskip("resource")
+pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process cannot be set here")
+
+
+class Serving:
+    """`wirebroker serve` in a process that can open nothing more, once it is `full`."""
+
+    def __init__(self, *flags: str) -> None:
+        command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--control", "127.0.0.1:0", *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        lines = [self.process.stdout.readline() for _ in range(3)]
+        assert lines[-1] == "ready\n", lines
+        self.address = address_of(lines[0].split()[2])
+        self.control = http.client.HTTPConnection(lines[1].split()[2].removeprefix("http://").rstrip("/"))
+
+    def full(self) -> None:
+        used = {int(name) for name in os.listdir(f"/proc/{self.process.pid}/fd")}
+        first = next(number for number in range(len(used) + 1) if number not in used)
+        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (first, first))
+
+    def get(self, path: str) -> int:
+        self.control.request("GET", path)
+        answer = self.control.getresponse()
+        answer.read()
+        return answer.status
+
+
+@pytest.fixture
+def served() -> Iterator[Serving]:
+    made = Serving("--topic", "orders", "--telemetry")
+    yield made
+    made.process.kill()
+    made.process.communicate()
+
+
+def asked(connection: Connection, api: str, version: int | None = None, **fields: Any) -> Any:
+    newest = versions(KEYS[api])[1] if version is None else version
+    return connection.request(from_plain(request_class(KEYS[api]), fields), newest)
+
+
+def fails(connection: Connection, api: str) -> bool:
+    """Whether the connection is closed at the plainest request of an API."""
+    try:
+        asked(connection, api, **({"acks": -1, "topic_data": [], "timeout_ms": 1} if api == "Produce" else {}))
+    except ConnectionClosed:
+        return True
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_every_api_is_answered_with_all_descriptors_in_use(served: Serving) -> None:
+    apis = (*SERVED, *TELEMETRY)
+    connections = {api: Connection(served.address) for api in apis}
+    for each in connections.values():
+        asked(each, "ApiVersions", 0)  # it is accepted
+    assert served.get("/topics") == 200
+    served.full()
+    assert {api for api in apis if fails(connections[api], api)} == set()
+    assert [served.get(path) for path in ("/", "/live/", "/live/app.js", "/openapi.json", "/topcis")] == [200] * 4 + [404]
+    wire = connections["Metadata"]
+    for codec in range(len(NAMES)):
+        data = [{"index": 0, "records": build_batch([Record(0, 0, None, b"v" * 50)], compression=codec)}]
+        answer = asked(wire, "Produce", 9, acks=-1, timeout_ms=1000, topic_data=[{"name": "orders", "partition_data": data}])
+        assert answer.responses[0].partition_responses[0].error_code == 0, NAMES[codec]
+    for kind, key in ((0, "g"), (1, "x")):
+        while asked(wire, "FindCoordinator", 4, key_type=kind, coordinator_keys=[key]).coordinators[0].error_code:
+            pass
+    while asked(wire, "InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000).error_code:
+        pass
+    served.process.terminate()
+    assert served.process.communicate()[1] == ""
