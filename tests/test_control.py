@@ -24,6 +24,7 @@ from openapi_spec_validator import validate
 
 from controlkit import PROBLEM, Answer, ControlClient
 from kafkawire.errors import ProtocolError
+from kafkawire.extras import how_to_install
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka, faults
 from wirebroker.control.endpoints import records, verdicts
@@ -949,4 +950,4 @@ def test_the_control_is_imported_only_if_wanted() -> None:
 def test_a_missing_extra_is_reported_with_how_to_install_it() -> None:
     script = "import sys\nsys.modules['uvicorn'] = None\nfrom wirebroker import MockKafka\nMockKafka(control=True)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert "pip install 'wirebroker[control]'" in run.stderr.splitlines()[-1]
+    assert f"; {how_to_install('control')}" in run.stderr.splitlines()[-1]
