@@ -45,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     _serve(commands)
     demo = commands.add_parser("demo", help="real clients and raw retries, with the reason for each verdict")
     demo.add_argument(
-        "--no-spark", action="store_true", help="leave out the audit on Spark, which runs if wirebroker[audit] is installed"
+        "--no-spark", action="store_true", help="leave out the audit on Spark, which runs if the extra audit is installed"
     )
     demo.set_defaults(command="demo")
     _health(commands)
@@ -96,7 +96,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         "SASL_PLAINTEXT, SASL_SSL) it takes the place of the usual one unless --host or --port is given; the address after @ "
         "is advertised; each further broker takes the next ports (repeatable)")  # fmt: skip
     add("--tls", choices=("auto",), help="make certificates for the listeners that speak TLS, and print where their authority "
-        "lies (needs wirebroker[tls])")  # fmt: skip
+        "lies (needs the extra tls)")  # fmt: skip
     add("--tls-cert", metavar="FILE", help="the certificate of the listeners that speak TLS (PEM)")
     add("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
     add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM)")
@@ -134,7 +134,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         "--capture", metavar="FILE.pcapng", help="write what passes into this file for Wireshark, with the verdicts as comments"
     )
     add("--control", metavar="H:P", help="open the HTTP control, for tests in any language; a port alone listens on "
-        "127.0.0.1, 0 = any free (needs wirebroker[control])")  # fmt: skip
+        "127.0.0.1, 0 = any free (needs the extra control)")  # fmt: skip
     repeated("--control-allow-host", metavar="NAME", help="accept requests to the control under "
         "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
@@ -195,7 +195,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--upstream-tls-cert", metavar="FILE", help="the certificate that the brokers want from clients (PEM)")
     add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")
     add("--control", metavar="H:P", help="open the HTTP control and the live page; a port alone listens on 127.0.0.1, "
-        "0 = any free (needs wirebroker[control])")  # fmt: skip
+        "0 = any free (needs the extra control)")  # fmt: skip
     add("--control-allow-host", action="append", default=[], metavar="NAME", help="accept requests to the control under "
         "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
     add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write the events (repeatable)")
@@ -297,7 +297,7 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     audit = commands.add_parser(
         "audit",
         help="was delivery exactly once? reads a log directory or a live cluster, on Spark",
-        description="Read the stored records and report whether delivery was exactly once. Needs wirebroker[audit].",
+        description="Read the stored records and report whether delivery was exactly once. Needs the extra audit.",
         epilog=EXIT_CODES,
     )
     where = audit.add_mutually_exclusive_group(required=True)

@@ -1,4 +1,4 @@
-"""Clients' metrics for people: the points of an OTLP MetricsData. Needs `pip install 'wirebroker[telemetry]'`."""
+"""Clients' metrics for people: the points of an OTLP MetricsData. Needs the extra telemetry."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kafkawire.extras import how_to_install
 from kafkawire.primitives import format_uuid
 from wirebroker.core.telemetry import Push
 
@@ -32,13 +33,13 @@ class MetricPoint(msgspec.Struct, frozen=True):
 def points(pushes: Iterable[Push], client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
     """The values of these pushes, in their order: of this client, and of this metric.
 
-    RuntimeError without wirebroker[telemetry], ValueError for damage.
+    RuntimeError without the extra telemetry, ValueError for damage.
     """
     try:
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
     except ImportError:
-        raise RuntimeError("metrics of clients are read with a package: pip install 'wirebroker[telemetry]'") from None
+        raise RuntimeError(f"metrics of clients are read with another package; {how_to_install('telemetry')}") from None
     found: list[MetricPoint] = []
     for push in (each for each in pushes if client_id in (None, each.client_id)):
         try:

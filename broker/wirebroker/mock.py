@@ -96,7 +96,7 @@ class MockKafka:
     Kafka's names; `profile` and `rules` are the rules of the validator; `clock` is "system" or "frozen". With `cold_start` the
     coordinators of groups and transactions, and topics that are created automatically, need time at first, as in Kafka, and
     clients have to retry. `trace` is how much is traced: "off", "verdicts", "changes", "exchanges" or "all"
-    (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs wirebroker[control]). With `data` the
+    (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs the extra control). With `data` the
     logs are kept in that directory or in several, in Kafka's own files, and what is in them already is served; `sync` says when
     they are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts
     as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may
@@ -695,7 +695,7 @@ class TelemetryView:
         self._kafka._change(lambda engine, now: operations.subscribe(engine, name, wanted, now))
 
     def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """What clients have pushed, oldest first: of this client, and of this metric. Needs wirebroker[telemetry].
+        """What clients have pushed, oldest first: of this client, and of this metric. Needs the extra telemetry.
 
         RuntimeError without that package, ValueError for a push that cannot be read.
         """

@@ -38,7 +38,7 @@ class ProxyKafka:
     If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
     `configs` are limits for clients by Kafka's names, such as `socket.request.max.bytes`.
     `client_tls` is for connections of clients, `upstream_tls` for those to brokers. `capture` is a pcapng file for Wireshark.
-    `control` opens the HTTP control and the live page, at `control_url` (needs wirebroker[control]). Raises ValueError for an
+    `control` opens the HTTP control and the live page, at `control_url` (needs the extra control). Raises ValueError for an
     address that cannot be read.
     """
 
@@ -134,7 +134,7 @@ class ProxyKafka:
             time.sleep(RECHECK_S)
 
     def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """What clients have pushed to brokers of their own metrics (KIP-714), oldest first. Needs wirebroker[telemetry].
+        """What clients have pushed to brokers of their own metrics (KIP-714), oldest first. Needs the extra telemetry.
 
         RuntimeError without that package, ValueError for a push that cannot be read.
         """

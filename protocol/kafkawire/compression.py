@@ -1,7 +1,7 @@
 """The four codecs of record batches, each with a limit on the decompressed size.
 
-gzip is in the standard library, and so is zstd from Python 3.14 on; snappy, lz4 and zstd come with `pip install
-'wirebroker[codecs]'`. The formats are Kafka's, for reading and for writing: successive gzip members and zstd frames, snappy
+gzip is in the standard library, and so is zstd from Python 3.14 on; snappy, lz4 and zstd come with the
+extra codecs. The formats are Kafka's, for reading and for writing: successive gzip members and zstd frames, snappy
 raw or in the blocks of the Java library, and one lz4 frame with independent blocks (Kafka's Lz4BlockInputStream refuses linked
 ones).
 """
@@ -15,6 +15,7 @@ from mmap import mmap
 from typing import Any
 
 from kafkawire.errors import ProtocolError, WireError
+from kafkawire.extras import how_to_install
 from kafkawire.primitives import Buffer
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -87,7 +88,7 @@ def _cramjam(name: str) -> Any:
     try:
         return getattr(import_module("cramjam"), name)
     except ImportError:
-        raise CodecMissing(f"{name} needs a codec that is not installed: pip install 'wirebroker[codecs]'") from None
+        raise CodecMissing(f"{name} needs a codec that is not installed; {how_to_install('codecs')}") from None
 
 
 def _cramjam_is_missing() -> bool:

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from kafkawire.extras import how_to_install
+
 OLD_FORMATS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 """The first bytes of files in Java's own formats, JKS and JCEKS."""
 TO_PKCS12 = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
@@ -45,7 +47,7 @@ def pem_of(store: str, settings: Mapping[str, str]) -> str:
         from cryptography.hazmat.primitives import serialization as form
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
-        raise BadStore(f"{setting}: to read PKCS12, install wirebroker[tls]; or {advice}") from None
+        raise BadStore(f"{setting}: to read PKCS12, {how_to_install('tls')}; or {advice}") from None
     try:
         found = pkcs12.load_pkcs12(data, password.encode() or None)
     except ValueError:

@@ -6,6 +6,8 @@ import argparse
 import sys
 from importlib import import_module
 
+from kafkawire.extras import how_to_install
+
 NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "matplotlib")
 
 
@@ -15,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             import_module(name)
         except ImportError:
-            print(f"wirebroker audit needs {name}: pip install 'wirebroker[audit]'", file=sys.stderr)
+            print(f"wirebroker audit needs {name}; {how_to_install('audit')}", file=sys.stderr)
             return 2
     code: int = import_module("wirebroker_audit.command").run(options)
     return code

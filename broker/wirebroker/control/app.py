@@ -5,7 +5,9 @@ Handlers run on the broker's or the proxy's own loop, so they can use it without
 
 from __future__ import annotations
 
+import asyncio
 import json
+import json.scanner
 import logging
 import math
 from collections import Counter
@@ -35,6 +37,8 @@ logger = logging.getLogger("wirebroker")
 
 MOST_BYTES = 16 * 1024 * 1024
 """A larger body is refused with 413."""
+MOST_AT_ONCE = 64 * 1024
+"""A larger body in JSON is read in a thread."""
 MOST_TOML_BYTES = 64 * 1024
 """A larger fault file is refused with 413: reading it keeps the broker's loop busy for a microsecond per byte."""
 Answer = Callable[[Request], Awaitable[Response]]
@@ -65,6 +69,7 @@ def app(controlled: Controlled, hosts: Hosts) -> Starlette:
     _live_files()  # read now: later all descriptors may be in use
     made.state.controlled = controlled
     made.state.hosts = hosts
+    made.state.reading = asyncio.Lock()
     return made
 
 
@@ -169,8 +174,8 @@ async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
         except UnicodeDecodeError as wrong:
             raise Problem(400, f"the body is not UTF-8: {wrong}") from None
     elif "body" in hints:
-        asked["body"] = _fitted(hints["body"], _parsed(body))
-    elif body.strip() and _parsed(body) != {}:
+        asked["body"] = _fitted(hints["body"], await _read(body, request.app.state.reading))
+    elif body.strip() and await _read(body, request.app.state.reading) != {}:
         raise Problem(400, "this endpoint takes no body, or an empty object")
     return asked
 
@@ -204,12 +209,30 @@ async def _body(request: Request, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _parsed(body: bytes) -> Any:
-    """The JSON of the body; an empty body is an empty object. Raises Problem."""
+class _Slowly(json.JSONDecoder):
+    """Reads JSON in Python, so that other threads have their turns; the decoder in C reads any text in one piece."""
+
+    def __init__(self, **hooks: Any) -> None:
+        super().__init__(**hooks)
+        self.parse_object, self.parse_array = json.decoder.JSONObject, json.decoder.JSONArray
+        self.scan_once = json.scanner.py_make_scanner(self)
+
+
+async def _read(body: bytes, reading: asyncio.Lock) -> Any:
+    """The JSON of the body; an empty body is an empty object. One large body is read at a time. Raises Problem."""
+    if len(body) <= MOST_AT_ONCE:
+        return _parsed(body, json.JSONDecoder)
+    async with reading:
+        return await asyncio.to_thread(_parsed, body, _Slowly)
+
+
+def _parsed(body: bytes, decoder: type[json.JSONDecoder]) -> Any:
     try:
-        value = json.loads(body or b"{}", parse_constant=_no_number, parse_int=_whole, parse_float=_finite)
+        text = (body or b"{}").decode(json.detect_encoding(body), "surrogatepass")
+        value = decoder(parse_constant=_no_number, parse_int=_whole, parse_float=_finite).decode(text)
         if b"\\u" in body:
-            json.dumps(value, ensure_ascii=False).encode()
+            for part in json.JSONEncoder(ensure_ascii=False).iterencode(value):
+                part.encode()
     except UnicodeEncodeError:
         raise Problem(400, "the body has half of a surrogate pair, which is not a character") from None
     except (ValueError, RecursionError) as damage:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from kafkawire.extras import how_to_install
 from wirebroker.control.controlled import Controlled, ControlledBroker, ControlledProxy
 from wirebroker.control.hosts import Hosts
 from wirebroker.engine import Engine
@@ -27,7 +28,7 @@ try:
     from wirebroker.control.app import app
 except ImportError as missing:
     raise ImportError(
-        f"the HTTP control needs more packages ({missing}): pip install 'wirebroker[control]'", name=missing.name
+        f"the HTTP control needs more packages ({missing}); {how_to_install('control')}", name=missing.name
     ) from missing
 
 logger = logging.getLogger("wirebroker")

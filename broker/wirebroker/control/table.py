@@ -79,7 +79,7 @@ ENDPOINTS = (
              problems={404: "there is no such topic or partition, or the producer id is not a whole number from 0 on"}),
     Endpoint("GET", "/groups", state.groups),
     Endpoint("GET", "/groups/{group_id:path}", state.group, problems={404: "there is no such group"}),
-    Endpoint("GET", "/telemetry", telemetry.listed, problems={501: "wirebroker[telemetry] is not installed"}),
+    Endpoint("GET", "/telemetry", telemetry.listed, problems={501: "the extra telemetry is not installed"}),
     # Quotas
     Endpoint("GET", "/quotas", quotas.listed),
     Endpoint("POST", "/quotas", quotas.put, problems=UNWRITTEN),

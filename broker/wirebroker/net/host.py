@@ -16,6 +16,7 @@ from functools import partial
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
+from kafkawire.extras import how_to_install
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.connection import Connection
@@ -521,7 +522,7 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
         try:
             import uvloop
         except ImportError:
-            raise ValueError("--loop uvloop needs the package: pip install 'wirebroker[uvloop]'") from None
+            raise ValueError(f"--loop uvloop needs another package; {how_to_install('uvloop')}") from None
         made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         return made
     if kind != "asyncio":

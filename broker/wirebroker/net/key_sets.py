@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import Request, url2pathname, urlopen
 
+from kafkawire.extras import how_to_install
 from wirebroker.security.web_tokens import KeySet
 
 logger = logging.getLogger("wirebroker")
@@ -151,7 +152,7 @@ def _read(where: str, text: Callable[[], str]) -> KeySet:
     try:
         import jwt  # noqa: F401
     except ImportError:
-        raise KeySetError(f"to check signed tokens, install wirebroker[oauth] ({SETTING})") from None
+        raise KeySetError(f"{SETTING}: to check signed tokens, {how_to_install('oauth')}") from None
     try:
         return KeySet(text())
     except (OSError, ValueError) as wrong:

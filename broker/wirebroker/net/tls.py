@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafkawire.extras import how_to_install
 from wirebroker.access.stores import BadStore, load_identity, pem_of
 from wirebroker.core.configs import PER_LISTENER
 from wirebroker.security.protocols import SecurityProtocol
@@ -103,7 +104,7 @@ def make_certificates(folder: Path, hosts: list[str], client: str = "client") ->
     try:
         import trustme
     except ImportError:
-        raise TlsError("to make certificates, install wirebroker[tls], or name files with --tls-cert and --tls-key") from None
+        raise TlsError(f"to make certificates, {how_to_install('tls')}, or name files with --tls-cert and --tls-key") from None
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / CA))
     _write(folder / SERVER, authority.issue_cert(*hosts))

@@ -12,6 +12,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from kafkawire.extras import how_to_install
 from wirebroker import __version__
 from wirebroker.audit.report import AuditReport
 from wirebroker.commands.demo.clients import RECORDS, ClientResult
@@ -66,7 +67,7 @@ class Screen:
             said = ", ".join(f"{kind} {count}" for kind, count in counts["findings"].items())
             self._console.print(line.append(said or "no finding", "yellow" if said else "green"))
         big = "`wirebroker audit` does the same on Spark, for logs of any size and for real clusters"
-        missing = "; get it with pip install 'wirebroker[audit]'" if find_spec("pyspark") is None else ""
+        missing = f"; to get it, {how_to_install('audit')}" if find_spec("pyspark") is None else ""
         self._wrapped(Text("  "), f"{big}{missing}.", "dim")
 
     def end(self, results: Sequence[ClientResult | Result], seconds: float) -> None:
