@@ -173,7 +173,7 @@ def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_certificates_signed_with_sha_1_as_kafka_takes_them() -> None:
-    """Kafka 4.3.1 takes them from brokers and clients, with TLS 1.2 and 1.3; OpenSSL only if it is told so."""
+    """Kafka 4.3.1 takes them from brokers and clients, with TLS 1.2 and 1.3; OpenSSL only only at a lower level."""
     old = str(Path(__file__).parent / "data" / "signed-with-sha-1.pem")  # a key, its certificate, and the authority's
     configs = {"ssl.client.auth": "required"}
     for store in ("keystore", "truststore"):
