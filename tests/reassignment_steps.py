@@ -67,7 +67,7 @@ def play(brokers: Brokers) -> Iterator[tuple[str, Any]]:
         topic = topic if verb in ("stop", "start") else rest[0]
         answer = _ask(brokers, verb, rest)
         brokers.settle()
-        yield step, {"answer": answer, "partitions": _partitions(brokers, topic), "moving": _moving(brokers)}
+        yield step, {"answer": answer, "partitions": partitions(brokers, topic), "moving": moving(brokers)}
 
 
 def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
@@ -99,7 +99,7 @@ def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
     return [said.error_code, said.error_message]
 
 
-def _partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
+def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
     """The partitions; of one that CreatePartitions made, only how many replicas it has, because Kafka chooses at random."""
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)], response_partition_limit=10)
     return [
@@ -111,7 +111,8 @@ def _partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _moving(brokers: Brokers) -> dict[str, list[list[int]]]:
+def moving(brokers: Brokers) -> dict[str, list[list[int]]]:
+    """The reassignments in progress: replicas, those that are added, and those that will go."""
     listed = brokers.wire.request(ListPartitionReassignmentsRequest(topics=None), 0)
     return {
         topic.name: [each.replicas, each.adding_replicas, each.removing_replicas]

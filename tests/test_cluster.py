@@ -37,6 +37,7 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from wirebroker import faults
 from wirebroker.core.partition import EndMarker
 from wirebroker.mock import MockKafka
 from wirebroker.trace.layout import line
@@ -885,6 +886,30 @@ def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=parts)])
     code: int = sole(sole(cluster.anyone().request(request, 1).responses).partitions).error_code
     return code
+
+
+def test_a_reassignment_can_take_time(start: Start) -> None:
+    """As kafkajs' tests expect, whose brokers copy the records: it is listed, can be cancelled, and is complete later."""
+    cluster = start()
+    brokers, kafka = Ours(cluster), cluster.kafka
+    slow = kafka.faults.add(faults.slow_reassignment(ms=2000, api="AlterPartitionReassignments"))
+    create(cluster, "w", 1, 2)
+    cluster.produce(1, "w")
+
+    def seen() -> tuple[dict[str, list[list[int]]], list[int], list[int]]:
+        (shown,) = reassignment_steps.partitions(brokers, "w")
+        return reassignment_steps.moving(brokers), shown["replicas"], shown["in_sync"]
+
+    for cancelled in (True, False):
+        assert reassign(cluster, "w", [3, 2]) == 0
+        assert seen() == ({"w": [[3, 2, 1], [3], [1]]}, [3, 2, 1], [1, 2]), "it waits for the new replica"
+        if cancelled:
+            assert reassign(cluster, "w", None) == 0
+            assert seen() == ({}, [2, 1], [1, 2])
+        kafka.clock.advance(seconds=2)
+    assert seen() == ({}, [3, 2], [2, 3])
+    assert slow.fired == 3
+    assert cluster.end(3, "w")[:2] == ("NONE", 1), "which leads, as the first one is gone"
 
 
 def test_a_new_replica_that_never_caught_up_has_no_records(start: Start) -> None:

@@ -19,7 +19,7 @@ SCENARIOS = load()
 
 def test_the_recording_is_whole() -> None:
     assert len(SCENARIOS) == 300
-    assert sum(len(scenario.steps) for scenario in SCENARIOS) == 3369
+    assert sum(len(scenario.steps) for scenario in SCENARIOS) == 3393
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

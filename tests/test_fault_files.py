@@ -125,6 +125,7 @@ def test_rules_are_written_as_they_are_read() -> None:
         faults.fence("till", api="EndTxn"),
         faults.expire_session(principal="User:alice"),
         faults.withdraw_acl("allow User:alice READ TOPIC orders", nth=2),
+        faults.slow_reassignment(2000, api="AlterPartitionReassignments"),
         faults.restart(mode="kill"),
         faults.truncate(4, topic="orders", partition=0),
         faults.lose_coordinator(group="team"),

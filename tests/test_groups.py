@@ -58,7 +58,7 @@ def test_on_a_cold_start_clients_must_retry(mock_kafka_factory: Callable[..., Mo
     assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "the first request finds the coordinator loading"
 
 
-def test_on_a_cold_start_a_coordinator_has_loaded_when_clients_have_paused(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     """As on Kafka 4.3.1: franz-go asks again after 250 ms and meets no NOT_COORDINATOR, which it would not retry everywhere."""
     broker = mock_kafka_factory(cold_start=True)
     asker = client(broker)

@@ -8,6 +8,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -169,6 +170,26 @@ def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
         configs = {"ssl.keystore.location": str(where), "ssl.keystore.type": "PEM"}
         with pytest.raises(TlsError, match=problem), MockKafka(security="ssl", configs=configs):
             pass
+
+
+def test_certificates_signed_with_sha_1_as_kafka_takes_them() -> None:
+    """Kafka 4.3.1 takes them from brokers and clients, with TLS 1.2 and 1.3; OpenSSL only only at a lower level."""
+    old = str(Path(__file__).parent / "data" / "signed-with-sha-1.pem")  # a key, its certificate, and the authority's
+    configs = {"ssl.client.auth": "required"}
+    for store in ("keystore", "truststore"):
+        configs |= {f"ssl.{store}.location": old, f"ssl.{store}.type": "PEM"}
+    with (
+        pytest.raises(TlsError, match=r"SHA-1: ssl.cipher.suites=@SECLEVEL=0 allows"),
+        MockKafka(security="ssl", configs=configs),
+    ):
+        pass
+    client = ssl.create_default_context(cafile=old)
+    client.set_ciphers("DEFAULT:@SECLEVEL=0")
+    client.load_cert_chain(old)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the setting is not named as one without effect
+        with MockKafka(security="ssl", configs=configs | {"ssl.cipher.suites": "@SECLEVEL=0"}) as kafka:
+            assert ask(kafka, client)
 
 
 @pytest.mark.parametrize(

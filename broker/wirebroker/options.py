@@ -182,7 +182,8 @@ class BrokerOptions:
     @property
     def ignored(self) -> str:
         """A sentence that names the settings in `configs` that have no effect; empty if there is none."""
-        names = ignored(self.configs or ())
+        given = self.configs or {}
+        names = ignored(name for name in given if not str(given[name]).startswith("@SECLEVEL="))  # of ssl.cipher.suites
         return f"these settings of Kafka have no effect here: {', '.join(names)} (docs/settings.md says why)" if names else ""
 
     def new_rules(self) -> Rules:

@@ -30,6 +30,8 @@ class Controller:
         self._lag_timers: dict[tuple[Partition, int], Timer] = {}
         self._unfinished: Iterator[None] = iter(())
         """The change of many partitions that is being made in slices."""
+        self.slow_until = 0
+        """Replicas that a reassignment adds before this time are in sync only then."""
         self.busy = False
         """Whether there is such a change."""
         self.restart(now)
@@ -150,11 +152,20 @@ class Controller:
     def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
         """Move the replicas to these brokers. The caller has checked that each exists and is named once.
 
-        The reassignment is in progress until the new replicas are in sync: those whose brokers are up are at once.
+        The reassignment is in progress until the new replicas are in sync: those whose brokers are up are at once, unless a
+        fault makes them slow.
         """
         if list(replicas) == partition.replicas and not partition.moves:
             return
-        self._change([partition], lambda each: each.replication.reassign(replicas, self._cluster.alive, now), now)
+        slow, alive = now < self.slow_until, self._cluster.alive
+        self._change([partition], lambda each: each.replication.reassign(replicas, alive, now, slow=slow), now)
+        if slow:
+            self._cluster.timers.at(self.slow_until, lambda now: self._caught_up(partition, now))
+
+    def _caught_up(self, partition: Partition, now: int) -> None:
+        """The slow replicas of a reassignment are in sync."""
+        for node in [each for each in partition.adding if each in partition.replication.frozen]:
+            self._change([partition], lambda each, node=node: each.replication.thaw(node, self._cluster.alive, now), now)
 
     def cancel_reassignment(self, partition: Partition, now: int) -> bool:
         """Keep the replicas that the partition had before; False if only an unclean election, which is off, allows that."""

@@ -160,11 +160,15 @@ class Replication:
         """Hold an election: with `preferred` of the first replica, with `unclean` of any live replica rather than none."""
         self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
 
-    def reassign(self, wanted: Sequence[int], alive: Alive, now: int) -> None:
-        """Move the replicas to these brokers, which takes until the new ones are in sync: live ones are at once."""
+    def reassign(self, wanted: Sequence[int], alive: Alive, now: int, *, slow: bool = False) -> None:
+        """Move the replicas to these brokers, which takes until the new ones are in sync: live ones are at once, and slow ones
+        when they are thawed.
+        """
         to = self._registration.assignment.towards(wanted)
         for node in set(to.replicas).difference(self._partition.replicas):
             self.lagging[node] = Prefix(0, 0, 0, {}, OpenTransactions(), [], now)
+            if slow:
+                self.frozen.add(node)
         self._elect(self._partition.in_sync, alive, now, to=to)
 
     def revert(self, alive: Alive, now: int) -> bool:

@@ -101,6 +101,9 @@ class Broker(Protocol):
     def withdraw_acl(self, text: str) -> bool:
         """Remove an ACL. Returns whether it was there. Raises ValueError for a text that is not an ACL."""
 
+    def slow_reassignments(self, until: int) -> None:
+        """Let the replicas that are added before `until` be in sync only then."""
+
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
         """Cut a log at an offset. Returns its log end offset before and after. Raises NothingToChange."""
 

@@ -14,6 +14,7 @@ from wirebroker.authentication import Authenticator
 from wirebroker.connection import Connection
 from wirebroker.core.changes import LeaderChange, ProducerChange
 from wirebroker.core.cluster import Cluster
+from wirebroker.core.controller import Controller
 from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.core.transactions.coordinator import InitRequest
 from wirebroker.core.transactions.transaction import Transaction
@@ -32,6 +33,7 @@ class Engine(Protocol):
     cluster: Cluster
     transactions: TransactionCoordinator
     authenticator: Authenticator
+    controller: Controller
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""
@@ -139,6 +141,10 @@ class EngineBroker:
         was_there = acl in cluster.acls
         cluster.alter_acls((), [acl])
         return was_there
+
+    def slow_reassignments(self, until: int) -> None:
+        """Let the replicas that are added before `until` be in sync only then."""
+        self._engine.controller.slow_until = until
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
         """Let a partition lose everything from the batch with `offset` on. Returns its log end offset before and after.

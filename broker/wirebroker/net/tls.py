@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ClientAuth = Literal["none", "requested", "required"]
 VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+CIPHERS, LEVEL = "ssl.cipher.suites", "@SECLEVEL="
+WEAK = f"OpenSSL refuses signatures with SHA-1 or MD5, of which Kafka takes SHA-1: {CIPHERS}={LEVEL}0 allows them"
 CAUSES = {
     "HTTP_REQUEST": "the client speaks HTTP, and this listener speaks TLS",
     "WRONG_VERSION_NUMBER": "the client speaks plaintext, and this listener speaks TLS",
@@ -28,6 +30,7 @@ CAUSES = {
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the broker's certificate has expired, says the client",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept the broker's certificate",
     "UNSUPPORTED_PROTOCOL": "the client offers only old versions of TLS",
+    "CA_MD_TOO_WEAK": WEAK,
     "NO_SHARED_CIPHER": "client and broker have no cipher in common",
 }
 """What OpenSSL's reasons mean for a person."""
@@ -54,12 +57,16 @@ class Tls:
     """If `certificate` is a PKCS12 store: its key and certificates, as PEM."""
     trust_store: str = field(default="", repr=False)
     """If `client_ca` is a PKCS12 store: its certificates, as PEM."""
+    level: str = ""
+    """OpenSSL's security level, as `@SECLEVEL=0`, if it is not Python's."""
 
     def context(self, protocol: SecurityProtocol) -> ssl.SSLContext:
         """The context of a listener. As in Kafka, only SSL asks for client certificates, not SASL_SSL. Raises TlsError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.num_tickets = 1  # as Java's server; OpenSSL's two cost time in each handshake
         try:
+            if self.level:
+                context.set_ciphers(f"DEFAULT:{self.level}")
             if self.key_store:
                 load_identity(context, self.key_store)
             else:
@@ -70,7 +77,8 @@ class Tls:
                 context.load_verify_locations(None if self.trust_store else self.client_ca, cadata=self.trust_store or None)
                 context.verify_mode = VERIFY[self.client]
         except ssl.SSLError as wrong:
-            raise TlsError(f"{self.certificate}: certificate and key cannot be used ({wrong.reason or wrong})") from None
+            why = CAUSES.get(wrong.reason, wrong.reason) or wrong
+            raise TlsError(f"{self.certificate}: certificate and key cannot be used ({why})") from None
         except OSError as missing:
             raise TlsError(f"a certificate or key cannot be read: {missing.strerror or missing}") from None
         return context
@@ -94,6 +102,8 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
         raise TlsError(str(wrong)) from None
     if given is not None and given.client_ca is None:
         given = replace(given, client_ca=trusted, trust_store=held)
+    if given is not None and (level := settings.get(CIPHERS, "")).startswith(LEVEL):
+        given = replace(given, level=level)
     if given is None or given.client != "none" or client not in VERIFY:
         return given
     return replace(given, client=client)  # type: ignore[arg-type]
@@ -129,7 +139,8 @@ def _write(path: Path, issued: LeafCert) -> None:
 def cause_of(failure: Exception) -> str:
     """Why a handshake failed, for a person."""
     if isinstance(failure, ssl.SSLCertVerificationError):
-        return f"the client's certificate is refused: {failure.verify_message}"
+        weak = "too weak" in failure.verify_message
+        return f"the client's certificate is refused: {WEAK if weak else failure.verify_message}"
     reason = getattr(failure, "reason", None) or str(failure)
     return CAUSES.get(reason, reason.replace("_", " ").lower())
 

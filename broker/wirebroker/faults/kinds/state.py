@@ -8,13 +8,13 @@ from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from wirebroker.effects import Outcome
 from wirebroker.faults.forms import FaultError
-from wirebroker.faults.rules import NonNegative, Rule
+from wirebroker.faults.rules import NonNegative, Positive, Rule
 from wirebroker.faults.strikes import Hit
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = [
-    "expire_producer", "expire_session", "expire_transactional_id", "fence", "lose_coordinator", "restart", "truncate",
-    "withdraw_acl",
+    "expire_producer", "expire_session", "expire_transactional_id", "fence", "lose_coordinator", "restart",
+    "slow_reassignment", "truncate", "withdraw_acl",
 ]  # fmt: skip
 
 
@@ -87,6 +87,19 @@ class fence(Rule):
 
     def change(self, hit: Hit) -> bool:
         hit.plan.broker.fence(self.transactional_id, hit.exchange.now)
+        return True
+
+
+class slow_reassignment(Rule):
+    """A reassignment of the next `ms` is in progress until they have passed: only then are its new replicas in sync."""
+
+    ms: Positive
+
+    example = 'faults.slow_reassignment(ms=2000, api="AlterPartitionReassignments")'
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, hit: Hit) -> bool:
+        hit.plan.broker.slow_reassignments(hit.exchange.now + self.ms)
         return True
 
 
