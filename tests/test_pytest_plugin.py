@@ -196,7 +196,7 @@ SAID = [
     "*test_wrong.py:13 (test_3): module_mock_kafka is shared, *; put the settings into pytestmark of the module, *",
     '>       MockKafka(topics={"orders": {"partitons": 3}})', "E *no 'partitons'; did you mean 'partitions'?",
     '>       mock_kafka_factory(configs={"num.partitons": 3})', "E *num.partitons; did you mean 'num.partitions'?",
-    '>       mock_kafka.produce("orders", value=5)', "E *TypeError: value is bytes, a text or None, not 5*",
+    '>       mock_kafka.produce("orders", value=5)', "E *TypeError: value is bytes, a text, *, not 5*",
     '>       mock_kafka.records("nothing")', "E *there is no topic 'nothing'",
     '>       mock_kafka.faults.add(faults.error("NOT_LEEDER"))', "E *Kafka has no error 'NOT_LEEDER'*",
     '>       mock_kafka.wait_for_records("orders", 1, timeout=0.01)', "E *0 of 1 records were stored in 'orders'*",

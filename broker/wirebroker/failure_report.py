@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from wirebroker.audit.content import head
-from wirebroker.operations import StoredRecord, stored_records
+from wirebroker.operations import StoredRecord, shown, stored_records
 from wirebroker.trace.layout import PLACE, line
 
 if TYPE_CHECKING:
@@ -39,17 +38,8 @@ def _shown(record: StoredRecord) -> str:
     place = f"{record.topic}-{record.partition}"
     if record.control:
         return f"{place:<{PLACE}} offset {record.offset:<6} the end of a transaction"
-    headers = "".join(f"  {name}: {_text(value)}" for name, value in record.headers)
-    return f"{place:<{PLACE}} offset {record.offset:<6} key {_text(record.key)}  value {_text(record.value)}{headers}"
-
-
-def _text(data: bytes | None) -> str:
-    """The data if it is text, else its size."""
-    try:
-        (data or b"").decode()
-    except UnicodeDecodeError as wrong:
-        return f"{len(wrong.object)} bytes"
-    return head(data)
+    headers = "".join(f"  {name}: {shown(value)}" for name, value in record.headers)
+    return f"{place:<{PLACE}} offset {record.offset:<6} key {shown(record.key)}  value {shown(record.value)}{headers}"
 
 
 def _faults(engine: Engine) -> str:
