@@ -1,10 +1,11 @@
-"""What the report of a failed test shows of each broker: the latest verdicts and records, and the faults."""
+"""What the report of a failed test shows of each broker: the latest verdicts and records, its groups, and the faults."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from wirebroker.group_history import group_lines, history_lines
 from wirebroker.operations import StoredRecord, shown, stored_records
 from wirebroker.trace.layout import PLACE, line
 
@@ -20,9 +21,17 @@ def sections(engine: Engine) -> dict[str, str]:
     found = {
         "the last verdicts": "\n".join(line(row) for row in engine.trace.last(MOST)),
         "the last records": "\n".join(_shown(record) for record in _last_records(engine)),
+        "its groups": "\n".join(group_lines(engine)[:MOST]),
+        "the last rebalances and commits": "\n".join(_history(engine)[-MOST:]),
         "its faults, as a file that loads them again": _faults(engine),
     }
     return {title: text for title, text in found.items() if text}
+
+
+def _history(engine: Engine) -> list[str]:
+    with suppress(OSError, ValueError):  # a directory that is closed or damaged
+        return history_lines(engine)
+    return []
 
 
 def _last_records(engine: Engine) -> list[StoredRecord]:
