@@ -747,7 +747,7 @@ BAD = [
     ("POST", "/topics/orders/records", {"records": {}}, 422, "records", "records is a list"),
     ("POST", "/topics/orders/records", {"records": [5]}, 422, "records[0]", "records[0] is a JSON object, not 5"),
     ("POST", "/topics/orders/records", {"records": [{"key": {"base64": "?"}}]}, 422, "records[0].key.base64", "not base64"),
-    ("POST", "/topics/orders/records", {"records": [{"key": {}}]}, 422, "records[0].key", "neither text nor base64"),
+    ("POST", "/topics/orders/records", {"records": [{"key": {}}]}, 422, "records[0].key", "neither text, base64 nor json"),
     ("POST", "/topics/orders/records", {"records": [{"key": {"text": "a", "base64": "Yg=="}}]}, 422, "records[0].key",
      "different bytes"),
     ("POST", "/topics/orders/records", {"records": [{"timestamp": 2**63 - 1}]}, 422, "records[0]", "the record was refused"),

@@ -33,7 +33,6 @@ from wirebroker.cli import build_parser, main
 from wirebroker.commands.demo import demonstrate
 from wirebroker.commands.demo.show import Screen
 from wirebroker.conformance.recording import load
-from wirebroker.control.table import ENDPOINTS
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.setting_definitions import BROKER_SETTINGS

@@ -135,11 +135,11 @@ def test_groups_offsets_and_transactions() -> None:
 @pytest.mark.parametrize(
     ("record", "wrong"),
     [
-        ({"value": {"a": 1}}, r"value is bytes, a text or None, not \{'a': 1\}; serialize it first"),
-        ({"key": 5}, "key is bytes, a text or None, not 5"),
+        ({"value": {"a": {1}}}, "Object of type set is not JSON serializable"),
+        ({"key": 5}, "key is bytes, a text, a dict or a list for JSON, or None, not 5; serialize it first"),
         ({"headers": "name"}, "headers are a dict, or pairs of a name and its value, not 'name'"),
         ({"headers": [("a", "b", "c")]}, "headers are a dict, or pairs"),
-        ({"headers": {"a": 5}}, "the header 'a' is bytes, a text or None, not 5"),
+        ({"headers": {"a": 5}}, "the header 'a' is bytes, a text, a dict or"),
     ],
 )
 def test_seed_data_that_cannot_be_stored_is_refused(record: dict[str, Any], wrong: str) -> None:

@@ -96,6 +96,40 @@ def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pyte
     result.stdout.no_fnmatch_line("*of the test before*")
 
 
+def test_the_report_has_groups_rebalances_and_commits(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from confluent_kafka import Consumer
+
+        @pytest.fixture(params=["classic", "consumer"])
+        def reader(mock_kafka, request):
+            made = Consumer({"bootstrap.servers": mock_kafka.bootstrap_servers, "group.id": "team", "client.id": "till",
+                             "group.protocol": request.param, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+            made.subscribe(["orders"])
+            yield made
+            made.close()
+
+        @pytest.mark.mock_kafka(topics={"orders": 2})
+        def test_fails(mock_kafka, reader):
+            for _ in range(2):
+                mock_kafka.produce("orders", value="x")
+            reader.commit(reader.poll(10), asynchronous=False)
+            mock_kafka.wait_for_group("team", members=1)
+            assert False
+        """
+    )
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(failed=2)
+    committed, assigned = "*'team' *committed orders-0 at 1", "orders-0, orders-1"
+    for generation, history in (
+        ("classic, generation 1", [f"*'team' *generation 1: 'till' has {assigned}", committed]),
+        ("consumer, generation *", ["*'team' *'till' joined", f"*'team' *a member gets {assigned}", committed]),
+    ):
+        groups = f"'team' *Stable, {generation}; 'till' has {assigned}; committed orders-0 at 1, 1 behind"
+        result.stdout.fnmatch_lines(["*its groups*", groups, "*the last rebalances and commits*", *history])
+
+
 def test_shared_brokers_keep_their_address_and_are_reset_after_each_test(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """
@@ -196,7 +230,7 @@ SAID = [
     "*test_wrong.py:13 (test_3): module_mock_kafka is shared, *; put the settings into pytestmark of the module, *",
     '>       MockKafka(topics={"orders": {"partitons": 3}})', "E *no 'partitons'; did you mean 'partitions'?",
     '>       mock_kafka_factory(configs={"num.partitons": 3})', "E *num.partitons; did you mean 'num.partitions'?",
-    '>       mock_kafka.produce("orders", value=5)', "E *TypeError: value is bytes, a text or None, not 5*",
+    '>       mock_kafka.produce("orders", value=5)', "E *TypeError: value is bytes, a text, *, not 5*",
     '>       mock_kafka.records("nothing")', "E *there is no topic 'nothing'",
     '>       mock_kafka.faults.add(faults.error("NOT_LEEDER"))', "E *Kafka has no error 'NOT_LEEDER'*",
     '>       mock_kafka.wait_for_records("orders", 1, timeout=0.01)', "E *0 of 1 records were stored in 'orders'*",

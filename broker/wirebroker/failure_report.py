@@ -1,12 +1,12 @@
-"""What the report of a failed test shows of each broker: the latest verdicts and records, and the faults."""
+"""What the report of a failed test shows of each broker: the latest verdicts and records, its groups, and the faults."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from wirebroker.audit.content import head
-from wirebroker.operations import StoredRecord, stored_records
+from wirebroker.group_history import group_lines, history_lines
+from wirebroker.operations import StoredRecord, shown, stored_records
 from wirebroker.printable import printable
 from wirebroker.trace.layout import PLACE, line
 
@@ -22,9 +22,17 @@ def sections(engine: Engine) -> dict[str, str]:
     found = {
         "the last verdicts": "\n".join(line(row) for row in engine.trace.last(MOST)),
         "the last records": "\n".join(_shown(record) for record in _last_records(engine)),
+        "its groups": "\n".join(group_lines(engine)[:MOST]),
+        "the last rebalances and commits": "\n".join(_history(engine)[-MOST:]),
         "its faults, as a file that loads them again": _faults(engine),
     }
     return {title: text for title, text in found.items() if text}
+
+
+def _history(engine: Engine) -> list[str]:
+    with suppress(OSError, ValueError):  # a directory that is closed or damaged
+        return history_lines(engine)
+    return []
 
 
 def _last_records(engine: Engine) -> list[StoredRecord]:
@@ -40,17 +48,8 @@ def _shown(record: StoredRecord) -> str:
     place = f"{record.topic}-{record.partition}"
     if record.control:
         return f"{place:<{PLACE}} offset {record.offset:<6} the end of a transaction"
-    headers = "".join(f"  {printable(name)}: {_text(value)}" for name, value in record.headers)
-    return f"{place:<{PLACE}} offset {record.offset:<6} key {_text(record.key)}  value {_text(record.value)}{headers}"
-
-
-def _text(data: bytes | None) -> str:
-    """The data if it is text, else its size."""
-    try:
-        (data or b"").decode()
-    except UnicodeDecodeError as wrong:
-        return f"{len(wrong.object)} bytes"
-    return head(data)
+    headers = "".join(f"  {printable(name)}: {shown(value)}" for name, value in record.headers)
+    return f"{place:<{PLACE}} offset {record.offset:<6} key {shown(record.key)}  value {shown(record.value)}{headers}"
 
 
 def _faults(engine: Engine) -> str:

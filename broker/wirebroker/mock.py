@@ -11,10 +11,9 @@ RuntimeError, and clients connect to the parent's broker by its `bootstrap_serve
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import tempfile
-import threading
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -30,9 +29,9 @@ from wirebroker.core.quotas import CLIENT_ID, CONNECTION, FETCH, IP, MUTATION, P
 from wirebroker.engine import Engine
 from wirebroker.loading import load_broker
 from wirebroker.net.forks import at_home
-from wirebroker.net.host import RECHECK_S, Host
+from wirebroker.net.host import Host
 from wirebroker.net.listener import Address, Listener, one_each
-from wirebroker.net.thread import LoopThread, call_on, running_loop
+from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.net.tls import CA, CLIENT, Tls, make_certificates, tls_of
 from wirebroker.operations import StoredRecord
 from wirebroker.options import BrokerOptions, Folders
@@ -44,6 +43,7 @@ from wirebroker.suggestions import did_you_mean
 from wirebroker.topic_specs import Topics
 from wirebroker.trace.levels import Level
 from wirebroker.views import Faults, TraceView
+from wirebroker.waits import Waits
 
 if TYPE_CHECKING:
     from wirebroker.audit.journal import Rows
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
-Data = bytes | str | None
-"""A key or value; a text is stored as UTF-8."""
+Data = bytes | str | dict[str, Any] | list[Any] | None
+"""A key or value; a text is stored as UTF-8, and a dict or a list as JSON."""
 __all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "Quotas", "Settings", "StoredRecord", "TraceView"]
 __tracebackhide__ = True  # pytest shows the caller's line
 
@@ -87,7 +87,7 @@ class Settings(TypedDict, total=False):
     features: Mapping[str, int]
 
 
-class MockKafka:
+class MockKafka(Waits):
     """A cluster of `brokers` brokers on free loopback ports (or from `port` on).
 
     `topics` are names, each perhaps with its number of partitions: `"orders"`, `["orders:3", "payments"]`, `{"orders": 3}`;
@@ -397,9 +397,13 @@ class MockKafka:
         """The topics by name, with their settings and partitions; with `internal` also the coordinators' own."""
         return self._call(lambda engine: states.topics(engine, internal=internal))
 
-    def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
-        """Every record that is stored, by partition and offset. KeyError or IndexError if there is no such partition."""
-        return self._call(lambda engine: operations.records(engine, topic, partition))
+    def records(self, topic: str, partition: int | None = None, *, committed: bool = False) -> list[StoredRecord]:
+        """Every record that is stored, by partition and offset. KeyError or IndexError if there is no such partition.
+
+        These are also records of open and aborted transactions, and markers of their ends. With `committed` they are those that
+        a read_committed consumer gets.
+        """
+        return self._call(lambda engine: operations.records(engine, topic, partition, committed=committed))
 
     def producers(self, topic: str, partition: int) -> dict[int | str, ProducerEntry]:
         """The validator's state of one partition: producer id to epoch and latest batches."""
@@ -419,7 +423,10 @@ class MockKafka:
         partition: int = 0,
         timestamp: int | None = None,
     ) -> int:
-        """Store a record without a client, creating the topic if there is none; its offset. Texts are stored as UTF-8."""
+        """Store a record without a client, creating the topic if there is none; its offset.
+
+        Texts are stored as UTF-8, dicts and lists as JSON.
+        """
         record = WireRecord(0, 0, _bytes("key", key), _bytes("value", value), _headers(headers))
         return self._change(lambda engine, now: operations.store(engine, topic, partition, record, timestamp, now))
 
@@ -444,56 +451,6 @@ class MockKafka:
     def connection_count(self) -> int:
         """How many connections clients have now."""
         return self._call(lambda engine: len(engine.connections))
-
-    # Waiting
-
-    def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """Wait until `condition()` holds. TimeoutError after `timeout` s.
-
-        The condition is checked after every change of the broker, and every 50 ms for changes elsewhere.
-        """
-        _check_no_loop("wait_until")
-        changed, end = threading.Event(), time.monotonic() + timeout
-        host = self._running
-        host.watchers.append(changed.set)
-        try:
-            while not condition():
-                left = end - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError(f"the condition did not come true within {timeout} s")
-                changed.wait(min(left, RECHECK_S))
-                changed.clear()
-        finally:
-            host.watchers.remove(changed.set)
-
-    async def wait_until_async(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """`wait_until` for `async` code, in any event loop."""
-        await self._running.wait_until(condition, timeout)
-
-    def wait_for_records(self, topic: str, count: int, timeout: float = 5.0) -> list[StoredRecord]:
-        """Wait until `count` records are stored in the topic, and return all of them. TimeoutError says how many are."""
-        _check_no_loop("wait_for_records")
-        try:
-            self.wait_until(lambda: self._stored(topic) >= count, timeout)
-        except TimeoutError:
-            raise self._too_few(topic, count, timeout) from None
-        return self.records(topic)
-
-    async def wait_for_records_async(self, topic: str, count: int, timeout: float = 5.0) -> list[StoredRecord]:
-        """`wait_for_records` for `async` code, in any event loop."""
-        try:
-            await self.wait_until_async(lambda: self._stored(topic) >= count, timeout)
-        except TimeoutError:
-            raise self._too_few(topic, count, timeout) from None
-        return self.records(topic)
-
-    def _too_few(self, topic: str, count: int, timeout: float) -> TimeoutError:
-        known = self._call(lambda engine: list(engine.cluster.topics))
-        advice = "" if topic in known else f"; no topic has this name{did_you_mean(topic, known)}"
-        return TimeoutError(f"{self._stored(topic)} of {count} records were stored in {topic!r} within {timeout} s{advice}")
-
-    def _stored(self, topic: str) -> int:
-        return self._call(lambda engine: operations.record_count(engine, topic))
 
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
         """Audit whether delivery was exactly once, in these topics or in all, by the records that are stored now.
@@ -711,12 +668,6 @@ def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:
     return control_of_broker
 
 
-def _check_no_loop(name: str) -> None:
-    """Raises RuntimeError in a coroutine, whose client could send nothing while its loop is blocked."""
-    if running_loop() is not None:
-        raise RuntimeError(f"kafka.{name} would block the event loop that runs here; await kafka.{name}_async(…) instead")
-
-
 def _bytes(what: str, data: Data) -> bytes | None:
     if data is None or isinstance(data, bytes):
         return data
@@ -724,7 +675,9 @@ def _bytes(what: str, data: Data) -> bytes | None:
         return data.encode()
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    raise TypeError(f"{what} is bytes, a text or None, not {data!r}; serialize it first, with json.dumps for example")
+    if isinstance(data, dict | list):
+        return json.dumps(data).encode()
+    raise TypeError(f"{what} is bytes, a text, a dict or a list for JSON, or None, not {data!r}; serialize it first")
 
 
 def _headers(headers: Mapping[str, Data] | Iterable[tuple[str, Data]]) -> tuple[tuple[str, bytes | None], ...]:

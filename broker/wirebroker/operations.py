@@ -6,11 +6,14 @@ epoch. After a change the caller calls `Host.changed`.
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.errors import error_name
+from wirebroker.audit.content import head
 from wirebroker.core.cluster import Topic
 from wirebroker.core.config_resources import Alteration, Change, ResourceType
 from wirebroker.core.config_resources import Operation as AlterOperation
@@ -45,6 +48,47 @@ class StoredRecord(NamedTuple):
     sequence: int
     transactional: bool
     control: bool
+
+    def text(self) -> str:
+        """The value as a text. ValueError for a value that is not UTF-8, and for a tombstone, which has none."""
+        if self.value is None:
+            raise ValueError(f"{self.place} is a tombstone: it has no value")
+        try:
+            return bytes(self.value).decode()
+        except UnicodeDecodeError as wrong:
+            raise ValueError(f"the value of {self.place} is not UTF-8: {wrong}") from None
+
+    def json(self) -> Any:
+        """The value, read as JSON. ValueError for a value that is not JSON, and for a tombstone."""
+        text = self.text()
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as wrong:
+            raise ValueError(f"the value of {self.place} is not JSON: {wrong}") from None
+
+    @property
+    def place(self) -> str:
+        """Where it is stored: `orders-0 offset 3`."""
+        return f"{self.topic}-{self.partition} offset {self.offset}"
+
+    def __repr__(self) -> str:
+        if self.control:
+            return f"StoredRecord({self.place}, the end of a transaction of producer {self.producer_id})"
+        parts = [self.place, f"key {shown(self.key)}", f"value {shown(self.value)}"]
+        parts += [f"{name}: {shown(value)}" for name, value in self.headers]
+        if self.producer_id >= 0:
+            number = f" sequence {self.sequence}" if self.sequence >= 0 else ""
+            parts.append(f"producer {self.producer_id} epoch {self.producer_epoch}{number}")
+        return f"StoredRecord({', '.join(parts)}{', transactional' if self.transactional else ''})"
+
+
+def shown(data: bytes | None) -> str:
+    """Bytes for people: their beginning if they are text, else their size."""
+    try:
+        (b"" if data is None else bytes(data)).decode()
+    except UnicodeDecodeError as wrong:
+        return f"{len(wrong.object)} bytes"
+    return head(data)
 
 
 class NoSuchTopic(KeyError):
@@ -187,11 +231,29 @@ def setting(value: Any) -> str:
 # Records
 
 
-def records(engine: Engine, topic: str, partition: int | None = None) -> list[StoredRecord]:
-    """Every record that is stored, by partition and offset. Raises NoSuchTopic, NoSuchPartition."""
+def records(
+    engine: Engine, topic: str, partition: int | None = None, *, committed: bool = False
+) -> list[StoredRecord]:  # fmt: skip
+    """Every record that is stored, or is committed, by partition and offset. Raises NoSuchTopic, NoSuchPartition."""
     found = topic_named(engine, topic)
     held = found.partitions if partition is None else [partition_of(found, partition)]
-    return [record for each in held for record in stored_records(each)]
+    read = committed_records if committed else stored_records
+    return [record for each in held for record in read(each)]
+
+
+def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
+    """What a read_committed consumer gets from this offset on: no records of open or aborted transactions, and no markers."""
+    stop = partition.last_stable_offset
+    aborted: dict[int, list[tuple[int, int]]] = {}
+    for each in partition.transactions.aborted_between(start_offset, stop):
+        aborted.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+    for record in stored_records(partition, start_offset):
+        if record.offset >= stop:
+            return
+        spans = aborted.get(record.producer_id, []) if record.transactional else []
+        before = bisect_right(spans, record.offset, key=lambda span: span[0])
+        if not record.control and not (before and record.offset <= spans[before - 1][1]):
+            yield record
 
 
 def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:

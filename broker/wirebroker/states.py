@@ -185,6 +185,11 @@ def groups(engine: Engine) -> dict[str, Group]:
     return {group_id: _group(each, engine) for group_id, each in engine.groups.groups.items()}
 
 
+def group(engine: Engine, group_id: str) -> Group:
+    """A group, with its members and committed offsets. Raises KeyError."""
+    return _group(engine.groups.groups[group_id], engine)
+
+
 def _group(held: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup, engine: Engine) -> Group:
     offsets = _offsets(held.group_id, engine)
     if isinstance(held, ShareGroup):

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from wirebroker import states
 from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key
 from wirebroker.engine import Engine
+from wirebroker.goals import Goal
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.trace.kept_frames import KeptFrames
@@ -21,6 +22,9 @@ from wirebroker.views import Machine
 if TYPE_CHECKING:
     from wirebroker.core.telemetry import Pushes
     from wirebroker.faults.rules import Rule
+
+
+T = TypeVar("T")
 
 
 class Controlled:
@@ -185,6 +189,15 @@ class ControlledBroker(Controlled):
         await self.host.wait_until(lambda: self.closing or condition(), timeout)
         if self.closing:
             raise Problem(503, "the broker is stopping")
+
+    async def reach(self, goal: Goal[T], timeout: float) -> T:
+        """Wait for a goal. Problem 409 says what is missing after `timeout` s, unless the result tells it."""
+        try:
+            await self.until(lambda: goal.reached(self.engine), timeout)
+        except TimeoutError:
+            if (missing := goal.shortfall(self.engine)) is not None:
+                raise Problem(409, f"{missing} {timeout:g} s") from None
+        return goal.result(self.engine)
 
     def close(self) -> None:
         super().close()

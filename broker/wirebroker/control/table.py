@@ -30,6 +30,7 @@ NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
 UNWRITTEN = {503: "the data directory cannot be written to, and nothing has changed"}
 TOO_FEW = {409: "fewer came within the timeout", 503: "the broker is stopping"}
+TOO_LATE = {409: "it did not happen within the timeout", 503: "the broker is stopping"}
 
 ENDPOINTS = (
     Endpoint("GET", "/health", running.health),
@@ -52,6 +53,9 @@ ENDPOINTS = (
     Endpoint("GET", "/topics/{topic}/records", records.page, problems=NO_TOPIC),
     Endpoint("POST", "/topics/{topic}/records", records.store, 201, problems=NO_TOPIC),
     Endpoint("GET", "/topics/{topic}/records/wait", records.wait, problems=TOO_FEW),
+    Endpoint("POST", "/topics/{topic}/records/assert", records.compare,
+             problems={404: "there is no such topic, and none of its records are expected; or no such partition",
+                       409: "the records differ", 503: "the broker is stopping"}),
     Endpoint("GET", "/topics/{topic}/producers", state.producers, problems=NO_TOPIC),
     # Verdicts and the trace
     Endpoint("GET", "/verdicts", verdicts.listed),
@@ -78,6 +82,7 @@ ENDPOINTS = (
     Endpoint("POST", "/producers/{producer_id:number}/expire", state.expire_producer,
              problems={404: "there is no such topic or partition, or the producer id is not a whole number from 0 on"}),
     Endpoint("GET", "/groups", state.groups),
+    Endpoint("POST", "/groups/{group_id:path}/wait", state.wait_for_group, problems=TOO_LATE),
     Endpoint("GET", "/groups/{group_id:path}", state.group, problems={404: "there is no such group"}),
     Endpoint("GET", "/telemetry", telemetry.listed, problems={501: "the extra telemetry is not installed"}),
     # Quotas
@@ -96,6 +101,7 @@ ENDPOINTS = (
     Endpoint("POST", "/topics/{topic}/partitions/{partition:number}/thaw-replica", cluster.thaw_replica, problems=NO_REPLICA),
     Endpoint("POST", "/topics/{topic}/partitions/{partition:number}/truncate", state.truncate, problems=NO_TOPIC),
     # The broker as a whole
+    Endpoint("GET", "/quiet/wait", running.wait_until_quiet, problems=TOO_LATE),
     Endpoint("GET", "/clock", running.clock),
     Endpoint("POST", "/clock/advance", running.advance),
     Endpoint("POST", "/restart", running.restart),

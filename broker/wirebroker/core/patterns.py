@@ -65,6 +65,10 @@ class Pattern:
         """Whether the whole text matches, like RE2/J's `matches`."""
         return self._compiled.fullmatch(text.encode()) is not None
 
+    def found_in(self, text: str) -> bool:
+        """Whether some part of the text matches."""
+        return self._compiled.search(text.encode()) is not None
+
     def learn(self, names: Iterable[str], steps: int) -> bool:
         """Match the names and remember the results; False if that takes more than so many steps (about 100 per microsecond).
 

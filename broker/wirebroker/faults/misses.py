@@ -1,6 +1,6 @@
-"""What came while a rule waited, for the sentence that says why it never fired.
+"""The requests that a rule did not match: they explain why it never fired.
 
-A rule that has matched nothing keeps, for each request of its APIs, the words that did not fit and what was there instead.
+Until a rule has matched a request, it keeps for each request of its APIs the words that did not fit, and the values found.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Misses:
             kept |= dict.fromkeys(islice(values, max(MOST_VALUES - len(kept), 0)))
 
     def sentence(self, wanted: Mapping[str, object]) -> str:
-        """What came nearest to the words of the rule, and what arrived at all."""
+        """The requests that differed least from the rule, and the number of requests of each API."""
         parts = [*self._nearest(wanted), self._arrivals()]
         return "; ".join(parts)
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import binascii
+import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
+from msgspec import UNSET, UnsetType
+
 from kafkawire.batches import Record as WireRecord
-from wirebroker import operations
+from wirebroker import expectations, operations
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, Misfit, Natural, about
 from wirebroker.control.problems import Problem
+from wirebroker.core.patterns import compile_pattern
+from wirebroker.expectations import Difference
+from wirebroker.goals import RecordsExpected, RecordsStored
 from wirebroker.operations import StoredRecord
 
 PAGE_BYTES = 4 * 1024 * 1024
 """A page ends with the record whose key and value bring it to this."""
 MOST_PER_PAGE = 10_000
 MOST_PER_REQUEST = 10_000
+MOST_EXPECTED = 1000
 LONGEST_WAIT_S = 300
 
 
@@ -29,18 +37,24 @@ class Data(Form):
     base64: Annotated[str | None, about("always present in an answer")] = None
 
 
+class NewData(Data):
+    """Bytes to store: one of these."""
+
+    json: Annotated[Any, about("stored as JSON")] = UNSET
+
+
 class Header(Form):
     """A record's header."""
 
     name: str
-    value: Annotated[str | Data | None, about("text, or bytes")] = None
+    value: Annotated[str | NewData | None, about("text, bytes or JSON")] = None
 
 
 class NewRecord(Form):
-    """A record to store. Keys and values are given as text, or as bytes in base64."""
+    """A record to store. Keys and values are given as text, as bytes in base64, or as JSON."""
 
-    key: Annotated[str | Data | None, about("null for none", examples=["customer-7"])] = None
-    value: Annotated[str | Data | None, about("null for a tombstone", examples=["a pound of tea"])] = None
+    key: Annotated[str | NewData | None, about("null for none", examples=["customer-7"])] = None
+    value: Annotated[str | NewData | None, about("null for a tombstone", examples=["a pound of tea"])] = None
     headers: Annotated[list[Header], about("in this order")] = []
     partition: Annotated[int, about("the partition that stores it", ge=0)] = 0
     timestamp: Annotated[Natural | None, about("ms since the epoch; null: now")] = None
@@ -96,6 +110,9 @@ class Records(Form):
     next: Annotated[str | None, about("the path of the next page; null: this is the last")]
 
 
+COMMITTED = "only what a read_committed consumer gets: no records of open or aborted transactions, no end markers"
+
+
 class Which(Form):
     """The records to read, and the size of a page."""
 
@@ -103,6 +120,7 @@ class Which(Form):
     from_partition: Annotated[int, about("begin with this partition")] = 0
     offset: Annotated[int, about("begin with this offset of the first partition")] = 0
     limit: Annotated[int, about("the most records on a page; a page also ends at 4 MiB", ge=1, le=MOST_PER_PAGE)] = 1000
+    committed: Annotated[bool, about(COMMITTED)] = False
 
 
 class HowMany(Form):
@@ -110,12 +128,49 @@ class HowMany(Form):
 
     count: Annotated[int, about("wait until this many are stored", ge=1)] = 1
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
+    committed: Annotated[bool, about("count " + COMMITTED)] = False
+
+
+class Wanted(Form):
+    """What a key, a value or a header must be: one of these."""
+
+    text: Annotated[str | None, about("this text")] = None
+    base64: Annotated[str | None, about("these bytes")] = None
+    json: Annotated[Any, about("equal to this JSON")] = UNSET
+    json_subset: Annotated[Any, about("JSON with at least these fields, at any depth")] = UNSET
+    regex: Annotated[str | None, about("a text in which this regular expression (RE2) is found")] = None
+
+
+class ExpectedRecord(Form):
+    """An expected record. What is left out may be anything."""
+
+    key: Annotated[str | Wanted | UnsetType | None, about("null: none")] = UNSET
+    value: Annotated[str | Wanted | UnsetType | None, about("null: a tombstone", examples=["a pound of tea"])] = UNSET
+    headers: Annotated[dict[str, str | Wanted | None] | None, about("all headers, by name; null: any")] = None
+    partition: Annotated[int | None, about("null: any")] = None
+
+
+class Expectation(Form):
+    """The expected records, and how they are compared."""
+
+    records: list[ExpectedRecord]
+    partition: Annotated[int | None, about("look only at this partition")] = None
+    in_order: Annotated[bool, about("by partition and offset; false: in any order")] = True
+    committed: Annotated[bool, about(COMMITTED + "; false: also records of open and aborted transactions")] = True
+    timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
+
+
+class Compared(Form):
+    """The records are as expected."""
+
+    records: Annotated[int, about("how many there are")]
 
 
 def page(controlled: ControlledBroker, topic: str, query: Which) -> Records:
     """The stored records of a topic, page by page.
 
-    The whole log, also the parts that consumers do not see: records of open and aborted transactions, and end markers.
+    The whole log, also the parts that consumers do not see: records of open and aborted transactions, and end markers. With
+    `committed` only what a read_committed consumer gets.
     """
     if query.partition is not None and query.from_partition:
         raise Problem(422, "partition and from_partition exclude each other; give one of them", "partition")
@@ -134,13 +189,15 @@ def _from(controlled: ControlledBroker, name: str, query: Which) -> Iterator[Sto
     first = query.from_partition if query.partition is None else query.partition
     operations.partition_of(topic, first)
     last = len(topic.partitions) if query.partition is None else first + 1
+    read = operations.committed_records if query.committed else operations.stored_records
     for partition in topic.partitions[first:last]:
-        yield from operations.stored_records(partition, query.offset if partition.index == first else 0)
+        yield from read(partition, query.offset if partition.index == first else 0)
 
 
 def _link(topic: str, query: Which, record: StoredRecord) -> str:
     place = "from_partition" if query.partition is None else "partition"
-    words = {place: record.partition, "offset": record.offset, "limit": query.limit}
+    words: dict[str, int | str] = {place: record.partition, "offset": record.offset, "limit": query.limit}
+    words |= {"committed": "true"} if query.committed else {}
     return f"/topics/{topic}/records?{urlencode(words)}"
 
 
@@ -149,16 +206,65 @@ async def wait(controlled: ControlledBroker, topic: str, query: HowMany) -> Reco
 
     409: fewer were stored within the timeout; `detail` says how many.
     """
+    await controlled.reach(RecordsStored(topic, query.count, committed=query.committed), query.timeout)
+    return page(controlled, topic, Which(committed=query.committed))
 
-    def stored() -> int:
-        return operations.record_count(controlled.engine, topic)
 
+async def compare(controlled: ControlledBroker, topic: str, body: Expectation) -> Compared:
+    """Wait until a topic has as many records as expected, and compare them; 409 tells the difference, line by line."""
+    if len(body.records) > MOST_EXPECTED:
+        raise Problem(422, f"at most {MOST_EXPECTED} records are compared at once, not {len(body.records)}", "records")
+    expected = [_expected(each, f"records[{i}]") for i, each in enumerate(body.records)]
+    goal = RecordsExpected(topic, expected, body.partition, in_order=body.in_order, committed=body.committed)
+    stored = await controlled.reach(goal, body.timeout)
     try:
-        await controlled.until(lambda: stored() >= query.count, query.timeout)
-    except TimeoutError:
-        came = f"{stored()} of {query.count} records were stored in {topic!r} within {query.timeout:g} s"
-        raise Problem(409, came) from None
-    return page(controlled, topic, Which())
+        await asyncio.to_thread(goal.verdict, stored)  # so that the broker serves its clients meanwhile
+    except Difference as different:
+        raise Problem(409, str(different)) from None
+    return Compared(len(stored))
+
+
+class _Regex:
+    """A client's regular expression, in the form that `expectations` knows."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self._compiled = compile_pattern(pattern)
+
+    def search(self, text: str) -> bool:
+        return self._compiled.found_in(text)
+
+
+def _expected(record: ExpectedRecord, where: str) -> expectations.record:
+    headers = record.headers and {name: _wanted(each, f"{where}.headers.{name}") for name, each in record.headers.items()}
+    return expectations.record(
+        key=_wanted(record.key, f"{where}.key"),
+        value=_wanted(record.value, f"{where}.value"),
+        headers=... if headers is None else headers,
+        partition=... if record.partition is None else record.partition,
+    )
+
+
+def _wanted(given: str | Wanted | UnsetType | None, where: str) -> Any:
+    """What `expectations` takes. Raises Misfit."""
+    if given is UNSET:
+        return ...
+    if not isinstance(given, Wanted):
+        return given
+    absent = Wanted()
+    forms = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not getattr(absent, name)}
+    if len(forms) != 1:
+        raise Misfit(where, f"{where} has one of {', '.join(given.__struct_fields__)}")
+    ((form, value),) = forms.items()
+    try:
+        if form == "base64":
+            return b64decode(value, validate=True)
+        if form == "regex":
+            return _Regex(value)
+    except (binascii.Error, ValueError) as wrong:
+        raise Misfit(f"{where}.{form}", f"{where}.{form}: {wrong}") from None
+    makers: dict[str, Callable[[Any], Any]] = {"json": expectations.json_value, "json_subset": expectations.subset}
+    return makers[form](value) if form in makers else value
 
 
 def store(controlled: ControlledBroker, topic: str, body: NewRecords) -> Places:
@@ -190,13 +296,17 @@ def _wire(record: NewRecord, where: str) -> WireRecord:
     return WireRecord(0, 0, _bytes(record.key, f"{where}.key"), _bytes(record.value, f"{where}.value"), headers)
 
 
-def _bytes(given: str | Data | None, where: str) -> bytes | None:
-    """The bytes of a text, or of Data. Raises Misfit."""
+def _bytes(given: str | NewData | None, where: str) -> bytes | None:
+    """The bytes of a text, or of NewData. Raises Misfit."""
     if given is None or isinstance(given, str):
         return None if given is None else given.encode()
+    if given.json is not UNSET:
+        if given.text is not None or given.base64 is not None:
+            raise Misfit(where, f"{where}: json excludes text and base64; give one of them")
+        return json.dumps(given.json).encode()
     if given.base64 is None:
         if given.text is None:
-            raise Misfit(where, f"{where} has neither text nor base64")
+            raise Misfit(where, f"{where} has neither text, base64 nor json")
         return given.text.encode()
     try:
         raw = b64decode(given.base64, validate=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import Annotated, Literal
 
@@ -10,8 +11,10 @@ from msgspec import Meta
 
 from wirebroker import __version__, operations
 from wirebroker.control.controlled import Controlled, ControlledBroker
+from wirebroker.control.endpoints.records import LONGEST_WAIT_S
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
+from wirebroker.goals import Quiet
 
 MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 FURTHEST_MS = 366 * MS["days"]
@@ -60,6 +63,13 @@ class Reset(Form):
     soft: Annotated[bool, about("clients live on: connections, topics and groups stay, the logs are empty")] = False
 
 
+class Calm(Form):
+    """How long nothing may change."""
+
+    seconds: Annotated[float, about("so long nothing changes, by the machine's clock", ge=0, le=LONGEST_WAIT_S)] = 0.2
+    timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
+
+
 def health(controlled: Controlled) -> Health:
     """Whether the broker or the proxy runs, and the addresses for clients."""
     return Health("ok", __version__, controlled.bootstrap_servers, controlled.connections, controlled.now)
@@ -84,6 +94,12 @@ async def advance(controlled: ControlledBroker, body: Step) -> ClockState:
         left -= STEP_MS
         await asyncio.sleep(0)
     return clock(controlled)
+
+
+async def wait_until_quiet(controlled: ControlledBroker, query: Calm) -> Health:
+    """Wait until for some time nothing was stored or committed, and no group or transaction changed; 409 if something does."""
+    await controlled.reach(Quiet(query.seconds, time.monotonic), query.timeout)
+    return health(controlled)
 
 
 def restart(controlled: ControlledBroker, body: Restart) -> Health:

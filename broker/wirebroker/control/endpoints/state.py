@@ -9,9 +9,11 @@ import msgspec
 
 from wirebroker import operations, states
 from wirebroker.control.controlled import Controlled, ControlledBroker
-from wirebroker.control.forms import Form, about
+from wirebroker.control.endpoints.records import LONGEST_WAIT_S
+from wirebroker.control.forms import Form, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key, ProducerEntry, unpack
+from wirebroker.goals import GroupReady
 from wirebroker.states import Group, PartitionState, Transaction
 from wirebroker.suggestions import did_you_mean
 
@@ -86,6 +88,23 @@ class Groups(Form):
     groups: list[Group]
 
 
+class CommittedOffset(Form):
+    """A committed offset."""
+
+    topic: str
+    partition: Annotated[int, about("its index", ge=0)]
+    offset: Annotated[int, about("this or a later one", ge=0)]
+
+
+class Awaited(Form):
+    """What to wait for. Without any of the first three: until the group is stable."""
+
+    members: Annotated[Natural | None, about("stable, with so many members")] = None
+    committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
+    lag: Annotated[Natural | None, about("all records that a read_committed consumer gets are committed, but so many")] = None
+    timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
+
+
 class Where(Form):
     """Some partitions, or all."""
 
@@ -144,6 +163,15 @@ def group(controlled: ControlledBroker, group_id: str) -> Group:
     if group_id not in known:
         raise Problem(404, f"there is no group {group_id!r}{did_you_mean(group_id, known)}", "group_id")
     return known[group_id]
+
+
+async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awaited) -> Group:
+    """Wait for a group: until it is stable, has so many members, has committed these offsets, or has no lag.
+
+    With `committed` or `lag` its state does not matter, unless `members` are given as well. 409 says what is missing.
+    """
+    committed = body.committed and {(each.topic, each.partition): each.offset for each in body.committed}
+    return await controlled.reach(GroupReady(group_id, body.members, committed or None, body.lag), body.timeout)
 
 
 def expire_producer(controlled: ControlledBroker, producer_id: int, body: Where) -> Expired:
