@@ -759,7 +759,8 @@ BAD = [
     ("POST", "/clock/advance", {"day": 1}, 422, "day", "did you mean 'days'?"),
     ("POST", "/clock/advance", {"days": "8"}, 422, "days", "days is a number, not '8'"),
     ("POST", "/restart", {"mode": "softly"}, 422, "mode", "mode is 'clean' or 'kill', not 'softly'"),
-    ("POST", "/reset", {"hard": True}, 400, None, "this endpoint takes no body"),
+    ("POST", "/reset", {"hard": True}, 422, "hard", "there is no 'hard' here"),
+    ("POST", "/warm", {"soft": True}, 400, None, "this endpoint takes no body"),
 ]  # fmt: skip
 
 

@@ -142,6 +142,7 @@ def test_shared_brokers_keep_their_address_and_are_reset_after_each_test(pyteste
     )
     pytester.makepyfile(
         """
+        import socket
         import pytest
         from wirebroker import faults
 
@@ -150,13 +151,16 @@ def test_shared_brokers_keep_their_address_and_are_reset_after_each_test(pyteste
 
         @pytest.fixture(scope="module")
         def service(module_mock_kafka):
-            return module_mock_kafka.bootstrap_servers
+            host, _, port = module_mock_kafka.bootstrap_servers.partition(":")
+            with socket.create_connection((host, int(port))):
+                yield module_mock_kafka.bootstrap_servers
 
         @pytest.mark.parametrize("turn", range(2))
         def test_of_the_module(service, request, turn):
             kafka = request.getfixturevalue("module_mock_kafka")
             seen.append((service, kafka.clock.now()))
             assert len(set(seen)) == 1, "the address and the time are as before"
+            kafka.wait_until(lambda: kafka.connection_count() == 1)
             assert list(kafka.topics()) == ["pay"]
             assert kafka.records("pay") == kafka.faults.rules == []
             kafka.produce("pay", value="x")

@@ -19,6 +19,8 @@ from answers import only, sole
 from controlkit import ControlClient
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka
 from wirebroker.cli import main
@@ -560,6 +562,50 @@ def test_a_reset_goes_back_to_the_start(serve: Start, tmp_path: Path) -> None:
     assert len(control.ask("GET", "/faults")["faults"]) == 1, "the file was read at the start"
     process.send_signal(signal.SIGTERM)
     assert process.wait(5) == 1, "after the reset the fault has not fired"
+
+
+def test_a_soft_reset_goes_back_to_the_start_and_keeps_connections(serve: Start, tmp_path: Path) -> None:
+    from wirekit import batch, produce_request
+
+    plan, trace = tmp_path / "faults.toml", tmp_path / "trace.jsonl"
+    plan.write_text('[[fault]]\nkind = "throttle"\nms = 1\napi = "Produce"\n')
+    process = serve("--port", "0", "--control", "0", "--topic", "orders", "--faults", str(plan), "--trace", str(trace))
+    ((host, port, _),), url = until_ready_with_control(process)
+    control, wire = ControlClient(url), WireClient(host, port)
+    for _ in range(2):
+        wire.request(produce_request("orders", batch()), 9)
+        assert [fault["fired"] for fault in control.ask("GET", "/faults")["faults"]] == [1]
+        control.ask("DELETE", "/faults")
+        control.ask("POST", "/trace/level", {"level": "all"})
+        control.ask("POST", "/reset", {"soft": True})
+        assert control.ask("GET", "/trace/level")["level"] == "verdicts"
+        assert control.ask("GET", "/topics/orders/records")["records"] == control.ask("GET", "/verdicts")["verdicts"] == []
+    events = [json.loads(text)["event"] for text in trace.read_text().splitlines()]
+    assert events == ["run", *["produce", "fault", "run"] * 2]
+
+
+def test_a_warm_broker_answers_for_all_coordinators_at_once(serve: Start) -> None:
+    def errors(port: int) -> list[int]:
+        """The errors of a client's first requests for a coordinator, and to it."""
+        wire = WireClient("127.0.0.1", port)
+        found = wire.request(FindCoordinatorRequest(key_type=0, key="g"), 3)
+        return [found.error_code, wire.request(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 0).error_code]
+
+    cold, not_coordinator, unknown_member = 15, 16, 25
+    process = serve("--port", "0", "--control", "0")
+    ((_, port, _),), url = until_ready_with_control(process)
+    control = ControlClient(url)
+    assert errors(port) == [cold, not_coordinator]
+    control.ask("POST", "/reset")
+    control.ask("POST", "/warm")
+    assert errors(port) == [0, unknown_member]
+    process = serve("--port", "0", "--control", "0", "--warm")
+    ((_, port, _),), url = until_ready_with_control(process)
+    for _ in range(2):
+        names = {topic["name"] for topic in ControlClient(url).ask("GET", "/topics?internal=true")["topics"]}
+        assert names == {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+        assert errors(port) == [0, unknown_member]
+        ControlClient(url).ask("POST", "/reset")
 
 
 def test_faults_that_never_fired_are_named_although_they_are_gone(serve: Start) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import chain
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import aiokafka
-import confluent_kafka
-import kafka as kafka_python
 import pytest
 
 from answers import only
@@ -24,11 +19,10 @@ from test_share_groups import ACCEPT, Shared
 from test_transactions import NEW, OLD, Reader, started
 from wirebroker import MockKafka, faults
 from wirebroker.wire_client import ConnectionClosed
-from wirekit import RawProducer, batch, client, produce_request
+from wirekit import RawProducer, batch, client, lacking, produce_request
 
-ROUNDS = 3
+SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "soft-reset"
 OFFSET_OUT_OF_RANGE = 1
-GROUP = "service"
 Start = Callable[..., MockKafka]
 
 
@@ -37,93 +31,16 @@ def kafka(mock_kafka_factory: Start) -> MockKafka:
     return mock_kafka_factory(topics={"orders": 1, "results": 1})
 
 
-# Services that live on: each answers every order with a result, and commits.
-
-
-@contextmanager
-def in_a_thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    stop = threading.Event()
-    thread = threading.Thread(target=work, args=[stop])
-    thread.start()
-    yield
-    stop.set()
-    thread.join()
-
-
-def with_kafka_python(address: str, stop: threading.Event) -> None:
-    consumer = kafka_python.KafkaConsumer(
-        bootstrap_servers=address, group_id=GROUP, enable_auto_commit=False, auto_offset_reset="earliest"
-    )
-    assert consumer.partitions_for_topic("orders")  # if it joins before it knows the topic, it waits for its next metadata
-    consumer.subscribe(["orders"])
-    producer = kafka_python.KafkaProducer(bootstrap_servers=address, enable_idempotence=True)
-    while not stop.is_set():
-        for record in chain(*consumer.poll(timeout_ms=50).values()):
-            producer.send("results", record.value).get(10)
-            consumer.commit()
-    producer.close()
-    consumer.close()
-
-
-def with_aiokafka(address: str, stop: threading.Event) -> None:
-    async def serve() -> None:
-        settings: dict[str, Any] = {"group_id": GROUP, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
-        async with (
-            aiokafka.AIOKafkaConsumer("orders", bootstrap_servers=address, **settings) as consumer,
-            aiokafka.AIOKafkaProducer(bootstrap_servers=address, enable_idempotence=True) as producer,
-        ):
-            while not stop.is_set():
-                for record in chain(*(await consumer.getmany(timeout_ms=50)).values()):
-                    await producer.send_and_wait("results", record.value)
-                    await consumer.commit()
-
-    asyncio.run(serve())
-
-
-def with_confluent(address: str, stop: threading.Event) -> None:
-    settings = {"bootstrap.servers": address, "group.id": GROUP, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-    consumer = confluent_kafka.Consumer(settings)
-    producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": GROUP})
-    consumer.subscribe(["orders"])
-    producer.init_transactions(10)
-    while not stop.is_set():
-        record = consumer.poll(0.05)
-        if record is not None and record.error() is None:
-            producer.begin_transaction()
-            producer.produce("results", record.value())
-            offsets = consumer.position(consumer.assignment())
-            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 10)
-            producer.commit_transaction(10)
-    consumer.close()
-
-
-SERVICES = {"kafka-python": (with_kafka_python, 2), "aiokafka": (with_aiokafka, 1), "confluent-kafka": (with_confluent, 1)}
-"""Each service, and the generation of its group once it has settled: kafka-python joins again by itself."""
-
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_a_service_lives_on(kafka: MockKafka, name: str) -> None:
-    def generation() -> int:
-        return kafka.groups()[GROUP].generation
-
-    def stored(topic: str) -> list[bytes | None]:
-        return [record.value for record in kafka.records(topic) if not record.control]
-
-    def answered(order: str) -> bool:
-        """Whether the service has answered this order, sent it, and committed."""
-        at = kafka.produce("orders", value=order)
-        kafka.wait_until(lambda: kafka.committed_offsets(GROUP).get(("orders", 0)) == at + 1, 20)
-        return stored("orders") == stored("results") == [order.encode()]
-
-    service, settled = SERVICES[name]
-    with in_a_thread(lambda stop: service(kafka.bootstrap_servers, stop)):
-        assert answered("warm up")
-        kafka.wait_until(lambda: generation() == settled)
-        for number in range(ROUNDS):
-            kafka.reset(soft=True)
-            assert stored("orders") == stored("results") == []
-            assert answered(f"order {number}")
-        assert generation() == settled, "no rebalance"
+@pytest.mark.parametrize(("name", "tool"), [
+    ("kafka-python", ""), ("aiokafka", ""), ("confluent-kafka", ""), ("java", "java"), ("spring", "java"), ("franz-go", "go"),
+    ("kafkajs", "node"),
+])  # fmt: skip
+def test_a_service_lives_on(name: str, tool: str) -> None:
+    command = [sys.executable, SCRIPT, "--offline", "--clients", name, "--rounds", "3"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    if tool and run.returncode == 2:
+        lacking(tool, run.stdout)
+    assert run.returncode == 0, run.stdout
 
 
 # What stays, and what goes back
@@ -139,6 +56,7 @@ def test_clients_stay_and_their_next_requests_succeed(kafka: MockKafka) -> None:
     assert [record.offset for record in kafka.records("orders")] == [1]
     assert [row.rule for row in kafka.trace.produce()] == ["next"], "the trace begins again, the producer goes on"
     assert topic_ids(kafka) == before
+    kafka.audit().assert_exactly_once(intended=[("orders", None, b"v1")])
 
 
 def test_a_deleted_topic_of_the_start_comes_back(kafka: MockKafka) -> None:

@@ -7,8 +7,9 @@
     def test_three(mock_kafka): ...
 
 With `mock_kafka` every test gets brokers of its own, on new ports, so that a client left over from the test before cannot
-reach them. `module_mock_kafka` and `session_mock_kafka` keep their address for a module or the session, and are reset after
-each test. All share one event loop in a thread that lives as long as the session (under xdist: one per worker).
+reach them. `module_mock_kafka` and `session_mock_kafka` live for a module or the session, and are reset softly after each test,
+so that a service that is connected to them lives on. All share one event loop in a thread that lives as long as the session
+(under xdist: one per worker).
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def kafka_proxy(_wirebroker_thread: LoopThread) -> Iterator[Callable[..., ProxyK
 def module_mock_kafka(
     request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
-    """A broker for this module, reset after each test that uses it. `pytestmark` of the module can have the marker."""
+    """A broker for this module, reset softly after each test that uses it. `pytestmark` of the module can have the marker."""
     yield from _kept(request, {**mock_kafka_settings, **_marked(request.node)}, _wirebroker_thread)
 
 
@@ -118,14 +119,12 @@ def module_mock_kafka(
 def session_mock_kafka(
     request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
 ) -> Iterator[MockKafka]:
-    """A broker for the session, set up by `mock_kafka_settings`, and reset after each test that uses it."""
+    """A broker for the session, set up by `mock_kafka_settings`, and reset softly after each test that uses it."""
     yield from _kept(request, {**mock_kafka_settings}, _wirebroker_thread)
 
 
 def _kept(request: pytest.FixtureRequest, settings: dict[str, Any], thread: LoopThread) -> Iterator[MockKafka]:
     name = request.fixturename or ""
-    if settings.get("data") is not None:
-        pytest.fail(f"{name} is reset after each test, so it cannot keep data in {settings['data']}", pytrace=False)
     request.config.stash[_shared][name] = kafka = _started(request, settings, thread)
     yield kafka
     kafka.stop()
@@ -207,11 +206,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Reset the shared brokers that this test used."""
+    """Reset the shared brokers that this test used, and let their clients live on."""
     yield
     for name, kafka in item.config.stash[_shared].items():
         if kafka.running and name in getattr(item, "fixturenames", ()):
-            kafka.reset()
+            kafka.reset(soft=True)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -5,7 +5,7 @@ public class OrdersTest(Wirebroker broker) : IClassFixture<Wirebroker>
     [Fact]
     public async Task A_lost_acknowledgement_doubles_nothing()
     {
-        await broker.Ask(HttpMethod.Post, "/reset");
+        await broker.Ask(HttpMethod.Post, "/reset", new { soft = true });
         var fault = new { kind = "lose_ack", api = "Produce", topic = "orders", nth = 1 };
         var lost = await broker.Ask(HttpMethod.Post, "/faults", fault);
 

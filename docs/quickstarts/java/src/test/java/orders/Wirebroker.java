@@ -14,7 +14,7 @@ import org.junit.jupiter.api.extension.BeforeAllCallback;
 import org.junit.jupiter.api.extension.BeforeEachCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 
-/** A broker on free ports for the tests of a class; it is emptied before each. */
+/** A broker on free ports for the tests of a class. It is emptied before each, and a service that is connected lives on. */
 public class Wirebroker implements BeforeAllCallback, BeforeEachCallback, AfterAllCallback {
     private static final ObjectMapper JSON = new ObjectMapper();
     private final HttpClient http = HttpClient.newHttpClient();
@@ -45,7 +45,8 @@ public class Wirebroker implements BeforeAllCallback, BeforeEachCallback, AfterA
 
     @Override
     public void beforeEach(ExtensionContext context) throws Exception {
-        ask("POST", "/reset", "");
+        ask("POST", "/reset", """
+            {"soft": true}""");
     }
 
     @Override
