@@ -25,8 +25,9 @@ from wirebroker.net.protocol import LARGE_FRAME, SHARED_BUFFER, WRITE_HIGH_WATER
 from wirebroker.net.shaping import ShapedLine, reset_connection
 from wirebroker.net.sockets import AT_ONCE, BACKLOG, ListenError, queue_connections, reason_of
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
+from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
-from wirebroker.proxy.relay import Forward, Relay
+from wirebroker.proxy.relay import Relay
 
 logger = logging.getLogger("wirebroker")
 
