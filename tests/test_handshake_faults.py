@@ -16,7 +16,7 @@ from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from test_tls import ask, context
 from wirebroker import MockKafka, faults
 from wirebroker.faults import FaultError
-from wirebroker.net.host import AT_ONCE
+from wirebroker.net.sockets import AT_ONCE
 from wirebroker.wire_client import Connection, NoAnswer, address_of
 
 LONG = 10.0

@@ -41,8 +41,9 @@ from wirebroker import faults
 from wirebroker.core.producers import Reject, explain
 from wirebroker.effects import Close, Reply
 from wirebroker.proxy.addresses import CARRIERS, NamelessAnswers, carries_addresses, names_no_node
+from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
-from wirebroker.proxy.relay import Forward, Relay
+from wirebroker.proxy.relay import Relay
 from wirebroker.proxy.shadow import Shadow
 from wirekit import NOW, batch, header, produce_request
 

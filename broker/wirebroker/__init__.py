@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wirebroker.version import __version__
+
 if TYPE_CHECKING:
     from wirebroker.mock import MockKafka, StoredRecord
     from wirebroker.proxy_kafka import ProxyKafka
 
-__version__ = "0.1.0"
 __all__ = ["MockKafka", "ProxyKafka", "StoredRecord", "__version__"]
 
 

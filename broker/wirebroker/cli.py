@@ -32,7 +32,7 @@ EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    from wirebroker import __version__
+    from wirebroker.version import __version__
 
     parser = Parser(
         prog="wirebroker",

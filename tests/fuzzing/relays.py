@@ -33,8 +33,8 @@ from wire.random_messages import Maker, versions_of
 from wirebroker import faults
 from wirebroker.effects import Close, Reply, Shaped
 from wirebroker.proxy.addresses import carries_addresses
+from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
-from wirebroker.proxy.relay import Forward
 
 START = 1_800_000_000_000
 SLOW = 0.5

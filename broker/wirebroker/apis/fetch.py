@@ -271,7 +271,7 @@ class Fetch:
         """The leader's answer that names the replica to read instead of it; None if the records come from here."""
         if partition.leader != self.node_id:
             return None
-        preferred = preferred_replica(self.cluster, partition, self._rack, requested.fetch_offset)
+        preferred = preferred_replica(self.cluster.brokers, partition, self._rack, requested.fetch_offset)
         if preferred < 0:
             return None
         return PartitionData(

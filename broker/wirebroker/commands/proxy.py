@@ -24,8 +24,8 @@ from wirebroker.commands.serve import (
 from wirebroker.commands.usage import UsageError, address_in, pair
 from wirebroker.faults.forms import FaultError
 from wirebroker.loading import load_messages
-from wirebroker.net.host import new_loop
 from wirebroker.net.proxy_host import ProxyHost
+from wirebroker.net.sockets import new_loop
 from wirebroker.printable import complain
 
 

@@ -22,8 +22,9 @@ from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.usage import UsageError, address_in, pair, whole
 from wirebroker.engine import Engine
 from wirebroker.loading import load_broker
-from wirebroker.net.host import Host, new_loop
+from wirebroker.net.host import Host
 from wirebroker.net.listener import Address
+from wirebroker.net.sockets import new_loop
 from wirebroker.options import BrokerOptions, OptionError
 from wirebroker.printable import complain
 from wirebroker.suggestions import did_you_mean

@@ -17,8 +17,9 @@ from wirebroker.control.controlled import Controlled, ControlledBroker, Controll
 from wirebroker.control.hosts import Hosts
 from wirebroker.engine import Engine
 from wirebroker.net.forks import give_up_in_children
-from wirebroker.net.host import Host, open_server
+from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
+from wirebroker.net.sockets import open_server
 
 try:
     from uvicorn import Config

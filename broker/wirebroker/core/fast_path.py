@@ -6,23 +6,46 @@ the same result as `Partition.append`. It leaves every other batch to `Partition
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sized
+from typing import Protocol
 
 from crc32c import crc32c
 
 from kafkawire.batches import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD
 from kafkawire.errors import ProtocolError
 from kafkawire.record_walk import walk_records
-from wirebroker.core.producers import advance_in_order
+from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.producers import Key, advance_in_order
+from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import MANY_RECORDS, RecordPolicy
-
-if TYPE_CHECKING:
-    from wirebroker.core.partition import Partition
+from wirebroker.storage.interface import Log
 
 _unpack = HEADER.unpack_from
 _NEVER = -1
 """A version that settings never have."""
 _UNREAD = RecordPolicy()
+
+
+class FastPartition(Protocol):
+    """A partition as its fast path sees it."""
+
+    topic: str
+    index: int
+    configs: TopicConfigs
+    rules: Rules
+    full_checks: bool
+    log: Log
+    leader_epoch: int
+    producers: dict[Key, bytes]
+    write_fails: int
+    offline_at: int | None
+
+    @property
+    def waiting(self) -> Sized:
+        """Those who wait for more records."""
+
+    def notify(self, now: int) -> None:
+        """Call those who wait."""
 
 
 class FastPath:
@@ -37,7 +60,7 @@ class FastPath:
         "policy", "segment_bytes", "version",
     )  # fmt: skip
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: FastPartition) -> None:
         self._partition = partition
         self._settings = partition.configs.broker
         self._full_checks = partition.full_checks

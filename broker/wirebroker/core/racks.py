@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from wirebroker.core.configs import ConfigError
-
-if TYPE_CHECKING:
-    from wirebroker.core.cluster import Broker, Cluster
-    from wirebroker.core.partition import Partition
+from wirebroker.core.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The `replica.selector.class` with which consumers are sent to replicas in their racks."""
+
+
+class Racked(Protocol):
+    """A broker that may be in a rack."""
+
+    node_id: int
+    rack: str | None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can lead and follow."""
 
 
 def racks(value: str, brokers: int) -> list[str | None]:
@@ -29,7 +37,7 @@ def racks(value: str, brokers: int) -> list[str | None]:
     return names
 
 
-def spread(brokers: Iterable[Broker]) -> list[int]:
+def spread(brokers: Iterable[Racked]) -> list[int]:
     """The ids of these brokers, in an order in which neighbours are in different racks as far as possible."""
     taken: Counter[str | None] = Counter()
     order = []
@@ -39,12 +47,13 @@ def spread(brokers: Iterable[Broker]) -> list[int]:
     return [node_id for _, node_id in sorted(order)]
 
 
-def preferred_replica(cluster: Cluster, partition: Partition, rack: str, offset: int) -> int:
+def preferred_replica(brokers: Mapping[int, Racked], partition: Partition, rack: str, offset: int) -> int:
     """The in-sync replica in this rack that has the offset; −1 if the leader should be read (findPreferredReadReplica).
 
     Of several it is the one with the most records, then the one with the highest id.
     """
-    near = [node_id for node_id in partition.in_sync if cluster.alive(node_id) and cluster.brokers[node_id].rack == rack]
+    known = (brokers[node_id] for node_id in partition.in_sync if node_id in brokers)
+    near = [broker.node_id for broker in known if broker.alive and broker.rack == rack]
     if partition.leader in near:
         return -1
     ends = []

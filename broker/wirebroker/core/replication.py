@@ -8,16 +8,15 @@ Records that only the former leader had are lost with the election, not when it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
 from wirebroker.core.open_transactions import OpenTransactions
 from wirebroker.core.producers import Key, follower_state
-
-if TYPE_CHECKING:
-    from wirebroker.core.partition import Partition
+from wirebroker.core.profile import Rules
 
 Alive = Callable[[int], bool]
 
@@ -46,12 +45,54 @@ class Prefix:
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
 
+class Replicated(Protocol):
+    """A partition as its replication sees it, which decides who its replicas are and how far they have the log."""
+
+    configs: TopicConfigs
+    rules: Rules
+    replicas: list[int]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    in_sync: list[int]
+    eligible: list[int]
+    leader: int
+    leader_epoch: int
+    last_known_leader: int | None
+    log_start_offset: int
+    held_at: int | None
+    producers: dict[Key, bytes]
+    transactions: OpenTransactions
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record will get."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which records are replicated."""
+
+    def prefix(self, now: int) -> Prefix:
+        """The state of a replica that stops following now."""
+
+    def take_over(self, prefix: Prefix) -> None:
+        """Continue from a new leader's state."""
+
+    def new_leader_epoch(self, epoch: int, *, elected: bool) -> None:
+        """A new leader epoch begins."""
+
+    def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
+        """The producers' states after a restart, with a log from `start` to `end`."""
+
+    def notify(self, now: int) -> None:
+        """Call those who wait: more is visible, or the leader has changed."""
+
+
 class Replication:
     """The replicas that follow and those that do not, and the high watermark that results."""
 
     __slots__ = ("_partition", "_since_restart", "frozen", "lagging")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Replicated) -> None:
         self._partition = partition
         self.lagging: dict[int, Prefix] = {}
         self.frozen: set[int] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from wirebroker.connection import Connection
 from wirebroker.faults.strikes import Greeting
@@ -14,17 +14,31 @@ from wirebroker.net.tls_transport import TlsTransport
 from wirebroker.security.session import Session
 
 if TYPE_CHECKING:
-    from wirebroker.net.host import Host
+    from asyncio import AbstractEventLoop
+
+    from wirebroker.clock import Clock
+    from wirebroker.engine import Engine
     from wirebroker.net.listener import Listener
 
 NUMBER = 0
 """The number in the trace of a connection that is not made yet."""
 
 
+class Server(Protocol):
+    """The host as its handshakes see it."""
+
+    engine: Engine
+    clock: Clock
+    loop: AbstractEventLoop
+
+    def changed(self) -> None:
+        """Perform the effects of a change that came from outside, and wake those who wait for a condition."""
+
+
 class Handshakes:
     """Watches the handshakes of a host's listener."""
 
-    def __init__(self, host: Host, listener: Listener, tls: Tls) -> None:
+    def __init__(self, host: Server, listener: Listener, tls: Tls) -> None:
         self._host, self._listener, self._tls = host, listener, tls
 
     def began(self, transport: TlsTransport) -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
-import os
-import socket
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +12,6 @@ from functools import partial
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
-from kafkawire.extras import how_to_install
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.connection import Connection
@@ -25,12 +20,14 @@ from wirebroker.engine import Engine
 from wirebroker.exchange import Aside
 from wirebroker.fair_turns import Turns, Unfinished
 from wirebroker.net.accept_errors import AcceptErrorHandler
+from wirebroker.net.capturing import Tap
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.handshakes import Handshakes
 from wirebroker.net.key_sets import SETTING, KeySets
 from wirebroker.net.limits import Limits
 from wirebroker.net.listener import Address, Listener, reachable
 from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
+from wirebroker.net.sockets import open_server
 from wirebroker.net.tls import TlsError
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirebroker.security.mechanisms import OAUTHBEARER
@@ -46,18 +43,10 @@ logger = logging.getLogger("wirebroker")
 
 JOIN_BELOW = 64 * 1024
 """Parts of an answer that are smaller are joined before they are sent; larger ones are sent without a copy."""
-BACKLOG = 1024
-"""Connections that the system accepts before the loop gets to them."""
-AT_ONCE = 32
-"""Connections that the loop takes from the system in one turn. Each costs up to a quarter of a millisecond."""
 RECHECK_S = 0.05
 """Seconds after which a waiting condition is checked although nothing has changed in the broker."""
 IDLE_CHECKS = 4
 """How often idle connections are looked for within connections.max.idle.ms."""
-
-
-class ListenError(OSError):
-    """A listener's address cannot be used; the message says which and why."""
 
 
 class Host:
@@ -70,7 +59,6 @@ class Host:
         self.limits: Limits[BrokerProtocol] = Limits(engine.configs)
         self._protocols: dict[Connection, BrokerProtocol] = {}
         self._capture: Capture | None = None
-        self._new_protocol: Callable[[Host, Listener], BrokerProtocol] = BrokerProtocol
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: int | None = None
@@ -109,16 +97,14 @@ class Host:
     def capture_to(self, path: str) -> None:
         """Write what passes into this file, with the verdicts; to be called before `listen`. Raises OSError."""
         from wirebroker.capture.recording import open_capture
-        from wirebroker.net.capturing import CapturedBroker
 
         self._capture = open_capture(path)
-        self._new_protocol = partial(CapturedBroker, self._capture)
         self.engine.trace.sinks.append(self._capture)
 
     async def listen(self, listener: Listener) -> Address:
         """Open a listener of a broker; the address it is bound to. Raises ListenError, TlsError, KeySetError."""
         node_id, name, host = listener.node_id, listener.name, listener.host
-        new_protocol = self._secured(listener) if listener.protocol.tls else lambda: self._new_protocol(self, listener)
+        new_protocol = self._secured(listener) if listener.protocol.tls else lambda: self._protocol(listener)
         if listener.protocol.sasl:
             await self._open_key_set(name)
         server, port = await open_server(new_protocol, host, listener.port)
@@ -129,12 +115,17 @@ class Host:
         self.arm()
         return host, port
 
+    def _protocol(self, listener: Listener) -> asyncio.BufferedProtocol:
+        """Serves a connection of a listener."""
+        made = BrokerProtocol(self, listener)
+        return made if self._capture is None else Tap(self._capture, made)
+
     def _secured(self, listener: Listener) -> Callable[[], TlsTransport]:
         """Makes the connections of a listener with TLS. Raises TlsError."""
         if listener.tls is None:
             raise TlsError(f"the listener {listener.name} speaks TLS and needs a certificate (--tls-cert, --tls auto)")
         context, watch = listener.tls.context(listener.protocol), Handshakes(self, listener, listener.tls)
-        return lambda: TlsTransport(self._new_protocol(self, listener), context, listener.name, self._handshake_turns, watch)
+        return lambda: TlsTransport(self._protocol(listener), context, listener.name, self._handshake_turns, watch)
 
     async def _open_key_set(self, listener: str) -> None:
         configs = self.engine.configs
@@ -478,53 +469,3 @@ def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> N
     """Call a function in another thread's loop."""
     with contextlib.suppress(RuntimeError):  # that loop was closed while it waited
         loop.call_soon_threadsafe(function)
-
-
-async def open_server(
-    protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
-) -> tuple[asyncio.Server, int]:
-    """A listening socket on the running loop, and its port. Raises ListenError; `purpose` follows the address there."""
-    loop = asyncio.get_running_loop()
-    try:
-        server = await loop.create_server(protocol, host, port, backlog=AT_ONCE)
-        if not server.sockets:  # asyncio passes over an address for which it cannot make a socket
-            socket.socket().close()
-            raise OSError("no socket can be made for this address")
-        queue_connections(server)
-    except (OSError, OverflowError) as refused:
-        advice = "; let the process open more (ulimit -n), or start fewer brokers" if _is_out_of_files(refused) else ""
-        raise ListenError(f"cannot listen on {host}:{port}{purpose}: {reason_of(refused)}{advice}") from refused
-    return server, server.sockets[0].getsockname()[1]
-
-
-def queue_connections(server: asyncio.Server) -> None:
-    """Let the system queue BACKLOG connections for a server. asyncio takes as many in one turn as it was told to queue."""
-    for each in server.sockets:
-        with socket.fromfd(each.fileno(), each.family, each.type) as same:
-            same.listen(BACKLOG)
-
-
-def reason_of(failure: OSError | OverflowError) -> str:
-    """The system's own words for a failed call; asyncio puts longer ones around them."""
-    number = getattr(failure, "errno", None)
-    if number is not None and number > 0:
-        return os.strerror(number)
-    return getattr(failure, "strerror", None) or str(failure)  # getaddrinfo's errors have negative numbers
-
-
-def _is_out_of_files(failure: Exception) -> bool:
-    return isinstance(failure, OSError) and failure.errno in (errno.EMFILE, errno.ENFILE)
-
-
-def new_loop(kind: str) -> asyncio.AbstractEventLoop:
-    """An event loop: "asyncio", or "uvloop" if it is installed."""
-    if kind == "uvloop":
-        try:
-            import uvloop
-        except ImportError:
-            raise ValueError(f"--loop uvloop needs another package; {how_to_install('uvloop')}") from None
-        made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-        return made
-    if kind != "asyncio":
-        raise ValueError(f"the loop is 'asyncio' or 'uvloop', not {kind!r}")
-    return asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from kafkawire.frames import SIZE
 from kafkawire.primitives import Buffer
@@ -25,8 +25,14 @@ from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Stage
 
 if TYPE_CHECKING:
-    from wirebroker.net.host import Host
+    from collections.abc import Callable
+
+    from wirebroker.clock import Clock
+    from wirebroker.connection import Connection
+    from wirebroker.engine import Engine
+    from wirebroker.net.limits import Limits
     from wirebroker.net.listener import Listener
+    from wirebroker.storage.arena import Arena
 
 SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
@@ -37,10 +43,47 @@ WRITE_HIGH_WATER = 1024 * 1024
 """Unsent bytes beyond which no more requests of a connection are handled."""
 
 
+class Server(Protocol):
+    """The host as a connection sees it."""
+
+    engine: Engine
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    limits: Limits[BrokerProtocol]
+    arena: Arena
+    until: float
+    """When the slice of the connection that is being served ends, by `perf_counter`; 0 before the slice has begun."""
+    watchers: list[Callable[[], None]]
+
+    def receive_buffer(self) -> bytearray:
+        """The buffer that a new connection receives into."""
+
+    def opened(self, protocol: BrokerProtocol) -> None:
+        """Register a connection."""
+
+    def lost(self, protocol: BrokerProtocol) -> None:
+        """Forget a connection that has ended."""
+
+    def left_unread(self, protocol: BrokerProtocol) -> None:
+        """A client does not read its answers."""
+
+    def queue(self, protocol: BrokerProtocol) -> None:
+        """Give the connection its next slice after the others have had theirs."""
+
+    def flush(self) -> None:
+        """Perform the engine's effects, and continue with connections that waited for an answer."""
+
+    def notify(self) -> None:
+        """Wake those who wait for a condition."""
+
+    def failed(self, connection: Connection) -> None:
+        """Log the current exception, and close the connection."""
+
+
 class BrokerProtocol(asyncio.BufferedProtocol):
     """Receives for one connection of one broker."""
 
-    def __init__(self, host: Host, listener: Listener) -> None:
+    def __init__(self, host: Server, listener: Listener) -> None:
         self._host = host
         self._engine = host.engine
         self.node_id = listener.node_id
@@ -73,6 +116,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.client_host = str(peer[0]) if peer else ""
         if self._host.limits.opened(self):
             self.begin()
+
+    @property
+    def number(self) -> int:
+        """The connection's number in the trace; 0 as long as it has none."""
+        return self.connection.number if self._begun else 0
 
     def begin(self) -> None:
         """Serve the connection."""

@@ -9,7 +9,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import cast
 
@@ -19,14 +18,16 @@ from wirebroker.clock import Clock
 from wirebroker.connection import Connection
 from wirebroker.effects import Close, Reply, Shaped
 from wirebroker.net.accept_errors import AcceptErrorHandler
-from wirebroker.net.host import AT_ONCE, BACKLOG, ListenError, queue_connections, reason_of
+from wirebroker.net.capturing import Tap
 from wirebroker.net.limits import Limits, configs_of_proxy
 from wirebroker.net.listener import Address, is_loopback, reachable
 from wirebroker.net.protocol import LARGE_FRAME, SHARED_BUFFER, WRITE_HIGH_WATER, oversized
 from wirebroker.net.shaping import ShapedLine, reset_connection
+from wirebroker.net.sockets import AT_ONCE, BACKLOG, ListenError, queue_connections, reason_of
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
+from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
-from wirebroker.proxy.relay import Forward, Relay
+from wirebroker.proxy.relay import Relay
 
 logger = logging.getLogger("wirebroker")
 
@@ -79,7 +80,6 @@ class ProxyHost:
         self._handshake_turns = HandshakeTurns(self.loop)
         self._nodes: dict[Address, Node] = {}
         self._capture: Capture | None = None
-        self._new_side: Callable[[ProxyHost, Node], ClientSide] = ClientSide
         self._servers: list[asyncio.Server] = []
         self._starting: set[asyncio.Task[None]] = set()
         self._sides: dict[Connection, ClientSide] = {}
@@ -91,10 +91,7 @@ class ProxyHost:
 
     def capture_to(self, path: str) -> None:
         """Write what passes between clients and this proxy into this file; to be called before `start`. Raises OSError."""
-        from wirebroker.net.capturing import CapturedClient
-
         self._capture = open_capture(path)
-        self._new_side = partial(CapturedClient, self._capture)
         self.proxy.trace.sinks.append(self._capture)
 
     async def start(self) -> Address:
@@ -158,7 +155,9 @@ class ProxyHost:
 
     def _protocol(self, node: Node) -> asyncio.BaseProtocol:
         """The protocol of a client that connects."""
-        side = self._new_side(self, node)
+        side: asyncio.BufferedProtocol = ClientSide(self, node)
+        if self._capture is not None:
+            side = Tap(self._capture, side)
         if self._client_tls is None:
             return side
         return TlsTransport(side, self._client_tls, "{}:{}".format(*node.local), self._handshake_turns)
@@ -394,6 +393,11 @@ class ClientSide(Side):
         if not self.relay.connection.closed:
             self._host.loop.call_soon(self.balance)  # not at once: uvloop forgets a pause that is made here
             self._dialing = self._host.loop.create_task(self._host.dial(self))
+
+    @property
+    def number(self) -> int:
+        """The connection's number in the trace; 0 as long as it has none."""
+        return self.relay.connection.number if self._begun else 0
 
     def joined(self, broker: BrokerSide) -> None:
         """The connection to the broker is open."""

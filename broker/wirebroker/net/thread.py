@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from wirebroker.net.forks import at_home
-from wirebroker.net.host import new_loop
+from wirebroker.net.sockets import new_loop
 
 T = TypeVar("T")
 __tracebackhide__ = True  # pytest shows the caller's line

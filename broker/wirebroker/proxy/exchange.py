@@ -2,20 +2,101 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_request, encode_response
 from kafkawire.primitives import Buffer
 from wirebroker.connection import Connection
-from wirebroker.effects import Outcome, Reply
+from wirebroker.effects import Effect, Outcome, Reply
 from wirebroker.trace.recorder import Traced
 
 if TYPE_CHECKING:
+    from kafkawire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+    from wirebroker.faults.plan import FaultPlan
     from wirebroker.faults.strikes import Struck
+    from wirebroker.proxy.addresses import Locate
     from wirebroker.proxy.directory import LearnedDirectory
-    from wirebroker.proxy.relay import Relay
+    from wirebroker.trace.recorder import Recorder
+
+
+class Forward(NamedTuple):
+    """Send these bytes to the broker."""
+
+    connection: Connection
+    data: Buffer
+
+
+class ProxyParts(Protocol):
+    """The proxy as relays and exchanges see it."""
+
+    locate: Locate
+    """The proxy's address for a node."""
+    asks: bool
+    """Whether to ask brokers about producers that wrote before the proxy was there."""
+    frame_limit: int
+    strangers_limit: int
+    """The bytes that a request may have before its client is authenticated."""
+    directory: LearnedDirectory
+    plan: FaultPlan
+    faults: FaultPlan | None
+    """The plan, while it has a rule."""
+    moment: Callable[[], int]
+    """A clock in µs."""
+    effects: list[Effect | Forward]
+
+    @property
+    def trace(self) -> Recorder:
+        """Where exchanges and verdicts are written down."""
+
+    @property
+    def now(self) -> int:
+        """The time of the latest event, in ms since the epoch."""
+
+    def set_time(self, now: int) -> None:
+        """Set the time of the event that follows, in ms since the epoch."""
+
+    def emit(self, effect: Effect) -> None:
+        """Send a response, or close a connection, after the effects before it."""
+
+    def forward(self, connection: Connection, data: Buffer) -> None:
+        """Send these bytes to the broker."""
+
+    def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
+        """Close both sides of a connection, with a sentence for the log."""
+
+    def oversized(self, first: bytes, size: int) -> str:
+        """A sentence about a size that no request has."""
+
+    def looks_at(self, key: int, version: int) -> bool:
+        """Whether requests of this API in this version are decoded."""
+
+    def observe(self, exchange: ForwardedExchange, response: Message) -> None:
+        """Learn from a response, and trace shadow verdicts."""
+
+    def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
+        """What to ask the broker before this Produce."""
+
+    def described(self, response: DescribeProducersResponse) -> None:
+        """The broker has answered the question."""
+
+    def unanswered(self, exchange: ForwardedExchange) -> None:
+        """The response to a request that the broker may have handled is lost."""
+
+
+class Passage(Protocol):
+    """The relay as an exchange sees it."""
+
+    proxy: ProxyParts
+    connection: Connection
+
+    def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
+        """Send a request, with its size, to the broker."""
+
+    def awaits(self, exchange: ForwardedExchange) -> bool:
+        """Whether the broker owes the response to this request."""
 
 
 class ForwardedExchange:
@@ -27,7 +108,7 @@ class ForwardedExchange:
     )  # fmt: skip
 
     def __init__(
-        self, relay: Relay, api_key: int, version: int, correlation_id: int, client_id: str | None, now: int,
+        self, relay: Passage, api_key: int, version: int, correlation_id: int, client_id: str | None, now: int,
         request: Message, whole: memoryview,
     ) -> None:  # fmt: skip
         self.relay = relay

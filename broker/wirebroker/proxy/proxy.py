@@ -30,9 +30,9 @@ from wirebroker.effects import Close, Effect
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.proxy.addresses import Locate
 from wirebroker.proxy.directory import LearnedDirectory
-from wirebroker.proxy.exchange import ForwardedExchange
+from wirebroker.proxy.exchange import Forward, ForwardedExchange
 from wirebroker.proxy.recorder import ProxyRecorder, batches_of, batches_with_answers
-from wirebroker.proxy.relay import Forward, Relay
+from wirebroker.proxy.relay import Relay
 from wirebroker.proxy.shadow import Shadow
 from wirebroker.requests.facts import facts_of
 from wirebroker.security.session import Session

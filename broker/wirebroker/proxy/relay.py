@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkawire.codec import decode
 from kafkawire.declare import Message
@@ -45,10 +45,7 @@ from wirebroker.connection import Connection
 from wirebroker.effects import Reply
 from wirebroker.proxy.addresses import CARRIERS, NamelessAnswers, carries_addresses, limit_versions, redirect
 from wirebroker.proxy.directory import TEACHING
-from wirebroker.proxy.exchange import ForwardedExchange
-
-if TYPE_CHECKING:
-    from wirebroker.proxy.proxy import Proxy
+from wirebroker.proxy.exchange import ForwardedExchange, ProxyParts
 
 SIZE_BYTES = 4
 REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
@@ -73,13 +70,6 @@ SASL_HANDSHAKE = KEYS["SaslHandshake"]
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 """How an alert and a handshake of TLS begin. An alert of seven bytes is shorter than any answer."""
 SPEAKS_TLS = "the broker speaks TLS; give --upstream-tls-ca"
-
-
-class Forward(NamedTuple):
-    """Send these bytes to the broker."""
-
-    connection: Connection
-    data: Buffer
 
 
 class Awaited(NamedTuple):
@@ -142,7 +132,7 @@ class _Inlet:
 class Relay:
     """Passes requests from a client to a broker, and answers back."""
 
-    def __init__(self, proxy: Proxy, connection: Connection) -> None:
+    def __init__(self, proxy: ProxyParts, connection: Connection) -> None:
         self.proxy = proxy
         self.connection = connection
         self._client = _Inlet()

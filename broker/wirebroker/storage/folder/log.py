@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkawire.batches import HEADER_SIZE, read_header
 from kafkawire.disk.checkpoints import LEADER_EPOCHS, epochs_text
@@ -33,7 +33,7 @@ from wirebroker.storage.interface import EMPTY, Kept, Owner, Slice
 
 if TYPE_CHECKING:
     from wirebroker.storage.folder.directory import LogDirectory
-    from wirebroker.storage.folder.store import FolderStore
+    from wirebroker.storage.folder.inspection import Inspection
 
 INDEXES_KEPT = 16
 """The number of closed segments whose indexes stay in memory, for all partitions together."""
@@ -53,13 +53,42 @@ class RecentIndexes:
             self._recent.popitem(last=False)[0].let_go()
 
 
+class Store(Protocol):
+    """A data directory as one of its logs sees it."""
+
+    recent: RecentIndexes
+    latest_epochs: dict[tuple[str, int], int]
+    """The leader epochs in the metadata, while the directory is loaded."""
+
+    def inspection_of(self, topic: str) -> Inspection:
+        """How closely a start looks at a log of this topic."""
+
+    def written(self, log: FolderLog) -> None:
+        """Note that this log has been written to and is not synced."""
+
+    def failed(self, failure: OSError) -> None:
+        """Report a failed write."""
+
+    def rolled(self, log: FolderLog) -> None:
+        """Sync a closed segment."""
+
+    def forget(self, log: FolderLog) -> None:
+        """Forget this log, which needs no more syncs."""
+
+    def discard(self, paths: Iterable[Path]) -> None:
+        """Delete these files later. Raises OSError."""
+
+    def delete_folder(self, log: FolderLog) -> None:
+        """Delete the folder of a deleted partition later. Raises OSError."""
+
+
 class FolderLog:
     """The log of one partition. Batches are written at once; files that a start can make from them, later."""
 
     largest_segment = 2**31 - 1
 
     def __init__(
-        self, store: FolderStore, directory: LogDirectory, where: tuple[str, int], folder: Path, settings: LogSettings,
+        self, store: Store, directory: LogDirectory, where: tuple[str, int], folder: Path, settings: LogSettings,
         configs: TopicConfigs, now: int,
     ) -> None:  # fmt: skip
         """Open the folder, and create or recover its log. Raises DamagedFile, OSError."""

@@ -11,14 +11,15 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkawire.disk.names import CLEANED, DELETED, deleted_folder_name, folder_name, future_folder_name
 from kafkawire.disk.properties import PARTITION_METADATA
 from wirebroker.storage.folder import files
+from wirebroker.storage.folder.log import FolderLog
 from wirebroker.storage.folder.notes import note
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from wirebroker.core.log_dirs import LogDirs
     from wirebroker.core.partition import Partition
     from wirebroker.storage.folder.directory import LogDirectory
-    from wirebroker.storage.folder.log import FolderLog
-    from wirebroker.storage.folder.store import FolderStore
 
 FEW_BYTES, ROUNDS = 1 << 20, 10
 """A copy goes on, at most so many times, while more than so many bytes were written meanwhile. Then the partition waits."""
@@ -73,10 +72,33 @@ class Copy:
         files.sync(self._target.parent)
 
 
+class Store(Protocol):
+    """A data directory as its moves see it."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that is served from here."""
+
+    def directory_at(self, node_id: int, path: str) -> LogDirectory:
+        """The log directory of this broker at the path that clients see."""
+
+    def unique(self) -> bytes:
+        """16 bytes that no other folder has in its name."""
+
+    def add_job(self, work: Callable[[], None], done: Callable[[], None], failed: Callable[[], None]) -> None:
+        """Call `work` in a thread, and then `done`, or `failed` if it raises OSError."""
+
+    def remove_later(self, folder: Path) -> None:
+        """Remove this folder in a job."""
+
+    def is_compacting(self, log: FolderLog) -> bool:
+        """Whether this log is being compacted in a thread."""
+
+
 class Moves:
     """The moves of a store, one after the other."""
 
-    def __init__(self, store: FolderStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._wanted: dict[FolderLog, tuple[LogDirectory, Path]] = {}
         """Where a log is to be, and its `-future` folder there."""
@@ -217,7 +239,5 @@ class Moves:
 
 
 def _log_of(partition: Partition) -> FolderLog:
-    from wirebroker.storage.folder.log import FolderLog
-
     assert isinstance(partition.log, FolderLog)
     return partition.log

@@ -1,0 +1,71 @@
+"""Listening sockets and event loops: what brokers, a proxy and the control have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import sys
+from collections.abc import Callable
+
+from kafkawire.extras import how_to_install
+
+BACKLOG = 1024
+"""Connections that the system accepts before the loop gets to them."""
+AT_ONCE = 32
+"""Connections that the loop takes from the system in one turn. Each costs up to a quarter of a millisecond."""
+
+
+class ListenError(OSError):
+    """A listener's address cannot be used; the message says which and why."""
+
+
+async def open_server(
+    protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
+) -> tuple[asyncio.Server, int]:
+    """A listening socket on the running loop, and its port. Raises ListenError; `purpose` follows the address there."""
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(protocol, host, port, backlog=AT_ONCE)
+        if not server.sockets:  # asyncio passes over an address for which it cannot make a socket
+            socket.socket().close()
+            raise OSError("no socket can be made for this address")
+        queue_connections(server)
+    except (OSError, OverflowError) as refused:
+        advice = "; let the process open more (ulimit -n), or start fewer brokers" if _is_out_of_files(refused) else ""
+        raise ListenError(f"cannot listen on {host}:{port}{purpose}: {reason_of(refused)}{advice}") from refused
+    return server, server.sockets[0].getsockname()[1]
+
+
+def queue_connections(server: asyncio.Server) -> None:
+    """Let the system queue BACKLOG connections for a server. asyncio takes as many in one turn as it was told to queue."""
+    for each in server.sockets:
+        with socket.fromfd(each.fileno(), each.family, each.type) as same:
+            same.listen(BACKLOG)
+
+
+def reason_of(failure: OSError | OverflowError) -> str:
+    """The system's own words for a failed call; asyncio puts longer ones around them."""
+    number = getattr(failure, "errno", None)
+    if number is not None and number > 0:
+        return os.strerror(number)
+    return getattr(failure, "strerror", None) or str(failure)  # getaddrinfo's errors have negative numbers
+
+
+def _is_out_of_files(failure: Exception) -> bool:
+    return isinstance(failure, OSError) and failure.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def new_loop(kind: str) -> asyncio.AbstractEventLoop:
+    """An event loop: "asyncio", or "uvloop" if it is installed."""
+    if kind == "uvloop":
+        try:
+            import uvloop
+        except ImportError:
+            raise ValueError(f"--loop uvloop needs another package; {how_to_install('uvloop')}") from None
+        made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        return made
+    if kind != "asyncio":
+        raise ValueError(f"the loop is 'asyncio' or 'uvloop', not {kind!r}")
+    return asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
