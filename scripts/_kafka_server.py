@@ -246,7 +246,8 @@ class KafkaServer:
             if self._process is None or self._process.poll() is not None:
                 break
             try:
-                socket.create_connection(self.address, 1).close()
+                for address in self.addresses.values():  # a broker opens one listener after another
+                    socket.create_connection(address, 1).close()
                 return
             except OSError:
                 time.sleep(0.1)

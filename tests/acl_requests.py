@@ -1,37 +1,47 @@
 """A client with few rights asks for everything: the same requests to a real Kafka (scripts/record-acls) and to a wirebroker.
 
-`play` gives the rights of `RIGHTS` to a user, one set after another, and sends the requests of `requests` as that user. Answers
-come back as plain data, without what differs from cluster to cluster, and with lists in an order of their own: Kafka's are in
-the order of hash tables, or shuffled.
+`play` gives rights to a user, one set after another, and sends the requests of `requests` as that user. It asks in every
+version of each API with the rights `nothing` and `some` of `RIGHTS`, and asks each kind of request once with each right of
+`SINGLE`. Two members of a group subscribe by regular expression with the rights of `SEEN`. Answers come back as plain data,
+without what differs from cluster to cluster, and with lists in an order of their own: Kafka's are in the order of hash tables,
+or shuffled.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch
+from kafkawire.codec import encode
 from kafkawire.declare import Message, Struct
+from kafkawire.errors import EncodeError
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
-from kafkawire.registry import KEYS, request_class
+from kafkawire.primitives import format_uuid
+from kafkawire.registry import KEYS, request_class, spoken
+from wirebroker.core.acls import OPERATIONS, Operation, ResourceType
 from wirebroker.decode.plain import message_of
 from wirebroker.wire_client import Connection, ConnectionClosed
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret"}
 SETTINGS = {
+    "group.consumer.session.timeout.ms": "600000", "group.consumer.max.session.timeout.ms": "600000",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin;User:ANONYMOUS", "group.initial.rebalance.delay.ms": "0",
-    "share.coordinator.state.topic.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4", "delegation.token.secret.key": "a secret of all brokers",
 }  # fmt: skip
 WITHIN = 20.0
 """Seconds that coordinators may take to load."""
 NAMES = ("mine", "other", "absent", "seen")
 """The topics that requests name; `absent` does not exist."""
 GROUPS, IDS = ("g-mine", "g-other"), ("tx-mine", "tx-other")
+SHARE_GROUP = "g-share"
+"""A share group with offsets in `mine` and `other`."""
 SHARED = "g-other:AAAAAAAAAAAAAAAAAAAAAQ:0"
 """A share partition's key."""
 DIFFERS = frozenset(
@@ -40,6 +50,15 @@ DIFFERS = frozenset(
      "last_fetch_timestamp", "listeners"}
 )  # fmt: skip
 """Fields that differ from cluster to cluster."""
+DIFFERS_HERE = DIFFERS | {
+    "token_id", "hmac", "last_timestamp", "client_instance_id", "subscription_id", "finalized_features_epoch", "auth_bytes",
+    *(f"{name}_timestamp{unit}" for name in ("issue", "expiry", "max") for unit in ("", "_ms")),
+}  # fmt: skip
+"""Fields that differ as well. A blank is in their place here."""
+SIZES = ("total_bytes", "usable_bytes")
+"""Fields that are −1 where logs are kept in memory."""
+NOTHING = (None, -1, 0, "", b"", bytes(16), [])
+"""Values of these fields that a refusal has, and that do not differ."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, IDEMPOTENT_WRITE = 2, 3, 4, 5, 6, 7, 8, 12
 ANY = {
@@ -48,6 +67,11 @@ ANY = {
 }  # fmt: skip
 """The filter that means all ACLs."""
 Plain = dict[str, Any]
+Asked = tuple[str, int, Message]
+NAMELESS = ("Produce ids", "Produce transactional", "OffsetCommit ids", "OffsetFetch ids")
+"""Requests that name their topics in some versions only."""
+NEW = ("new-mine", "new-other")
+"""The topics that a client with the right to do so creates."""
 
 
 class Step(NamedTuple):
@@ -84,6 +108,37 @@ RIGHTS: dict[str, list[Plain]] = {
         acl(CLUSTER, CLUSTER_NAME, ALL), acl(TOPIC, "se", ALL, prefix=True, host="10.0.0.1"), acl(TOPIC, "mine", ALTER),
     ],
 }  # fmt: skip
+NAMED: dict[int, tuple[str, ...]] = {
+    TOPIC: ("mine",), GROUP: ("g-mine", "g-none", SHARE_GROUP), CLUSTER: (CLUSTER_NAME,), TRANSACTIONAL_ID: ("tx-mine",),
+    ResourceType.DELEGATION_TOKEN: ("*",), ResourceType.USER: ("User:bob",),
+}  # fmt: skip
+"""The resources of each type on which alice has a single right."""
+
+
+OTHERS = {
+    TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE, Operation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+}  # fmt: skip
+
+
+def _single() -> Iterator[tuple[str, list[Plain]]]:
+    """One right on a type of resource, and one right on topics for a client that may do everything else."""
+    for kind, names in NAMED.items():
+        for operation in (OPERATIONS | OTHERS)[ResourceType(kind)]:
+            right = f"{Operation(operation).name} {ResourceType(kind).name}"
+            yield right, [acl(kind, name, operation) for name in names]
+            if kind == TOPIC:
+                others = [acl(other, "*", ALL) for other in (GROUP, TRANSACTIONAL_ID)]
+                yield f"{right} and all groups", [acl(kind, "mine", operation), *others]
+
+
+SINGLE = dict(_single())
+SEEN: dict[str, list[Plain]] = {
+    "no topic": [], "one topic": [acl(TOPIC, "mine", DESCRIBE)],
+    "all topics but one": [acl(TOPIC, "*", READ), acl(TOPIC, "other", DESCRIBE, deny=True)],
+}  # fmt: skip
+"""Rights of a member that subscribes by regular expression."""
 INVALID: dict[str, Plain] = {
     "another cluster": acl(CLUSTER, "wrong", READ), "no name": acl(TOPIC, "", READ), "any type": acl(1, "x", READ),
     "unknown type": acl(0, "x", READ), "type 9": acl(9, "x", READ), "any operation": acl(TOPIC, "x", 1),
@@ -117,7 +172,10 @@ def _topics(key: str = "name", partitions: str = "partitions", **partition: Any)
 
 def requests(ids: Mapping[str, bytes]) -> Iterator[tuple[str, int, Message]]:
     """What alice asks: the step's name, which begins with the API's, the version, and the request."""
-    for name, version, body in [*_data(), *_groups(), *_transactions(), *_admin()]:
+    mine = format_uuid(ids["mine"])
+    for name, version, body in [*_data(), *_groups(), *_transactions(), *_admin(), *_shares(mine), *_security()]:
+        yield name, version, plain_request(name.split()[0], body)
+    for name, version, body in _with_ids({name: format_uuid(each) for name, each in ids.items()}):
         yield name, version, plain_request(name.split()[0], body)
     for name, version in (("Produce ids", 13), ("Fetch ids", 16), ("Metadata ids", 12), ("DeleteTopics ids", 6)):
         yield name, version, _by_id(name.split()[0], ids)
@@ -149,8 +207,25 @@ def _by_id(api: str, ids: Mapping[str, bytes]) -> Message:
     return request  # type: ignore[no-any-return]
 
 
+def _with_ids(ids: Mapping[str, str]) -> Iterator[tuple[str, int, Plain]]:
+    topics = [{"topic_id": each, "partitions": [{"committed_offset": 1}]} for each in ids.values()]
+    commit: Plain = {"group_id": GROUPS[0], "generation_id_or_member_epoch": -1, "topics": topics}
+    yield "OffsetCommit ids", 10, commit
+    named = [{"topic_id": each, "partition_indexes": [0]} for each in ids.values()]
+    for name, wanted in (("ids", named), ("ids all", None)):
+        yield f"OffsetFetch {name}", 10, {"groups": [{"group_id": GROUPS[0], "topics": wanted}]}
+    member = {"group_id": GROUPS[0], "member_id": "BAAAAAAAAAAAAAAAAAAAAA"}
+    most = {"max_records": 1, "batch_size": 1, "max_bytes": 1000}
+    other = {"topics": [{"topic_id": ids["other"], "partitions": [{"partition_index": 0}]}]}
+    yield "ShareFetch of other", 1, member | most | other | {"share_session_epoch": 0}
+    yield "ShareAcknowledge of other", 1, member | other | {"share_session_epoch": 1}
+    yield "ShareFetch at last", 1, member | most | {"share_session_epoch": -1}
+
+
 def _data() -> Iterator[tuple[str, int, Plain]]:
     yield "Fetch", 12, {"topics": _topics("topic", partition_max_bytes=1000)}
+    yield "Fetch as a follower", 12, {"replica_id": 7, "topics": _topics("topic", partition_max_bytes=1000)}
+    yield "ListOffsets as a follower", 7, {"replica_id": 7, "topics": _topics(timestamp=-1)}
     yield "ListOffsets", 7, {"replica_id": -1, "topics": _topics(timestamp=-1)}
     for version in (0, 1, 4, 8, 10, 12, 13):
         asked = {"include_cluster_authorized_operations": version in (8, 10)}
@@ -171,12 +246,8 @@ def _groups() -> Iterator[tuple[str, int, Plain]]:
         yield from (("OffsetFetch", version, mine | {"topics": offsets}) for version in (1, 7))
         yield "OffsetFetch all", 7, mine | {"topics": None}
         yield from (("FindCoordinator", version, {"key": group, "key_type": 0}) for version in (0, 3))
-        if group == GROUPS[1]:
-            yield (
-                "JoinGroup",
-                9,
-                mine | {"session_timeout_ms": 10_000, "protocol_type": "consumer", "protocols": [{"name": "r"}]},
-            )
+        joins = {"member_id": "m", "session_timeout_ms": 10_000, "protocol_type": "consumer", "protocols": [{"name": "r"}]}
+        yield "JoinGroup", 9, mine | joins
         yield "SyncGroup", 5, mine | member | {"protocol_type": "consumer", "protocol_name": "range"}
         yield "Heartbeat", 4, mine | member
         yield "LeaveGroup", 5, mine | {"members": [{"member_id": "m"}]}
@@ -188,7 +259,7 @@ def _groups() -> Iterator[tuple[str, int, Plain]]:
             fields: Plain = mine | {"transactional_id": transactional_id, "producer_id": 5, "producer_epoch": 0}
             yield "AddOffsetsToTxn", 3, fields
             yield "TxnOffsetCommit", 3, fields | {"generation_id": -1, "topics": _topics(committed_offset=1)}
-    yield from _share_groups({"group_id": GROUPS[1]})
+        yield from _share_groups(mine)
     yield from _streams_groups()
     both = [{"group_id": GROUPS[0], "topics": offsets}, {"group_id": GROUPS[1], "topics": None}]
     yield "OffsetFetch groups", 8, {"groups": both}
@@ -228,9 +299,48 @@ def _share_groups(group: Plain) -> Iterator[tuple[str, int, Plain]]:
     yield "ShareAcknowledge", 1, member | {"share_session_epoch": 7}
     yield "ShareGroupDescribe", 1, {"group_ids": [group["group_id"]]}
     yield "DescribeShareGroupOffsets", 0, {"groups": [group | {"topics": []}]}
+    yield "FindCoordinator share", 6, {"key_type": 2, "coordinator_keys": [SHARED]}
     yield "AlterShareGroupOffsets", 0, group | {"topics": [{"topic_name": name, "partitions": []} for name in NAMES]}
     yield "DeleteShareGroupOffsets", 0, group | {"topics": [{"topic_name": name} for name in NAMES]}
-    yield "FindCoordinator share", 6, {"key_type": 2, "coordinator_keys": [SHARED]}
+
+
+def _shares(topic_id: str) -> Iterator[tuple[str, int, Plain]]:
+    offsets = [{"topic_name": name, "partitions": [0]} for name in NAMES]
+    for name, topics in (("all", None), ("named", offsets), ("hidden", offsets[1:])):
+        yield f"DescribeShareGroupOffsets {name}", 1, {"groups": [{"group_id": SHARE_GROUP, "topics": topics}]}
+    yield "ShareGroupDescribe of one", 1, {"group_ids": [SHARE_GROUP], "include_authorized_operations": True}
+    for name, each in (
+        ("Initialize", {"state_epoch": 0, "start_offset": 0}),
+        ("Write", {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": []}),
+        ("Read", {"leader_epoch": 0}),
+        ("Delete", {}),
+    ):
+        state = {"group_id": "g-state", "topics": [{"topic_id": topic_id, "partitions": [{"partition": 0} | each]}]}
+        yield f"{name}ShareGroupState", 0, state
+        if name == "Read":
+            yield "ReadShareGroupStateSummary", 1, state
+
+
+def _security() -> Iterator[tuple[str, int, Plain]]:
+    yield "DescribeDelegationToken", 3, {"owners": None}
+    yield "CreateDelegationToken", 3, {"owner_principal_type": "User", "owner_principal_name": "bob", "max_lifetime_ms": -1}
+    yield "RenewDelegationToken", 2, {"renew_period_ms": -1}
+    yield "ExpireDelegationToken", 2, {"expiry_time_period_ms": -1}
+    yield "DescribeUserScramCredentials", 0, {"users": [{"name": "nobody"}, {"name": "alice"}]}
+    yield "AlterUserScramCredentials", 0, {"deletions": [{"name": name, "mechanism": 1} for name in ("nobody", "no")]}
+    yield "DescribeClientQuotas", 1, {"components": [{"entity_type": "user", "match_type": 0, "match": "alice"}]}
+    quota = {"entity": [{"entity_type": "user", "entity_name": "alice"}], "ops": [{"key": "producer_byte_rate", "value": 1.0}]}
+    yield "AlterClientQuotas", 1, {"entries": [quota], "validate_only": True}
+    yield "UnregisterBroker", 0, {"broker_id": 99}
+    yield "AddRaftVoter", 1, {"cluster_id": None, "voter_id": 99, "timeout_ms": 5000}
+    yield "RemoveRaftVoter", 0, {"cluster_id": None, "voter_id": 99}
+    feature = {"feature": "share.version", "max_version_level": 9, "allow_downgrade": False, "upgrade_type": 1}
+    yield "UpdateFeatures", 2, {"feature_updates": [feature], "validate_only": True, "timeout_ms": 5000}
+    yield "ApiVersions", 4, {"client_software_name": "x", "client_software_version": "1"}
+    yield "GetTelemetrySubscriptions", 0, {}
+    yield "PushTelemetry", 0, {}
+    yield "SaslHandshake", 1, {"mechanism": "PLAIN"}
+    yield "SaslAuthenticate", 2, {}
 
 
 def _transactions() -> Iterator[tuple[str, int, Plain]]:
@@ -269,11 +379,24 @@ def _admin() -> Iterator[tuple[str, int, Plain]]:
     yield "AlterReplicaLogDirs", 2, {"dirs": [{"path": "/x", "topics": [{"name": "mine", "partitions": [0]}]}]}
     yield "DescribeLogDirs", 4, {"topics": []}
     yield "ElectLeaders", 2, {"topic_partitions": None, "timeout_ms": 5000}
+    elected = [{"topic": "absent", "partitions": [0]}]
+    yield "ElectLeaders named", 2, {"topic_partitions": elected, "timeout_ms": 5000}
+    listed = [{"name": "absent", "partition_indexes": [0]}]
+    yield "ListPartitionReassignments named", 0, {"timeout_ms": 5000, "topics": listed}
+    moved = [{"name": name, "partitions": [{"partition_index": 0, "replicas": None}]} for name in ("mine", "absent")]
+    yield "AlterPartitionReassignments", 1, {"timeout_ms": 5000, "topics": moved}
     yield "ListPartitionReassignments", 0, {"timeout_ms": 5000, "topics": None}
     yield "DescribeQuorum", 2, {"topics": []}
+    yield "DescribeQuorum named", 2, {"topics": [{"topic_name": "mine", "partitions": [{"partition_index": 0}]}]}
     yield "DescribeCluster", 2, {"include_cluster_authorized_operations": True}
     yield "DescribeProducers", 0, {"topics": [{"name": name, "partition_indexes": [0]} for name in NAMES]}
     yield "DescribeTopicPartitions", 0, {"topics": [{"name": name} for name in NAMES]}
+    after = {"topic_name": "n", "partition_index": 0}
+    yield "DescribeTopicPartitions after n", 0, {"topics": [{"name": name} for name in NAMES], "cursor": after}
+    after_mine = {"topic_name": "mine", "partition_index": 0}
+    for name, wanted in (("named", [{"name": name} for name in NAMES]), ("all", [])):
+        yield f"DescribeTopicPartitions {name} after mine", 0, {"topics": wanted, "cursor": after_mine}
+    yield "DescribeTopicPartitions all after n", 0, {"topics": [], "cursor": after}
     yield "DescribeTopicPartitions all", 0, {"topics": []}
     yield "ListConfigResources", 1, {"resource_types": [TOPIC]}
     yield "DescribeAcls", 3, ANY
@@ -303,10 +426,14 @@ class Client:
     def ask(self, request: Message, version: int) -> Any:
         """The answer as plain data; the exception's name if there is none."""
         try:
-            return comparable(self._connection.request(request, version), self._ids)
+            return comparable(self.raw(request, version), self._ids, blank=True)
         except ConnectionClosed:
             self._connection = log_in(self._address, self._user)
             return ConnectionClosed.__name__
+
+    def raw(self, request: Message, version: int) -> Any:
+        """The answer as it is."""
+        return self._connection.request(request, version)
 
     def until(self, request: Message, version: int, good: Callable[[Any], bool]) -> None:
         """Ask until the answer is good."""
@@ -315,12 +442,16 @@ class Client:
             assert time.monotonic() < deadline, request
 
 
-def comparable(value: Any, ids: Mapping[bytes, str]) -> Any:
-    """An answer as plain data that two clusters have in common."""
+def comparable(value: Any, ids: Mapping[bytes, str], *, blank: bool = False) -> Any:
+    """An answer as plain data that two clusters have in common. What differs is left out, or with `blank` a …."""
     if isinstance(value, Struct):
-        return {name: comparable(getattr(value, name), ids) for name in type(value).__slots__ if name not in DIFFERS}
+        fields = {name: getattr(value, name) for name in type(value).__slots__}
+        if not blank:
+            return {name: comparable(each, ids) for name, each in fields.items() if name not in DIFFERS}
+        blanks = {name for name in DIFFERS_HERE.intersection(fields) if name in SIZES or fields[name] not in NOTHING}
+        return {name: "…" if name in blanks else comparable(each, ids, blank=True) for name, each in fields.items()}
     if isinstance(value, list):
-        return sorted((comparable(each, ids) for each in value), key=repr)
+        return sorted((comparable(each, ids, blank=blank) for each in value), key=repr)
     if isinstance(value, bytes | memoryview):
         return ids.get(bytes(value), "an id" if any(bytes(value)) else "")
     if isinstance(value, str) and value.endswith(" permission."):
@@ -328,23 +459,94 @@ def comparable(value: Any, ids: Mapping[bytes, str]) -> Any:
     return value
 
 
-def play(address: tuple[str, int]) -> Iterator[Step]:
-    """Make topics, groups and transactional ids, and go through all rights."""
+def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
+    """Make topics, groups and transactional ids, and go through all rights. `pause` waits for what Kafka does aside."""
     ids = _prepare(address)
     names = {topic_id: name for name, topic_id in ids.items()}
     admin, alice = (Client(address, user, names) for user in USERS)
     for name, creation in INVALID.items():
         yield Step("admin", f"CreateAcls {name}", 3, admin.ask(plain_request("CreateAcls", {"creations": [creation]}), 3))
-    for rights, acls in RIGHTS.items():
-        admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
-        created = admin.ask(plain_request("CreateAcls", {"creations": [*acls, acls[0]]}), 3)
-        yield Step(rights, "CreateAcls by admin", 3, created)
-        admin.until(plain_request("DescribeAcls", ANY), 3, lambda answer: _count(answer) == len(acls))  # noqa: B023
-        for name, wanted in FILTERS.items():
+    for rights, acls in SEEN.items():
+        _grant(admin, [*acls, acl(GROUP, "*", READ)])  # while no topic is new
+        yield from _subscribe(address, rights, pause)
+    for rights, acls in (SINGLE | RIGHTS).items():
+        _restore(admin)
+        yield Step(rights, "CreateAcls by admin", 3, _grant(admin, acls))
+        for name, wanted in FILTERS.items() if rights in RIGHTS else ():
             yield Step(rights, f"DescribeAcls {name}", 3, admin.ask(plain_request("DescribeAcls", wanted), 3))
-        for name, version, request in requests(ids):
+        asked = list(requests(ids))
+        if rights in SINGLE:
+            asked = _once(asked)
+        elif rights in ("nothing", "some"):
+            asked += _other_versions(asked)
+        for name, version, request in asked:
             yield Step(rights, name, version, alice.ask(request, version))
     yield Step("admin", "DeleteAcls", 3, admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3))
+
+
+def _subscribe(address: tuple[str, int], rights: str, pause: Callable[[], None]) -> Iterator[Step]:
+    """Two members of a group subscribe to all topics, and hear what they get. The rights are those of one of them."""
+    described = log_in(address, "admin").request(plain_request("Metadata", {"topics": None}), 12)
+    names = {topic.topic_id: topic.name for topic in described.topics}
+    for order in (("alice", "admin"), ("admin", "alice")):
+        members = {user: _Member(Client(address, user, {}), f"{rights}, {order[0]} first", user) for user in order}
+        for user in [user for user in order for _ in range(2)] + list(order) * 3:
+            yield Step(rights, f"ConsumerGroupHeartbeat of {user}, {order[0]} first", 1, members[user].beat(names))
+            pause()
+
+
+class _Member:
+    """A member of a group that subscribes to all topics."""
+
+    def __init__(self, client: Client, group_id: str, member_id: str) -> None:
+        self._client, self._epoch = client, 0
+        self._body: Plain = {
+            "group_id": group_id, "member_id": member_id, "rebalance_timeout_ms": 600_000, "topic_partitions": [],
+            "subscribed_topic_regex": ".*", "server_assignor": "range",
+        }  # fmt: skip
+
+    def beat(self, names: Mapping[bytes, str]) -> list[Any]:
+        """Its epoch, and what it has been assigned."""
+        answer: Any = self._client.raw(plain_request("ConsumerGroupHeartbeat", self._body | {"member_epoch": self._epoch}), 1)
+        assert answer.error_code == 0, answer
+        self._epoch = answer.member_epoch
+        if answer.assignment is not None:
+            held = answer.assignment.topic_partitions
+            self._body["topic_partitions"] = [
+                {"topic_id": format_uuid(each.topic_id), "partitions": each.partitions} for each in held
+            ]
+            return [self._epoch, sorted([names[each.topic_id], sorted(each.partitions)] for each in held)]
+        return [self._epoch, None]
+
+
+def _grant(admin: Client, acls: list[Plain]) -> Any:
+    """Let alice have these rights and no others; the answer to CreateAcls, which asks for the first one twice."""
+    described = plain_request("DescribeAcls", ANY)
+    admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
+    admin.until(described, 3, lambda answer: not _count(answer))
+    created = admin.ask(plain_request("CreateAcls", {"creations": [*acls, acls[0]]}), 3)
+    admin.until(described, 3, lambda answer: _count(answer) == len(acls))
+    return created
+
+
+def _once(asked: list[Asked]) -> list[Asked]:
+    """The first request of each name."""
+    return list({each[0]: each for each in reversed(asked)}.values())[::-1]
+
+
+def _other_versions(asked: list[Asked]) -> list[Asked]:
+    """The requests in all versions that have their fields, and in which they are not asked."""
+    known = {(name, version) for name, version, _ in asked}
+    found = []
+    for name, _, request in _once(asked):
+        if name in NAMELESS:
+            continue
+        oldest, newest = spoken(KEYS[name.split()[0]])
+        for version in range(oldest, newest + 1):
+            with suppress(EncodeError):
+                encode(request, version)
+                found += [] if (name, version) in known else [(name, version, request)]
+    return found
 
 
 def _count(answer: Any) -> int:
@@ -352,25 +554,40 @@ def _count(answer: Any) -> int:
 
 
 def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
-    """Topics, with their ids, committed offsets, transactional ids, and a group of KIP-848."""
+    """Topics, with their ids, transactional ids, a delegation token, and a group of KIP-848."""
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES if name != "absent"]
     made = log_in(address, "admin").request(CreateTopicsRequest(topics=topics), 7)
     ids = {topic.name: topic.topic_id for topic in made.topics} | {"unknown": b"x" * 16}
     admin = Client(address, "admin", {})
-    for kind, keys in ((0, [*GROUPS, "g848"]), (1, list(IDS)), (2, [SHARED])):
+    for kind, keys in ((0, [*GROUPS, "g848", SHARE_GROUP]), (1, list(IDS)), (2, [SHARED])):
         found = FindCoordinatorRequest(key_type=kind, coordinator_keys=keys)
         admin.until(found, 6, lambda answer: not any(each["error_code"] for each in answer["coordinators"]))
-    for group in GROUPS:
-        offsets = [{"name": name, "partitions": [{"committed_offset": 1}]} for name in ("mine", "other")]
-        commit = plain_request("OffsetCommit", {"group_id": group, "generation_id_or_member_epoch": -1, "topics": offsets})
-        admin.until(commit, 8, lambda answer: not any(t["partitions"][0]["error_code"] for t in answer["topics"]))
     for transactional_id in IDS:
         init = plain_request("InitProducerId", {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000})
         admin.until(init, 4, lambda answer: not answer["error_code"])
     joined = {"group_id": "g848", "member_id": "mm", "rebalance_timeout_ms": 600_000, "topic_partitions": []}
     join = plain_request("ConsumerGroupHeartbeat", joined | {"subscribed_topic_names": ["mine", "other"]})
     admin.until(join, 1, lambda answer: not answer["error_code"])
+    token = {"owner_principal_type": "User", "owner_principal_name": "bob", "max_lifetime_ms": -1}
+    admin.ask(plain_request("CreateDelegationToken", token), 3)
     return ids
+
+
+def _restore(admin: Client) -> None:
+    """Undo what a client with rights has done to topics and groups."""
+    admin.ask(plain_request("DeleteTopics", {"topic_names": list(NEW), "timeout_ms": 5000}), 5)
+    admin.until(plain_request("Metadata", {"topics": None}), 12, lambda answer: not _names(answer).intersection(NEW))
+    for group in GROUPS:
+        offsets = [{"name": name, "partitions": [{"committed_offset": 1}]} for name in ("mine", "other")]
+        commit = plain_request("OffsetCommit", {"group_id": group, "generation_id_or_member_epoch": -1, "topics": offsets})
+        admin.until(commit, 8, lambda answer: not any(t["partitions"][0]["error_code"] for t in answer["topics"]))
+    offsets = [{"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 0}]} for name in ("mine", "other")]
+    alter = plain_request("AlterShareGroupOffsets", {"group_id": SHARE_GROUP, "topics": offsets})
+    admin.until(alter, 0, lambda answer: not answer["error_code"])
+
+
+def _names(answer: Any) -> set[str]:
+    return {topic["name"] for topic in answer["topics"]}
 
 
 def recorded_by(broker: str) -> str:

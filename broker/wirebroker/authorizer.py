@@ -6,6 +6,7 @@ It is off unless `authorizer.class.name` names Kafka's StandardAuthorizer. `supe
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wirebroker.connection import Connection
@@ -60,6 +61,12 @@ class Authorizer:
             why = _reason(ruled, f"{principal} {operation.name} on {kind.name} {name}")
             self._note(connection, operation.name, kind.name, name, why)
         return False
+
+    def sees_topic(self, connection: Connection) -> Callable[[str], bool] | None:
+        """Whether the client may describe a topic, to be asked for each name, also later; None if the client sees all."""
+        if not self.on or str(connection.session.principal) in self._super_users:
+            return None
+        return partial(self.may, connection, Operation.DESCRIBE, ResourceType.TOPIC, asked=False)
 
     def may_some(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
         """Whether the client may do this with some resource of the type (KIP-679)."""

@@ -19,13 +19,17 @@ from kafkawire.declare import Message
 from kafkawire.entities import lists
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
+from kafkawire.messages.describe_client_quotas import DescribeClientQuotasResponse
+from kafkawire.messages.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
 from kafkawire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 from kafkawire.messages.join_group import JoinGroupResponse
+from kafkawire.messages.offset_fetch import OffsetFetchRequest
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
+from wirebroker.apis import describe_topic_partitions, metadata
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.streams_topology import topics_of
@@ -92,8 +96,10 @@ class Access:
     def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> None:
         """Answer this part of the request with an error, and with this message if there is one."""
         answer = refuse(request, code, self.exchange)
-        if isinstance(answer, JoinGroupResponse) and self.exchange.version >= 7:
-            answer.protocol_name = None
+        if isinstance(answer, JoinGroupResponse):
+            answer.member_id = ""
+            if self.exchange.version >= 7:
+                answer.protocol_name = None
         if message is not None:
             _tell(answer, message)
         self.refused = answer if self.refused is None else join(self.refused, answer)
@@ -143,15 +149,16 @@ def _tell(answer: Any, message: str) -> None:
                 _tell(part, message)
 
 
-def whole(operation: Operation, kind: ResourceType, field: str = "") -> Rule:
+def whole(operation: Operation, kind: ResourceType, field: str = "", message: str | None = None) -> Rule:
     """The client needs this for the request as a whole: with the resource that a field names, or with the cluster."""
+    told = message or (None if field else f"The request needs {operation.name} permission.")
 
     def rule(request: Any, access: Access) -> Any:
         if access.may(operation, kind, getattr(request, field) if field else CLUSTER_NAME):
             return request
         if api_name(access.exchange.api_key) in WHOLE_ERRORS:
             return access.refuse_all(kind)
-        return access.refuse(request, CODES[kind], f"The request needs {operation.name} permission." if not field else None)
+        return access.refuse(request, CODES[kind], told)
 
     return rule
 
@@ -186,6 +193,11 @@ def each(operation: Operation, kind: ResourceType, attribute: str, field: str = 
         return kept
 
     return rule
+
+
+def unless(wrong: Callable[[Any, int], bool], rule: Rule) -> Rule:
+    """This rule for requests that the handler does not refuse as a whole. It shows nothing of what they name."""
+    return lambda request, access: request if wrong(request, access.exchange.version) else rule(request, access)
 
 
 def both(*rules: Rule) -> Rule:
@@ -283,18 +295,20 @@ def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any
 
 
 def _describe_topic_partitions(request: Any, access: Access) -> Any:
-    cluster = access.exchange.cluster
     everything = not request.topics
-    wanted = list(cluster.topics) if everything else [topic.name for topic in request.topics]
+    after = "" if request.cursor is None else request.cursor.topic_name
+    named_topics = access.exchange.cluster.topics if everything else [topic.name for topic in request.topics]
+    wanted = [name for name in named_topics if name >= after]
     seen = [name for name in wanted if access.may(_O.DESCRIBE, _R.TOPIC, name, asked=not everything)]
     kinds = next(field.spec[0] for field in type(request).__wire__ if field.name == "topics")
     kept = copy(request)
     kept.topics = [kinds(name=name) for name in seen]
-    after = "" if request.cursor is None else request.cursor.topic_name
+    known = frozenset(seen)
+    if after not in known:
+        kept.cursor = None
     found: Any = response_class(access.exchange.api_key)
     if not everything:
-        known = frozenset(seen)
-        made = [_unseen(found, each.name) for each in request.topics if each.name not in known and each.name >= after]
+        made = [_unseen(found, name) for name in wanted if name not in known]
         access.refused = found(topics=made) if made or not kept.topics else None
     elif not seen:
         access.refused = found(topics=[])
@@ -459,16 +473,18 @@ def _describe_transactions(request: Any, access: Access) -> Any:
     return kept
 
 
-def _offset_fetch(request: Any, access: Access) -> Any:
-    """As `KafkaApis.handleOffsetFetchRequest`: what the client may not see of a group is refused if the group has no error."""
-    by_group = access.exchange.version >= 8
+def _offsets(request: Any, access: Access) -> Any:
+    """As `KafkaApis.handleOffsetFetchRequest` and `handleDescribeShareGroupOffsetsRequest`: what the client may not see of a
+    group is left out if the client asks for all, and refused if the client names it and the group has no error.
+    """
+    by_group = access.exchange.version >= 8 or not isinstance(request, OffsetFetchRequest)
     groups = request.groups if by_group else [request]
     allowed = [access.may(_O.DESCRIBE, _R.GROUP, group.group_id) for group in groups]
     known = [group for group, seen in zip(groups, allowed, strict=True) if seen]
     if len(known) < len(groups):
         unknown = [group for group, seen in zip(groups, allowed, strict=True) if not seen]
         access.refuse(_with(request, "groups", unknown) if by_group else request, CODES[_R.GROUP])
-        if access.exchange.version >= 2:
+        if by_group or access.exchange.version >= 2:
             for answer in access.refused.groups if by_group else [access.refused]:
                 answer.error_code, answer.topics = CODES[_R.GROUP], []
         if not known:
@@ -476,6 +492,10 @@ def _offset_fetch(request: Any, access: Access) -> Any:
     divided = [_topics_to_see(group, access) for group in known]
     hidden: Any = [group for _, group in divided]
     hidden = refuse(_with(request, "groups", hidden) if by_group else hidden[0], CODES[_R.TOPIC], access.exchange)
+    _tell(hidden, MESSAGES[_R.TOPIC])
+    if isinstance(hidden, DescribeShareGroupOffsetsResponse):
+        for part in [part for group in hidden.groups for topic in group.topics for part in topic.partitions]:
+            part.start_offset = -1
 
     def finish(response: Any) -> None:
         answers = response.groups if by_group else [response]
@@ -586,6 +606,13 @@ def _describe_cluster(request: Any, access: Access) -> Any:
     return request
 
 
+def _describe_client_quotas(request: Any, access: Access) -> Any:
+    if access.may(_O.DESCRIBE_CONFIGS, _R.CLUSTER):
+        return request
+    access.refused = DescribeClientQuotasResponse(error_code=CODES[_R.CLUSTER], error_message=None, entries=None)
+    return None
+
+
 def _describe_user_scram_credentials(request: Any, access: Access) -> Any:
     if access.may(_O.DESCRIBE, _R.CLUSTER):
         return request
@@ -597,13 +624,15 @@ def _describe_user_scram_credentials(request: Any, access: Access) -> Any:
 
 
 GROUP_READ = whole(_O.READ, _R.GROUP, "group_id")
+CLUSTER_ACTION = whole(_O.CLUSTER_ACTION, _R.CLUSTER, message=MESSAGES[_R.CLUSTER])
+CHANGES_VOTERS = whole(_O.ALTER, _R.CLUSTER, message=MESSAGES[_R.CLUSTER])
 TRANSACTION_WRITE = whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")
 RULES: dict[str, Rule] = {
     "Produce": _produce,
     "ListOffsets": topics(_O.DESCRIBE),
-    "Metadata": _metadata,
+    "Metadata": unless(metadata.asks_too_early, _metadata),
     "OffsetCommit": both(GROUP_READ, topics(_O.READ)),
-    "OffsetFetch": _offset_fetch,
+    "OffsetFetch": _offsets,
     "FindCoordinator": _find_coordinator,
     "JoinGroup": GROUP_READ,
     "Heartbeat": GROUP_READ,
@@ -642,7 +671,7 @@ RULES: dict[str, Rule] = {
     "ListTransactions": _list_transactions,
     "ConsumerGroupHeartbeat": _consumer_group_heartbeat,
     "ConsumerGroupDescribe": _described_groups("group_ids"),
-    "DescribeTopicPartitions": _describe_topic_partitions,
+    "DescribeTopicPartitions": unless(describe_topic_partitions.has_wrong_cursor, _describe_topic_partitions),
     "ListConfigResources": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
     "ShareGroupHeartbeat": _consumer_group_heartbeat,
     "StreamsGroupHeartbeat": _streams_group_heartbeat,
@@ -650,28 +679,47 @@ RULES: dict[str, Rule] = {
     "ShareGroupDescribe": _described_groups("group_ids"),
     "ShareFetch": GROUP_READ,
     "ShareAcknowledge": GROUP_READ,
-    "InitializeShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
-    "ReadShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
-    "WriteShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
-    "DeleteShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
-    "ReadShareGroupStateSummary": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
-    "DescribeShareGroupOffsets": each(_O.DESCRIBE, _R.GROUP, "groups", "group_id"),
+    "InitializeShareGroupState": CLUSTER_ACTION,
+    "ReadShareGroupState": CLUSTER_ACTION,
+    "WriteShareGroupState": CLUSTER_ACTION,
+    "DeleteShareGroupState": CLUSTER_ACTION,
+    "ReadShareGroupStateSummary": CLUSTER_ACTION,
+    "DescribeShareGroupOffsets": _offsets,
     "AlterShareGroupOffsets": both(GROUP_READ, _share_offsets),
     "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), _share_offsets),
     "DescribeUserScramCredentials": _describe_user_scram_credentials,
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
     "UpdateFeatures": whole(_O.ALTER, _R.CLUSTER),
     "UnregisterBroker": whole(_O.ALTER, _R.CLUSTER),
-    "AddRaftVoter": whole(_O.ALTER, _R.CLUSTER),
-    "RemoveRaftVoter": whole(_O.ALTER, _R.CLUSTER),
-    "DescribeClientQuotas": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
-    "AlterClientQuotas": whole(_O.ALTER_CONFIGS, _R.CLUSTER),
+    "AddRaftVoter": CHANGES_VOTERS,
+    "RemoveRaftVoter": CHANGES_VOTERS,
+    "DescribeClientQuotas": _describe_client_quotas,
+    "AlterClientQuotas": whole(_O.ALTER_CONFIGS, _R.CLUSTER, message=MESSAGES[_R.CLUSTER]),
 }
-"""The rules by API. APIs that are absent need nothing, or decide by themselves, as those with sessions do about topics."""
+"""The rules by API."""
+OPEN = {
+    "ApiVersions": "everybody may ask for the versions",
+    "SaslHandshake": "nobody is known before it",
+    "SaslAuthenticate": "nobody is known before it",
+    "Fetch": "the handler asks for each topic of the session, and for a follower",
+    "CreateDelegationToken": "everybody may have tokens of their own; the handler asks about other owners",
+    "RenewDelegationToken": "the handler knows the token's owner and renewers",
+    "ExpireDelegationToken": "the handler knows the token's owner and renewers",
+    "DescribeDelegationToken": "the handler asks about each token",
+    "GetTelemetrySubscriptions": "everybody may send metrics",
+    "PushTelemetry": "everybody may send metrics",
+}
+"""The APIs that need no right before they are handled, with the reason."""
 
 
 def admit(request: Message, access: Access) -> Message | None:
-    """The part of a request that its client may have handled; None if that is nothing."""
-    rule = RULES.get(api_name(access.exchange.api_key))
+    """The part of a request that its client may have handled; None if that is nothing.
+
+    Raises LookupError for an API that has no rule and is not open, because nobody has said who may use it.
+    """
+    api = api_name(access.exchange.api_key)
+    rule = RULES.get(api)
+    if rule is None and api not in OPEN:
+        raise LookupError(f"{api} has no rule in permissions.py, and is not listed there as open")
     left: Message | None = request if rule is None else rule(request, access)
     return left

@@ -29,6 +29,7 @@ def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Consum
         request.rebalance_timeout_ms, request.subscribed_topic_names, request.subscribed_topic_regex,
         request.server_assignor, None if claimed is None else [(each.topic_id, each.partitions) for each in claimed],
         exchange.client_id or "", f"/{exchange.connection.client_host}",
+        exchange.engine.authorizer.sees_topic(exchange.connection),
     )  # fmt: skip
     if error := groups.consumers.request_error(requested, exchange.version):
         return _refused(error)

@@ -29,9 +29,9 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
     cluster, cursor = exchange.cluster, request.cursor
     everything = not request.topics
     names = sorted(cluster.topics if everything else {topic.name for topic in request.topics})
+    if has_wrong_cursor(request):
+        return _refused(request, ErrorCode.INVALID_REQUEST)
     if cursor is not None:
-        if cursor.partition_index < 0 or (not everything and cursor.topic_name not in names):
-            return _refused(request, ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
     if "" in names:
         # Kafka asks its authorizer about every topic, which fails on an empty name.
@@ -59,6 +59,14 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=start + len(page))
             break
     return response
+
+
+def has_wrong_cursor(request: DescribeTopicPartitionsRequest, _: int = 0) -> bool:
+    """Whether the cursor is at no partition, or at a topic that the request does not name with others."""
+    cursor, topics = request.cursor, request.topics
+    if cursor is None:
+        return False
+    return cursor.partition_index < 0 or (bool(topics) and all(topic.name != cursor.topic_name for topic in topics))
 
 
 def _refused(request: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:

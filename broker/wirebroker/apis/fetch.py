@@ -175,6 +175,8 @@ class Fetch:
         if self.cluster.quotas.on and not from_follower(request):
             self.room = exchange.engine.throttle.room(exchange)
             request.min_bytes = min(request.min_bytes, self.room)
+        self._follower = max(request.replica_id, request.replica_state.replica_id)
+        """The id of the follower; −1 for a consumer."""
         self._readable: dict[str, bool] | None = {} if exchange.access is not None else None
         """Whether the client may read a topic; None without an authorizer."""
         self._available: dict[PartitionKey, int] = {}
@@ -232,6 +234,8 @@ class Fetch:
         """The partition, if it exists, and why it cannot be read here."""
         cluster = self.cluster
         name, index = key
+        if self._follower >= 0 and self._readable is not None and not self._may_read("", self._readable):
+            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED  # even of a topic that is not there
         if isinstance(name, bytes):
             topic = cluster.topics_by_id.get(name)
             if topic is None:
@@ -244,6 +248,9 @@ class Fetch:
         partition = topic.partition(index) if topic is not None else None
         followers = self.exchange.version >= FROM_FOLLOWERS_SINCE
         error = leader_error(partition, self.node_id, requested.current_leader_epoch, or_follower=followers)
+        if self._follower >= 0 and not error and partition is not None and self._follower not in partition.replicas:
+            known = requested.current_leader_epoch != -1
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
         return partition, error
 
     def _may_read(self, topic: str, known: dict[str, bool]) -> bool:

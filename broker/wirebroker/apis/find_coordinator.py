@@ -13,7 +13,7 @@ import re
 from base64 import urlsafe_b64decode
 from contextlib import suppress
 
-from kafkawire.errors import ErrorCode, error_name
+from kafkawire.errors import ErrorCode
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.configs import ConfigError
@@ -22,6 +22,13 @@ from wirebroker.slices import IDS, pauses
 
 KINDS = {0: ("group", GROUP_TOPIC), 1: ("transaction", TRANSACTION_TOPIC), 2: ("share", SHARE_TOPIC)}
 SHARE, SHARE_SINCE = 2, 6
+MESSAGES: dict[int, str] = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details.",
+}
+"""Kafka's messages, which versions 1 to 3 have."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -37,7 +44,7 @@ def handle(request: FindCoordinatorRequest, exchange: Exchange) -> Steps:
         return FindCoordinatorResponse(coordinators=coordinators)
     found = _find(request.key_type, request.key, exchange)
     return FindCoordinatorResponse(
-        error_code=found.error_code, error_message=error_name(found.error_code), node_id=found.node_id, host=found.host,
+        error_code=found.error_code, error_message=MESSAGES[found.error_code], node_id=found.node_id, host=found.host,
         port=found.port,
     )  # fmt: skip
 

@@ -31,6 +31,7 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
         request.session_timeout_ms,
         exchange.version >= 4,
         exchange.version >= 9,
+        exchange.engine.authorizer.sees_topic(exchange.connection),
     )
     return exchange.answer_by(
         lambda reply: groups.join(requested, lambda joined: reply(_response(joined, exchange)), exchange.now)

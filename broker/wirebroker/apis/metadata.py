@@ -42,7 +42,7 @@ ALL_CLUSTER_OPERATIONS = bits(OPERATIONS[ResourceType.CLUSTER])
 
 def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
     """Answer with the brokers and the requested topics."""
-    if exchange.version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
+    if asks_too_early(request, exchange.version):
         return _not_by_id(request)
     cluster = exchange.cluster
     brokers = []
@@ -59,6 +59,11 @@ def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
     return response
+
+
+def asks_too_early(request: MetadataRequest, version: int) -> bool:
+    """Whether the request names topics by id in a version in which Kafka refuses that."""
+    return version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ())
 
 
 def _not_by_id(request: MetadataRequest) -> MetadataResponse:

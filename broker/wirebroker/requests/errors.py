@@ -13,6 +13,8 @@ from typing import Any
 from kafkawire.declare import Field, Message, Struct
 from kafkawire.entities import Entity, first, holders, parts
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from kafkawire.messages.elect_leaders import ElectLeadersResponse
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.messages.offset_fetch import OffsetFetchResponse
@@ -49,13 +51,17 @@ OFFSET_ERRORS = frozenset(
 """Errors that OffsetFetch has beside partitions; from version 2 on all others belong to the group."""
 REPEATED_ENTITIES: tuple[Entity, ...] = ("topicName", "topicId", "groupId", "transactionalId", "coordinatorKey", "partition")
 """Entities that an answer repeats from the request; the fields may have different names."""
-REPEATED_FIELDS = ("member_id", "group_instance_id", "resource_type", "resource_name", "producer_id")
+REPEATED_FIELDS = (
+    "member_id", "group_instance_id", "resource_type", "resource_name", "producer_id", "entity_type", "entity_name",
+)  # fmt: skip
 """Fields that an answer repeats from the request under the same name."""
 BLANK = frozenset(
     {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
-     "producer_epoch", "generation_id", "committed_offset", "low_watermark"}
+     "producer_epoch", "generation_id", "committed_offset", "low_watermark", "node_id", "port"}
 )  # fmt: skip
 """Numbers that are −1 beside an error."""
+ERRORS_AT_BOTH = (MetadataResponse, AlterPartitionReassignmentsResponse, ElectLeadersResponse)
+"""Answers that have an error for the whole beside those of the parts."""
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
@@ -64,7 +70,7 @@ PARTS = {
     "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",), "entries": ("entries",),
     "markers": ("markers",), "filter_results": ("filters",), "replica_election_results": ("topic_partitions",),
     "partition_result": ("partitions",), "groups": ("groups", "group_ids"), "coordinators": ("coordinator_keys",),
-    "transaction_states": ("transactional_ids",),
+    "transaction_states": ("transactional_ids",), "entity": ("entity",),
 }  # fmt: skip
 """A list in an answer, and the lists of the request that it answers."""
 
@@ -130,7 +136,11 @@ def _overwrite(response: Any, code: int, only: Where | None, received: Received,
 
 def _parts_have_codes(response: Any) -> bool:
     """Whether the error belongs to the parts of this, at any depth, and not to itself."""
-    return any(holders(type(part), "errorCode") or _parts_have_codes(part) for part in parts(response))
+    return any(map(_has_code, parts(response)))
+
+
+def _has_code(part: Any) -> bool:
+    return bool(holders(type(part), "errorCode")) or _parts_have_codes(part)
 
 
 def _blank(part: Any) -> None:
@@ -139,6 +149,8 @@ def _blank(part: Any) -> None:
         setattr(part, attribute, -1)
     if hasattr(part, "records"):
         part.records = b""
+    if hasattr(part, "host"):
+        part.host = ""
 
 
 def refuse(request: Message, code: int, received: Received) -> Message:
@@ -183,14 +195,14 @@ def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) 
                 if pause():
                     yield None
                 made_parts.append((yield from _like(part_class, each, code, pause)))
-            answered_by_parts = answered_by_parts or bool(sources)
+            answered_by_parts = answered_by_parts or any(map(_has_code, made_parts))
         elif field.entity == "errorCode":
             values[field.name] = code
         elif not isinstance(field.spec, list) and (repeated := _repeated(source, field)) is not None:
             values[field.name] = repeated
         elif field.entity == "topicName" and field.nullable_since < field.nullable_until and _has_id(source):
             values[field.name] = None
-    if answered_by_parts and "error_code" in values and cls is not MetadataResponse:
+    if answered_by_parts and "error_code" in values and cls not in ERRORS_AT_BOTH:
         values["error_code"] = 0
     made = cls(**values)
     if holders(cls, "errorCode"):
@@ -206,8 +218,9 @@ def _has_id(source: Any) -> bool:
 def _sources(source: Any, name: str) -> list[Any]:
     """The parts of the request that this list of the answer answers."""
     found: list[Any] = next((each for name in PARTS[name] if (each := getattr(source, name, None))), [])
-    if hasattr(source, "upsertions"):  # AlterUserScramCredentials has two lists of users
-        return [*source.deletions, *source.upsertions]
+    if hasattr(source, "upsertions"):  # AlterUserScramCredentials has two lists of users; its answer has each user once
+        users = {each.name: each for each in (*source.deletions, *source.upsertions)}
+        return [users[name] for name in sorted(users)]
     if hasattr(source, "dirs"):  # AlterReplicaLogDirs is answered by topic
         return [topic for each in found for topic in each.topics]
     return found

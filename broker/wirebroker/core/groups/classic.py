@@ -44,6 +44,8 @@ class JoinRequest(NamedTuple):
     needs_known_id: bool
     """Whether a new member first gets its id, and must join again with it (KIP-394)."""
     may_skip_assignment: bool
+    sees: Callable[[str], bool] | None = None
+    """Whether a regular expression may find a topic for this client; None: all."""
 
 
 class Joined(NamedTuple):

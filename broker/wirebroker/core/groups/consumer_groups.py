@@ -66,6 +66,8 @@ class GroupHeartbeat(NamedTuple):
     claimed: Claimed | None
     client_id: str
     client_host: str
+    sees: Callable[[str], bool] | None = None
+    """Whether a regular expression may find a topic for this client; None: all."""
 
 
 class HeartbeatAnswer(NamedTuple):
@@ -192,7 +194,7 @@ class ConsumerGroups:
         if refused := self.write_down(change, now):
             return Refused(refused)
         self.await_heartbeat(group, member_id, self.setting(requested.group_id, "consumer.session.timeout.ms"), now)
-        self.match_regexes(group, due, now)
+        self.match_regexes(group, due, requested.sees, now)
         full = requested.rebalance_timeout != -1 and requested.claimed is not None
         full = full and (requested.topics is not None or requested.regex is not None)
         included = requested.epoch == 0 or full or old.assigned != change.new.assigned
@@ -411,21 +413,21 @@ class ConsumerGroups:
             or now > last.time + longest
         )
 
-    def match_regexes(self, group: ConsumerGroup, due: bool, now: int) -> None:
-        """Match the group's regular expressions with the topics, if due.
+    def match_regexes(self, group: ConsumerGroup, due: bool, sees: Callable[[str], bool] | None, now: int) -> None:
+        """Match the group's regular expressions with the topics that the client sees whose request makes it due, if due.
 
         Kafka does this in the background, right after the heartbeat: a member learns the matches of its expression from a
-        later heartbeat. Timers continue long work.
+        later heartbeat. Timers continue long work. What is found is for all members, as in Kafka's TopicRegexResolver.
         """
         if not due:
             return
         topics, patterns = self._cluster.topics, _compiled(group.subscriptions.regexes)
         if not all(pattern.learn(topics, STEPS_AT_ONCE) for pattern in patterns.values()):
-            group.set_timer(REGEX, "", now + 1, lambda when: self.match_regexes(group, _has_regexes(group), when))
+            group.set_timer(REGEX, "", now + 1, lambda when: self.match_regexes(group, _has_regexes(group), sees, when))
             return
         bumps = False
         for regex, pattern in patterns.items():
-            matched = pattern.matching(topics)
+            matched = pattern.matching(topics) if sees is None else frozenset(filter(sees, pattern.matching(topics)))
             before = group.resolved.get(regex)
             bumps = bumps or (before.topics if before is not None else frozenset()) != matched
             group.resolve(regex, Resolved(matched, self._cluster.topics_created, now))

@@ -169,11 +169,11 @@ class ClassicMembers:
             topics=frozenset(subscription.topics), regex="", client_id=requested.client_id, client_host=requested.client_host,
             classic=ClassicSide(requested.session_timeout, tuple(requested.protocols)),
         )  # fmt: skip
-        return self._admit(group, old, new, replaces, subscription, now)
+        return self._admit(group, old, new, replaces, subscription, requested.sees, now)
 
     def _admit(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None,
-        subscription: ConsumerProtocolSubscription, now: int,
+        subscription: ConsumerProtocolSubscription, sees: Callable[[str], bool] | None, now: int,
     ) -> Joined:  # fmt: skip
         static = group.static_member(new.instance_id)
         downgrades = static is not None and self._leaves_classic_only(group, static)
@@ -194,7 +194,7 @@ class ClassicMembers:
         due = self._groups.regexes_due(change, now)
         if refused := self._groups.write_down(change, now):
             return Joined(refused)
-        self._groups.match_regexes(group, due, now)
+        self._groups.match_regexes(group, due, sees, now)
         assert new.classic is not None
         group.cancel_timer(JOIN, new.member_id)
         self._groups.await_heartbeat(group, new.member_id, new.classic.session_timeout, now)
