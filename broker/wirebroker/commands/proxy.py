@@ -26,7 +26,7 @@ from wirebroker.faults.forms import FaultError
 from wirebroker.loading import load_messages
 from wirebroker.net.host import new_loop
 from wirebroker.net.proxy_host import ProxyHost
-from wirebroker.net.tls import Tls, TlsError
+from wirebroker.net.tls import ClientAuth, Tls, TlsError
 from wirebroker.printable import complain
 from wirebroker.security.protocols import SecurityProtocol
 
@@ -97,12 +97,12 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
 
 def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
     """TLS towards clients; they need a certificate if its authority is named. Raises UsageError."""
-    certificate, authority, wanted = arguments.tls_cert, arguments.tls_client_ca, arguments.tls_client
+    certificate, authority = arguments.tls_cert, arguments.tls_client_ca
     if certificate is None:
-        if arguments.tls_key or authority or wanted:
+        if arguments.tls_key or authority or arguments.tls_client:
             raise UsageError("--tls-key, --tls-client-ca and --tls-client need --tls-cert")
         return None
-    wanted = wanted or ("required" if authority else "none")
+    wanted: ClientAuth = arguments.tls_client or ("required" if authority else "none")
     try:
         return Tls(certificate, arguments.tls_key, authority, wanted).context(SecurityProtocol.SSL)
     except TlsError as wrong:
