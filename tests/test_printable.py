@@ -16,6 +16,7 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from wirebroker import MockKafka, failure_report, faults
 from wirebroker.__main__ import main
 from wirebroker.faults.files import dump
@@ -65,6 +66,10 @@ def speak(kafka: MockKafka) -> None:
     connection.request(FindCoordinatorRequest(key=HOSTILE, key_type=0), 3)
     connection.request(InitProducerIdRequest(transactional_id=HOSTILE, transaction_timeout_ms=60_000), 4)
     connection.request(HeartbeatRequest(group_id=HOSTILE, generation_id=1, member_id=HOSTILE, group_instance_id=HOSTILE), 4)
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata=HOSTILE)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[part])
+    commit = OffsetCommitRequest(group_id="\u3164" + HOSTILE, member_id="", generation_id_or_member_epoch=-1, topics=[topic])
+    connection.request(commit, 8)
     connection.request(produce_request("orders", batch(0, 1, pid=-1, epoch=-1)), 9)
     connection.request(produce_request(HOSTILE, batch(0, 1, pid=-1, epoch=-1)), 9)
     connection.close()

@@ -22,14 +22,15 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
-from wirebroker.cli import main
+from wirebroker.cli import build_parser, main
+from wirebroker.commands.proxy import client_tls
 from wirebroker.faults import FaultError
 from wirebroker.mock import MockKafka
 from wirebroker.net.protocol import WRITE_HIGH_WATER
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.rows import ShadowRow
-from wirebroker.wire_client import address_of
+from wirebroker.wire_client import Connection, address_of
 from wirekit import ask_in_vain, batch, client
 
 
@@ -412,6 +413,77 @@ def test_tls_towards_clients_and_towards_brokers(upstream: MockKafka) -> None:
         ProxyKafka(upstream=secured.bootstrap_servers, upstream_tls=trusting) as plaintext,
     ):
         Dialogue(plaintext) >> seq(0) << accepted(at=0) >> fetch(0) << each(offsets=[[0]])
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> trustme.CA:
+    """An authority, and a server's certificate of it."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    return authority
+
+
+def towards_clients(folder: Path, *flags: str) -> ssl.SSLContext:
+    """TLS towards clients as these flags ask for it."""
+    flags = ("--tls-cert", str(folder / "server.pem"), *flags)
+    context = client_tls(build_parser().parse_args(["proxy", "--upstream", "127.0.0.1:1", *flags]))
+    assert context is not None
+    return context
+
+
+@pytest.mark.parametrize(
+    ("flags", "anybody", "strangers"),
+    [([], True, True), (["--tls-client-ca"], False, False), (["--tls-client", "requested", "--tls-client-ca"], True, False)],
+)
+def test_only_clients_with_a_certificate_are_served(
+    upstream: MockKafka, tmp_path: Path, authority: trustme.CA, flags: list[str], anybody: bool, strangers: bool
+) -> None:
+    context = towards_clients(tmp_path, *flags, *([str(tmp_path / "ca.pem")] if flags else []))
+    with ProxyKafka(upstream=upstream.bootstrap_servers, client_tls=context) as proxy:
+        for issuer, served in ((None, anybody), (trustme.CA(), strangers), (authority, True)):
+            own = ssl.create_default_context()
+            authority.configure_trust(own)
+            if issuer is not None:
+                issuer.issue_cert("client@example.org").configure_cert(own)
+            try:
+                with closing(Connection(address_of(proxy.bootstrap_servers), tls=own)) as connection:
+                    assert connection.request(ApiVersionsRequest(), 0).error_code == 0
+                assert served
+            except OSError:
+                assert not served
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--tls-client-ca", "ca.pem"], "--tls-client-ca and --tls-client need --tls-cert"),
+        (["--tls-cert", "server.pem", "--tls-client", "required"], "need the authority that signed them (--tls-client-ca)"),
+        (["--tls-cert", "server.pem", "--tls-client-ca", "none.pem"], "No such file"),
+        (["--tls-cert", "server.pem", "--tls-client-ca", "text.pem"], "text.pem: this is not a certificate in PEM form"),
+        (["--config", "num.partitions=3"], "a proxy has no setting 'num.partitions'; there are max.connections"),
+        (["--config", "max.connections=many"], "Invalid value many for configuration max.connections"),
+    ],
+)
+def test_flags_of_a_proxy_that_cannot_be_carried_out(
+    tmp_path: Path, authority: trustme.CA, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.pem").write_text("a text")
+    flags = [str(tmp_path / each) if each.endswith(".pem") else each for each in flags]
+    assert main(["proxy", "--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("listen", "flags", "warned"),
+    [("0.0.0.0:0", [], True), ("0.0.0.0:0", ["--tls-client-ca"], False), ("127.0.0.1:0", [], False)],
+)
+def test_a_proxy_that_lends_its_certificate_to_everybody_says_so(
+    tmp_path: Path, authority: trustme.CA, listen: str, flags: list[str], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = towards_clients(tmp_path, *flags, *([str(tmp_path / "ca.pem")] if flags else []))
+    with ProxyKafka(upstream="127.0.0.1:1", listen=listen, client_tls=context, upstream_tls=ssl.create_default_context()):
+        assert ("is before the brokers the owner of the proxy's certificate" in caplog.text) == warned
 
 
 def test_a_broker_whose_certificate_is_not_trusted_is_named(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:

@@ -191,6 +191,9 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
         "socket.request.max.bytes, queued.max.request.bytes, max.connections … (repeatable)")  # fmt: skip
     add("--tls-cert", metavar="FILE", help="speak TLS with clients, with this certificate (PEM)")
     add("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM); clients need one")
+    add("--tls-client", choices=("none", "requested", "required"), help="the certificates that the proxy wants from clients "
+        "(required with --tls-client-ca, else none)")  # fmt: skip
     add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")
     add("--upstream-tls-cert", metavar="FILE", help="the certificate that the brokers want from clients (PEM)")
     add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")

@@ -20,13 +20,13 @@ MOST = 20
 def sections(engine: Engine) -> dict[str, str]:
     """Title to text; nothing that is empty."""
     found = {
-        "the last verdicts": "\n".join(line(row) for row in engine.trace.last(MOST)),
-        "the last records": "\n".join(_shown(record) for record in _last_records(engine)),
-        "its groups": "\n".join(group_lines(engine)[:MOST]),
-        "the last rebalances and commits": "\n".join(_history(engine)[-MOST:]),
-        "its faults, as a file that loads them again": _faults(engine),
+        "the last verdicts": [line(row) for row in engine.trace.last(MOST)],
+        "the last records": [_shown(record) for record in _last_records(engine)],
+        "its groups": group_lines(engine)[:MOST],
+        "the last rebalances and commits": _history(engine)[-MOST:],
+        "its faults, as a file that loads them again": _faults(engine).split("\n"),
     }
-    return {title: text for title, text in found.items() if text}
+    return {title: "\n".join(map(printable, lines)) for title, lines in found.items() if any(lines)}
 
 
 def _history(engine: Engine) -> list[str]:
@@ -48,7 +48,7 @@ def _shown(record: StoredRecord) -> str:
     place = f"{record.topic}-{record.partition}"
     if record.control:
         return f"{place:<{PLACE}} offset {record.offset:<6} the end of a transaction"
-    headers = "".join(f"  {printable(name)}: {shown(value)}" for name, value in record.headers)
+    headers = "".join(f"  {name}: {shown(value)}" for name, value in record.headers)
     return f"{place:<{PLACE}} offset {record.offset:<6} key {shown(record.key)}  value {shown(record.value)}{headers}"
 
 

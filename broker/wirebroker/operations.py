@@ -24,6 +24,7 @@ from wirebroker.core.quotas import entity_error, entity_of, value_error
 from wirebroker.core.record_checks import RecordReject
 from wirebroker.core.setting_definitions import TOPIC_SETTINGS, ConfigError
 from wirebroker.engine import Engine
+from wirebroker.printable import printable
 from wirebroker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class StoredRecord(NamedTuple):
         if self.control:
             return f"StoredRecord({self.place}, the end of a transaction of producer {self.producer_id})"
         parts = [self.place, f"key {shown(self.key)}", f"value {shown(self.value)}"]
-        parts += [f"{name}: {shown(value)}" for name, value in self.headers]
+        parts += [printable(f"{name}: {shown(value)}") for name, value in self.headers]
         if self.producer_id >= 0:
             number = f" sequence {self.sequence}" if self.sequence >= 0 else ""
             parts.append(f"producer {self.producer_id} epoch {self.producer_epoch}{number}")

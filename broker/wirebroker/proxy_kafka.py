@@ -37,7 +37,9 @@ class ProxyKafka:
 
     If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
     `configs` are limits for clients by Kafka's names, such as `socket.request.max.bytes`.
-    `client_tls` is for connections of clients, `upstream_tls` for those to brokers. `capture` is a pcapng file for Wireshark.
+    `client_tls` is for connections of clients, `upstream_tls` for those to brokers. If the latter has a certificate, let
+    `client_tls` want certificates, too (`verify_mode`), unless the proxy listens on loopback.
+    `capture` is a pcapng file for Wireshark.
     `control` opens the HTTP control and the live page, at `control_url` (needs the extra control). Raises ValueError for an
     address that cannot be read.
     """
@@ -85,6 +87,7 @@ class ProxyKafka:
         self._host = ProxyHost(
             SystemClock(), self._upstream, self._listen, seed=self._seed, allow_faults=self._allow_faults,
             configs=self._configs, client_tls=client_tls, upstream_tls=upstream_tls,
+            lends_certificate=upstream_tls is not None,  # a context does not tell whether it has one
         )  # fmt: skip
         self._host.proxy.trace_at(self._level)
         if self._capture_path is not None:

@@ -26,7 +26,9 @@ from wirebroker.faults.forms import FaultError
 from wirebroker.loading import load_messages
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.sockets import new_loop
+from wirebroker.net.tls import ClientAuth, Tls, TlsError
 from wirebroker.printable import complain
+from wirebroker.security.protocols import SecurityProtocol
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,8 +57,9 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         SystemClock(), upstream, listen, seed=next(seed for seed in seeds if seed is not None),
         allow_faults=arguments.allow_faults, advertised_host=arguments.advertise,
         configs=dict(pair(text, "--config") for text in arguments.config),
-        client_tls=client_tls(arguments.tls_cert, arguments.tls_key),
+        client_tls=client_tls(arguments),
         upstream_tls=upstream_tls(arguments.upstream_tls_ca, arguments.upstream_tls_cert, arguments.upstream_tls_key),
+        lends_certificate=arguments.upstream_tls_cert is not None,
     )  # fmt: skip
     load_messages()
     proxy = host.proxy
@@ -92,15 +95,18 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
     return unfired(proxy.plan, "proxy") if arguments.require_fired else 0
 
 
-def client_tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
-    """TLS towards clients. Raises UsageError, OSError."""
+def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
+    """TLS towards clients; they need a certificate if its authority is named. Raises UsageError."""
+    certificate, authority = arguments.tls_cert, arguments.tls_client_ca
     if certificate is None:
-        if key is not None:
-            raise UsageError("--tls-key needs --tls-cert")
+        if arguments.tls_key or authority or arguments.tls_client:
+            raise UsageError("--tls-key, --tls-client-ca and --tls-client need --tls-cert")
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    _load(context, certificate, key, "--tls-cert")
-    return context
+    wanted: ClientAuth = arguments.tls_client or ("required" if authority else "none")
+    try:
+        return Tls(certificate, arguments.tls_key, authority, wanted).context(SecurityProtocol.SSL)
+    except TlsError as wrong:
+        raise UsageError(f"--tls-cert: {wrong}") from None
 
 
 def upstream_tls(authority: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext | None:
@@ -114,12 +120,9 @@ def upstream_tls(authority: str | None, certificate: str | None, key: str | None
     except ssl.SSLError as wrong:
         raise UsageError(f"--upstream-tls-ca {authority}: this is not a certificate in PEM form ({wrong.reason})") from None
     if certificate is not None:
-        _load(context, certificate, key, "--upstream-tls-cert")
+        try:
+            context.load_cert_chain(certificate, key)
+        except ssl.SSLError as wrong:
+            problem = f"certificate and key cannot be used ({wrong.reason or wrong})"
+            raise UsageError(f"--upstream-tls-cert {certificate}: {problem}") from None
     return context
-
-
-def _load(context: ssl.SSLContext, certificate: str, key: str | None, flag: str) -> None:
-    try:
-        context.load_cert_chain(certificate, key)
-    except ssl.SSLError as wrong:
-        raise UsageError(f"{flag} {certificate}: certificate and key cannot be used ({wrong.reason or wrong})") from None

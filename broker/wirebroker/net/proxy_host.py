@@ -37,6 +37,11 @@ ELSEWHERE = (
     "a fault would strike clients of the cluster at {}; if you mean that, allow faults (--allow-faults, allow_faults=True)"
 )
 
+LENT = (
+    "whoever reaches %s:%d is before the brokers the owner of the proxy's certificate; want certificates from clients "
+    "(--tls-client-ca, client_tls), or listen on 127.0.0.1"
+)
+
 
 class Node:
     """A node of the cluster: its own address, the proxy's address for it, and its id once an answer has named it."""
@@ -52,13 +57,15 @@ class Node:
 class ProxyHost:
     """Drives a proxy. The listener at `listen` leads to `upstream`; each further node gets the next port (0: any free one).
 
-    `configs` are the limits for clients (`limits.OF_PROXY`). Raises ValueError for others.
+    `configs` are the limits for clients (`limits.OF_PROXY`). With `lends_certificate` brokers take its clients for the owner of
+    a certificate in `upstream_tls`. Raises ValueError for other settings.
     """
 
     def __init__(
         self, clock: Clock, upstream: Address, listen: Address, *, seed: int = 0, allow_faults: bool = False,
         advertised_host: str | None = None, configs: Mapping[str, object] = MappingProxyType({}),
         client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
+        lends_certificate: bool = False,
     ) -> None:  # fmt: skip
         self.clock = clock
         self.loop = asyncio.get_running_loop()
@@ -77,6 +84,7 @@ class ProxyHost:
         self._listen = listen
         self._advertised_host = advertised_host
         self._client_tls, self._upstream_tls = client_tls, upstream_tls
+        self._lends_certificate = lends_certificate
         self._handshake_turns = HandshakeTurns(self.loop)
         self._nodes: dict[Address, Node] = {}
         self._capture: Capture | None = None
@@ -98,6 +106,9 @@ class ProxyHost:
         """Open the first listener; its address. Raises ListenError."""
         node = self._open(self._upstream)
         await asyncio.gather(*self._starting)
+        knows_clients = self._client_tls is not None and self._client_tls.verify_mode is ssl.CERT_REQUIRED
+        if self._lends_certificate and not knows_clients and not is_loopback(self._listen[0]):
+            logger.warning(LENT, *node.local)
         return node.local
 
     @property

@@ -74,7 +74,10 @@ class Tls:
             if protocol is SecurityProtocol.SSL and self.client != "none":
                 if self.client_ca is None:
                     raise TlsError("client certificates need the authority that signed them (--tls-client-ca)")
-                context.load_verify_locations(None if self.trust_store else self.client_ca, cadata=self.trust_store or None)
+                try:
+                    context.load_verify_locations(None if self.trust_store else self.client_ca, cadata=self.trust_store or None)
+                except ssl.SSLError as wrong:
+                    raise TlsError(f"{self.client_ca}: this is not a certificate in PEM form ({wrong.reason})") from None
                 context.verify_mode = VERIFY[self.client]
         except ssl.SSLError as wrong:
             why = CAUSES.get(wrong.reason, wrong.reason) or wrong
