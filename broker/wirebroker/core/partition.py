@@ -471,9 +471,6 @@ class Partition:
             self.log_start_offset = end
             self.log.drop_segments_below(end)
             self.emptied_from, self._emptied_to = min(self.emptied_from, start), end
-        self._checkpointed_start = (now, self.log_start_offset)
-        self.fast_path.invalidate()
-        self.notify(now)
 
     def after_emptied(self, offset: int) -> int | None:
         """Where a Fetch continues that asks for an offset before the log start; None if it is out of range."""
