@@ -141,15 +141,17 @@ def test_a_reader_goes_on_after_its_last_row(kafka: MockKafka) -> None:
         assert stream.rows(1)[0]["id"] == 1
 
 
-def test_a_reset_begins_another_run(kafka: MockKafka) -> None:
+@pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
+def test_a_reset_begins_another_run(kafka: MockKafka, soft: bool) -> None:
     control = ControlClient(kafka.control_url)
     with events(kafka.control_url) as stream:
         _, before, _ = stream.next()
         stream.next()
-        control.ask("POST", "/reset")
+        control.ask("POST", "/reset", {"soft": soft})
         name, after, _ = stream.next()
         assert name == "run"
         assert after["run"] != before["run"]
+        kafka.create_topic("new")
         assert stream.rows(1)[0]["id"] == 1
 
 

@@ -569,7 +569,9 @@ def test_a_soft_reset_goes_back_to_the_start_and_keeps_connections(serve: Start,
 
     plan, trace = tmp_path / "faults.toml", tmp_path / "trace.jsonl"
     plan.write_text('[[fault]]\nkind = "throttle"\nms = 1\napi = "Produce"\n')
-    process = serve("--port", "0", "--control", "0", "--topic", "orders", "--faults", str(plan), "--trace", str(trace))
+    process = serve(
+        "--port", "0", "--control", "0", "--topic", "orders", "--faults", str(plan), "--trace", str(trace), "--require-fired"
+    )
     ((host, port, _),), url = until_ready_with_control(process)
     control, wire = ControlClient(url), WireClient(host, port)
     for _ in range(2):
@@ -582,6 +584,10 @@ def test_a_soft_reset_goes_back_to_the_start_and_keeps_connections(serve: Start,
         assert control.ask("GET", "/topics/orders/records")["records"] == control.ask("GET", "/verdicts")["verdicts"] == []
     events = [json.loads(text)["event"] for text in trace.read_text().splitlines()]
     assert events == ["run", *["produce", "fault", "run"] * 2]
+    control.ask("POST", "/reset", {"soft": True})
+    process.send_signal(signal.SIGTERM)
+    named = [line for line in process.communicate(timeout=10)[1].splitlines() if line.endswith("matched it")]
+    assert len(named) == process.returncode == 1, "the fault that is loaded has not fired, and is named once"
 
 
 def test_a_warm_broker_answers_for_all_coordinators_at_once(serve: Start) -> None:

@@ -79,6 +79,7 @@ def test_an_open_transaction_goes_on_without_its_first_records(kafka: MockKafka,
     assert values(only(reader.answer())) == [b"of another"], "a read_committed consumer that waited does not wait for it"
     assert Reader(kafka).committed_offset("g") == (0, -1), "nor does one that asks for the offset of its group"
     assert producer.send("new").error_code == 0
+    assert kafka.partition("orders").last_stable_offset == 2
     assert producer.end(commit=True) == 0
     assert Reader(kafka).committed_offset("g") == (0, -1)
     answer = only(reader.request(fetch(1, isolation_level=1), 12))

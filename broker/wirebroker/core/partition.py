@@ -457,8 +457,8 @@ class Partition:
     def empty(self, now: int) -> None:
         """Delete all records for a soft reset, so that clients go on: producers in order, consumers where they stand.
 
-        The log starts at its end, and no open transaction is left in it. This writes no marker, because one more offset would
-        leave consumers behind that have read all. A Fetch from an offset that this deletes continues at the new start.
+        The log starts at its end, and no open transaction is left in it. This writes no marker: with one more offset, consumers
+        that have read all would lag. A Fetch from an offset that this deletes continues at the new start.
         """
         start, end = self.log_start_offset, self.high_watermark
         for key, state in self.producers.items():
@@ -471,9 +471,6 @@ class Partition:
             self.log_start_offset = end
             self.log.drop_segments_below(end)
             self.emptied_from, self._emptied_to = min(self.emptied_from, start), end
-        self._checkpointed_start = (now, self.log_start_offset)
-        self.fast_path.invalidate()
-        self.notify(now)
 
     def after_emptied(self, offset: int) -> int | None:
         """Where a Fetch continues that asks for an offset before the log start; None if it is out of range."""

@@ -18,7 +18,6 @@ from wirebroker.trace import filters
 from wirebroker.trace.brief import COLUMNS, Brief
 from wirebroker.trace.broker import STORED
 from wirebroker.trace.levels import Level
-from wirebroker.trace.recorder import Recorder
 
 LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
 """Earlier versions are gone since Kafka 4.0 (KIP-896)."""
@@ -84,12 +83,11 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
     has the sentence for each rule. `missed` tells how many rows were forgotten before they could be sent. After a reset another
     `run` begins, and numbers begin again. `/trace.jsonl` has the rows as objects.
     """
-    trace: Recorder | None = None
-    number, idle = 0, 0.0
+    run, number, idle = "", 0, 0.0
     with _closing(controlled) as closing, controlled.reading():
         while not closing.is_set():
-            if trace is not controlled.machine.trace:
-                trace = controlled.machine.trace
+            trace = controlled.machine.trace
+            if run != controlled.run:
                 controlled.keep_frames()
                 run = controlled.run
                 number = query.after if query.run == run and query.after <= trace.added else 0
