@@ -1,19 +1,26 @@
 # docker build -t wirebroker .                        a broker
 # docker build -t wirebroker:audit --target audit .   the audit of real logs, with Spark and a Java runtime
+#
+# The packages are those of uv.lock, with their hashes.
 
 FROM python:3.12-slim AS wheel
 COPY . /src
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist /src
+RUN pip install --no-cache-dir uv==0.13.9
+RUN uv export --project /src --quiet --frozen --no-dev --no-emit-project --output-file /dist/broker.txt \
+    --extra codecs --extra control --extra oauth --extra tls
+RUN uv export --project /src --quiet --frozen --no-dev --no-emit-project --output-file /dist/audit.txt --extra audit
 
 FROM python:3.12-slim AS install
 COPY --from=wheel /dist /dist
-RUN pip install --no-cache-dir "$(echo /dist/*.whl)[codecs,control]"
+RUN pip install --no-cache-dir --require-hashes -r /dist/broker.txt
+RUN pip install --no-cache-dir --no-deps /dist/*.whl
 RUN useradd --uid 1000 --create-home wirebroker && mkdir /data && chown wirebroker /data
 ENV PYTHONUNBUFFERED=1
 WORKDIR /data
 
 FROM install AS audit
-RUN pip install --no-cache-dir "$(echo /dist/*.whl)[audit]"
+RUN pip install --no-cache-dir --require-hashes -r /dist/audit.txt
 USER wirebroker
 VOLUME /data
 ENTRYPOINT ["wirebroker", "audit"]

@@ -103,11 +103,11 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder / "venv", with_pip=True)
     programs = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
     steps = [step for name, said in [*stages()["wheel"], *instructions()] if name == "RUN" for step in said.split(" && ")]
-    pip = [step for step in steps if step.startswith("pip ")]
-    left = [step for step in steps if step not in pip]
+    installing = [step for step in steps if step.startswith(("pip ", "uv "))]
+    left = [step for step in steps if step not in installing]
     assert [step.split()[0] for step in left] == ["useradd", "mkdir", "chown"], "steps that make no sense outside a container"
     environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    for step in pip:
+    for step in installing:
         here = re.sub(r"/(src|dist)\b", rf"{folder}/\1", step)
         run = subprocess.run(["sh", "-c", here], capture_output=True, text=True, env=environment)
         if run.returncode and OFFLINE.search(run.stdout + run.stderr):
@@ -194,7 +194,14 @@ def test_the_entry_points() -> None:
     takes_connections_from_outside = ["wirebroker", "serve", "--host", "0.0.0.0"]
     assert json.loads(instruction("ENTRYPOINT")) == takes_connections_from_outside
     assert json.loads(instruction("ENTRYPOINT", "audit")) == ["wirebroker", "audit"]
-    assert any("[audit]" in arguments for name, arguments in instructions("audit") if name == "RUN")
+    assert any("audit.txt" in arguments for name, arguments in instructions("audit") if name == "RUN")
+
+
+def test_the_packages_of_the_images_are_those_of_the_lock_file() -> None:
+    installing = [text for _, said in stages().items() for name, text in said if name == "RUN" and "pip install" in text]
+    for command in installing:
+        pinned = "--require-hashes -r /dist/" in command or "--no-deps /dist/" in command or re.search(r" uv==[\d.]+$", command)
+        assert pinned, command
 
 
 def test_the_wheel_that_the_image_installs_has_the_audit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -33,6 +34,13 @@ def test_the_workflow_runs_ci_run_and_the_tests_elsewhere() -> None:
     assert [step["run"] for step in jobs["linux"]["steps"] if "run" in step] == [".ci/run"]
     assert jobs["others"]["strategy"]["matrix"]["os"] == ["macos-latest", "windows-latest"]
     assert jobs["others"]["steps"][-1]["run"].startswith("python -m pytest")
+
+
+def test_actions_are_named_by_their_commits() -> None:
+    """A tag can be moved to other code."""
+    for workflow in (ROOT / ".github" / "workflows").iterdir():
+        for line in workflow.read_text(encoding="utf-8").splitlines():
+            assert "uses:" not in line or re.search(r"uses: [\w./-]+@[0-9a-f]{40}  # v[\d.]+$", line), f"{workflow}: {line}"
 
 
 def test_the_issue_forms_ask_for_something() -> None:

@@ -102,8 +102,9 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM)")
     add("--tls-client", choices=("none", "requested", "required"), default="none",
         help="the certificates that SSL listeners want from clients (%(default)s)")  # fmt: skip
-    repeated("--user", metavar="NAME:PASSWORD", help="a user who may log in at listeners with SASL, by any mechanism "
-        "(repeatable)")  # fmt: skip
+    repeated("--user", metavar="NAME:PASSWORD", help="a user who may log in at listeners with SASL, by any mechanism; the "
+        "password @env:VARIABLE is the value of that variable, and does not show in `ps` (repeatable)")  # fmt: skip
+    add("--users-file", type=_named, metavar="FILE", help="more users: a line NAME:PASSWORD for each")
     add("--telemetry", action="store_true", help="let clients push their own metrics (KIP-714)")
     repeated("--quota", metavar="WHOSE,LIMIT=N", help="what clients may use, as "
         "user=alice,client-id=app,producer_byte_rate=1000; the name <default> stands for all others (repeatable)")  # fmt: skip

@@ -61,6 +61,7 @@ def startup(found: dict[str, Any]) -> str:
         rows.append([f"{name}: process start to end", *_times(times["process"])])
     mock = found.get("mock", {})
     if mock and "failure" not in mock:
+        rows += [[f"MockKafka in a fresh process: {name}", *_times(times)] for name, times in mock["fresh"].items()]
         rows += [[f"MockKafka in a warm process: {name}", *_times(mock[name])] for name in ("start", "first answer", "stop")]
     text = "Startup, ms\n" + table(["", "median", "min", "max"], rows)
     failures = dict(found["failures"])

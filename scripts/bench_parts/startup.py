@@ -1,4 +1,4 @@
-"""How long it takes to begin: a server process, an import, a MockKafka in a process that is warm."""
+"""How long it takes to begin: a server process, also with its control, an import, a MockKafka in a fresh or warm process."""
 
 from __future__ import annotations
 
@@ -46,13 +46,15 @@ def once():
         answered = time.perf_counter()
     kafka.stop()
     return up - start, answered - start, time.perf_counter() - answered
-once()
-print(json.dumps([once() for _ in range(runs)]))
+print(json.dumps([once() for _ in range(runs + 1)]))
 """
 
 
 def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], None]) -> dict[str, Any]:
     """All of it, in ms; each figure is a median with its smallest and largest value."""
+    plain = next((each for each in contenders if each.name == "wirebroker full"), None)
+    if plain is not None:
+        contenders = [*contenders, Contender("wirebroker full, --control", (*plain.command, "--control", "0"))]
     say("startup: processes")
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     times["bare interpreter"] = []
@@ -70,7 +72,7 @@ def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], Non
     if any(contender.name.startswith("wirebroker") for contender in contenders):
         say("startup: imports and MockKafka")
         result["imports"] = _imports(runs)
-        result["mock"] = _mock(20)
+        result["mock"] = _mock(20, runs)
     return result
 
 
@@ -117,12 +119,23 @@ def _imports(runs: int) -> dict[str, Any]:
     return {name: {"import": _summary(own[name]), "process": _summary(whole[name])} for name in IMPORTS}
 
 
-def _mock(runs: int) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-c", _MOCK, METADATA.hex(), str(runs)], capture_output=True, text=True, timeout=60)
-    if done.returncode:
-        return {"failure": done.stderr.strip().splitlines()[-1]}
-    started, answered, stopped = zip(*json.loads(done.stdout), strict=True)
-    return {"start": _summary(started), "first answer": _summary(answered), "stop": _summary(stopped), "runs": runs}
+def _mock(runs: int, processes: int) -> dict[str, Any]:
+    """The start, first answer and stop of a MockKafka: so many in one process, and the first ones of so many processes."""
+    firsts, warm = [], []
+    for number in range(processes):
+        command = [sys.executable, "-c", _MOCK, METADATA.hex(), str(0 if number else runs)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            return {"failure": done.stderr.strip().splitlines()[-1]}
+        first, *others = json.loads(done.stdout)
+        firsts.append(first)
+        warm += others
+    fresh_start, fresh_answer, _ = zip(*firsts, strict=True)
+    started, answered, stopped = zip(*warm, strict=True)
+    return {
+        "start": _summary(started), "first answer": _summary(answered), "stop": _summary(stopped), "runs": runs,
+        "fresh": {"start": _summary(fresh_start), "first answer": _summary(fresh_answer)},
+    }  # fmt: skip
 
 
 def _summary(seconds: Sequence[float]) -> dict[str, float]:

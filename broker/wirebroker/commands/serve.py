@@ -20,6 +20,7 @@ from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import listeners
 from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.usage import UsageError, address_in, pair, whole
+from wirebroker.commands.users import users_of
 from wirebroker.engine import Engine
 from wirebroker.loading import load_broker
 from wirebroker.net.host import Host
@@ -188,7 +189,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
         trace=arguments.trace_level,
         data=arguments.data.split(",") if arguments.data else None,
         sync=arguments.sync,
-        users=dict(_user(text) for text in arguments.user),
+        users=users_of(arguments.user, arguments.users_file, os.environ),
         quotas=arguments.quota,
         telemetry=arguments.telemetry,
         features=dict(_feature(text) for text in arguments.feature),
@@ -303,13 +304,6 @@ def control_address(text: str) -> Address:
     """Where --control says to listen; a port alone is one of loopback. Raises UsageError."""
     port = text.removeprefix(":")
     return address_in(f"127.0.0.1:{port}" if whole(port) >= 0 else text, "--control")
-
-
-def _user(text: str) -> tuple[str, str]:
-    name, colon, password = text.partition(":")
-    if not (name and colon and password):
-        raise UsageError(f"--user {name}: this is not NAME:PASSWORD")
-    return name, password
 
 
 def _feature(text: str) -> tuple[str, int]:
