@@ -634,6 +634,7 @@ def test_transactions_and_groups(protocol: str, kafka: MockKafka, control: Contr
     )  # fmt: skip
     consumer.subscribe(["orders"])
     assert consumer.poll(10) is not None
+    assert "there is no group 'a\\nb'" in control.refused("GET", "/groups/a%0Ab")["detail"]
     shown = control.ask("GET", "/groups/a/b")
     assert (shown["type"], shown["state"], shown["protocol_type"]) == (protocol, "Stable", "consumer")
     assert [member["assignment"] for member in shown["members"]] == [[{"topic": "orders", "partitions": [0, 1, 2]}]]

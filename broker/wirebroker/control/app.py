@@ -56,7 +56,20 @@ class _Number(Convertor[int]):
         return str(value)
 
 
+class _Id(Convertor[str]):
+    """An id in a path: any text, also with slashes and line ends, which Starlette's own `path` does not have."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
 register_url_convertor("number", _Number())
+register_url_convertor("id", _Id())
 
 
 def app(controlled: Controlled, hosts: Hosts) -> Starlette:
