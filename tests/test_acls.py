@@ -16,7 +16,9 @@ import pytest
 
 from acl_requests import ANY, RIGHTS, SEEN, SETTINGS, SINGLE, USERS, Step, log_in, plain_request, play, recorded_by
 from answers import only, parts, sole
+from kafkawire.codec import encode
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.primitives import format_uuid
 from wirebroker import MockKafka, faults, permissions
@@ -310,6 +312,30 @@ def test_a_share_session_forgets_no_right(kafka: MockKafka) -> None:
     allow(kafka, entry(Operation.READ, permission_type=2))
     assert ask("ShareFetch", **fetch) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     assert ask("ShareAcknowledge", accepted) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+
+def test_a_classic_member_lets_regular_expressions_be_matched_with_what_it_may_see(kafka: MockKafka) -> None:
+    allow(kafka, entry(Operation.READ, "g", ResourceType.GROUP), entry(Operation.DESCRIBE, "mine"))
+    admin, alice = connect(kafka, "admin"), connect(kafka, "alice")
+    beat = {"group_id": "g", "member_id": "m", "rebalance_timeout_ms": 60_000, "topic_partitions": []}
+
+    def resolved() -> set[str]:
+        return kafka._call(lambda engine: set(engine.groups.groups["g"].resolved[".*"].topics))
+
+    request = plain_request("ConsumerGroupHeartbeat", beat | {"member_epoch": 0, "subscribed_topic_regex": ".*"})
+    admin.request(plain_request("FindCoordinator", {"key": "g", "key_type": 0}), 3)
+    assert admin.request(request, 1).error_code == 0
+    assert "orders" in resolved()
+    kafka.create_topic("mine")
+    kafka.clock.advance(seconds=11)
+    joins: Any = plain_request(
+        "JoinGroup",
+        {"group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, "protocol_type": "consumer",
+         "protocols": [{"name": "range"}], "member_id": "", "group_instance_id": "i"},
+    )  # fmt: skip
+    joins.protocols[0].metadata = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["mine"]), 1)
+    assert alice.request(joins, 9).error_code == 0
+    assert resolved() == {"mine"}
 
 
 def test_a_produce_that_wants_no_answer_and_is_not_allowed_ends_the_connection(kafka: MockKafka) -> None:

@@ -427,7 +427,7 @@ class ConsumerGroups:
             return
         bumps = False
         for regex, pattern in patterns.items():
-            matched = pattern.matching(topics) if sees is None else frozenset(filter(sees, pattern.matching(topics)))
+            matched = _seen(pattern.matching(topics), sees)
             before = group.resolved.get(regex)
             bumps = bumps or (before.topics if before is not None else frozenset()) != matched
             group.resolve(regex, Resolved(matched, self._cluster.topics_created, now))
@@ -569,6 +569,10 @@ def epoch_error(member: ConsumerMember, requested: GroupHeartbeat) -> Refused | 
         f"The consumer group member has a {size} member epoch ({requested.epoch}) than the one known by the group "
         f"coordinator ({member.epoch}). {ABANDON}",
     )
+
+
+def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> frozenset[str]:
+    return topics if sees is None else frozenset(filter(sees, topics))
 
 
 def _has_regexes(group: ConsumerGroup) -> bool:
