@@ -23,11 +23,11 @@ def start(data: Path) -> str:
     try:
         store = FolderStore(data, random.Random(1).randbytes)
         Engine(NOW, random.Random(1).randbytes, store=store)
+        store.close(NOW)
     except DataError as refused:
         if store is not None:
             store.abandon()
         return str(refused)
-    store.close(NOW)
     return ""
 
 

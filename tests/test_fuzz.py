@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Callable
 from itertools import count
@@ -15,9 +16,11 @@ from fuzzing import readers
 from fuzzing.campaign import play
 from fuzzing.cases import Case, replay
 from fuzzing.control import each_operation
+from fuzzing.hostile import HostileCase
 from fuzzing.relays import RelayCase
 from fuzzing.script import Finding, Script, Setting, Step, load, minimise
 from fuzzing.served import ServedCase
+from kafkawire.disk import opening
 from kafkawire.errors import EncodeError
 from wirebroker.apis import describe_cluster, produce
 from wirebroker.core.groups import GroupCoordinator
@@ -27,6 +30,7 @@ from wirebroker.engine import Engine
 from wirebroker.exchange import Exchange
 from wirebroker.proxy import relay
 from wirebroker.storage import memory
+from wirebroker.storage.folder import directory, store
 from wirebroker.storage.folder.store import FolderStore
 
 FAST, SLOW = range(16), range(1000, 1060)
@@ -96,6 +100,35 @@ def test_relays() -> None:
         outcome = RelayCase(seed).run()
         assert outcome.finding is None, f"scripts/fuzz relay --replay {seed}\n{outcome.finding}"
         assert outcome.answers > 0
+
+
+HOSTILE = range(40)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders, and links only for administrators")
+def test_data_directories_of_strangers() -> None:
+    for seed in HOSTILE:
+        outcome = HostileCase(seed).run()
+        assert outcome.finding is None, f"scripts/fuzz hostile --replay {seed}\n{outcome.finding}"
+
+
+def follows_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory, "check_entries", lambda root: None)
+    monkeypatch.setattr(opening, "PLAIN", os.O_NONBLOCK)
+
+
+def takes_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "check_image", lambda image, path: None)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders, and links only for administrators")
+@pytest.mark.parametrize(("broken", "kind"), [(follows_links, HostileCase.link), (takes_any_name, HostileCase.metadata)])
+def test_a_start_that_trusts_is_caught(
+    broken: Callable[[pytest.MonkeyPatch], None], kind: Callable[[HostileCase], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    findings = (HostileCase(seed, [kind]).run().finding for seed in range(80))
+    assert any(finding is not None and finding.kind.startswith("outside") for finding in findings)
 
 
 def passes_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

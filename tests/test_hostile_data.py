@@ -117,8 +117,8 @@ def test_the_command_says_it_in_one_sentence(data: Path, outside: Path, capsys: 
     (data / LOG).symlink_to(outside / "precious")
     assert main(["serve", "--port", "0", "--data", str(data)]) == 2
     assert capsys.readouterr().err == (
-        f"wirebroker serve: {data / LOG}: this is a symbolic link; a log directory holds only files and folders. "
-        "Put the thing itself here\n"
+        f"wirebroker serve: {data / LOG}: this is a symbolic link; a log directory holds only files and folders. Put "
+        "the file or folder itself here\n"
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis.errors import Flaky
 
 from fuzzing import readers
 from fuzzing.cases import Case, Outcome, replay, still_fails
+from fuzzing.hostile import HostileCase
 from fuzzing.relays import RelayCase
 from fuzzing.script import Finding, Script, minimise
 from fuzzing.served import ServedCase
@@ -124,14 +125,18 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
     return report
 
 
-def play_relays(chosen: Iterator[int], tell: Told, show: Show) -> Report:
-    """Play the seeds to relays of a proxy in this process."""
+CASES: dict[str, type[RelayCase | HostileCase]] = {"relay": RelayCase, "hostile": HostileCase}
+"""What a seed makes, by the name that `scripts/fuzz` has for it: relays of a proxy, data directories."""
+
+
+def play_here(what: str, chosen: Iterator[int], tell: Told, show: Show) -> Report:
+    """Play the seeds in this process."""
     report, begun = Report(), time.process_time()
     for seed in chosen:
-        outcome = RelayCase(seed).run()
+        outcome = CASES[what](seed).run()
         report.add(outcome)
         if outcome.finding is not None:
-            found = report.note(outcome.finding, f"scripts/fuzz relay --replay {seed}")
+            found = report.note(outcome.finding, f"scripts/fuzz {what} --replay {seed}")
             if found is not None:
                 show(found)
         report.cpu, report.next_seed = time.process_time() - begun, seed + 1

@@ -95,7 +95,10 @@ def read_transaction_index(path: Path) -> list[AbortedTransaction]:
     for at, (version, *fields) in enumerate(TRANSACTION_ENTRY.iter_unpack(raw)):
         if version != 0:
             raise DamagedFile(path, f"the entry has version {version}, expected 0", at * TRANSACTION_ENTRY.size)
-        found.append(AbortedTransaction(*fields))
+        each = AbortedTransaction(*fields)
+        if found and each.last_offset <= found[-1].last_offset:
+            raise DamagedFile(path, f"{each} is not after {found[-1]}", at * TRANSACTION_ENTRY.size)
+        found.append(each)
     return found
 
 

@@ -359,8 +359,8 @@ def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0)
                 for each in iter_records(batch):
                     for record in transactions.take(*read_metadata(each.value or b"")):
                         image.apply(record)
-            except (ProtocolError, KeyError) as wrong:
-                raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from None
+            except (ProtocolError, LookupError, TypeError, ValueError) as wrong:  # fields that contradict each other, too
+                raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from wrong
         yield header
 
 

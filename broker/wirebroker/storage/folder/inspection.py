@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 
+from kafkawire.batches import HEADER_SIZE
 from kafkawire.disk.checkpoints import LEADER_EPOCHS
 from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.indexes import (
@@ -95,17 +96,19 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
     return unfit
 
 
-def _entries(path: Path, entry: Struct) -> list[tuple[int, ...]] | None:
-    """The entries of an index; None if the file is missing or has another size."""
+def _entries(path: Path, entry: Struct, segment: Segment) -> list[tuple[int, ...]] | None:
+    """The entries of an index; None if the file is missing, has another size, or more entries than the segment has batches."""
     try:
         raw = read_whole(path)
     except FileNotFoundError:
         return None
-    return None if len(raw) % entry.size else list(entry.iter_unpack(raw))
+    if len(raw) % entry.size or len(raw) // entry.size > segment.size // HEADER_SIZE:
+        return None
+    return list(entry.iter_unpack(raw))
 
 
 def _offsets_fit(segment: Segment) -> bool:
-    entries = _entries(segment.path(OFFSET_INDEX), OFFSET_ENTRY)
+    entries = _entries(segment.path(OFFSET_INDEX), OFFSET_ENTRY, segment)
     index, base = segment.index, segment.base_offset
     if entries is None or entries == [(o - base, p) for o, p in zip(index.offsets, index.positions, strict=True)]:
         return entries is not None
@@ -137,7 +140,7 @@ def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
 def _times_fit(segment: Segment) -> bool:
     segment.note_end()
     path = segment.path(TIME_INDEX)
-    entries = _entries(path, TIME_ENTRY)
+    entries = _entries(path, TIME_ENTRY, segment)
     index, base = segment.index, segment.base_offset
     if entries is None or entries == [(t, o - base) for t, o in zip(index.stamps, index.newest, strict=True)]:
         return entries is not None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from kafkawire.disk.damage import printable
+
 logger = logging.getLogger("wirebroker")
 
 
 def note(sentence: str) -> None:
     """Log a finding and its repair at once, so that the user reads it even if the next step fails."""
-    logger.warning("%s", sentence)
+    logger.warning("%s", printable(sentence))

@@ -286,8 +286,8 @@ class FolderStore:
                         groups.share_state.load(partition.index, batches, now)
                     else:
                         transactions.load(batches, now)
-                except ProtocolError as wrong:
-                    raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from None
+                except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # fields that contradict each other, too
+                    raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from wrong
 
     def _found_image(self) -> Image:
         """The image without metadata: every partition that has a folder."""
