@@ -6,6 +6,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
@@ -13,6 +14,7 @@ from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from wirebroker.mock import MockKafka
+from wirebroker.net.thread import LoopThread
 from wirebroker.proxy_kafka import ProxyKafka
 from wirekit import batch, client, dial, has_come, produce_request
 
@@ -91,6 +93,27 @@ def test_a_connection_beyond_max_connections_waits_until_another_ends(serving: S
         assert not has_come(second)
         first.close()
         assert second.recv(4)
+
+
+@pytest.mark.parametrize("front", ["broker", "proxy"])
+def test_a_connection_that_waits_may_have_sent_something_with_uvloop_too(front: str) -> None:
+    pytest.importorskip("uvloop")
+    thread = LoopThread("uvloop")
+    limit = {"max.connections": "1"}
+    with ExitStack() as running:
+        running.callback(thread.stop)
+        kafka: MockKafka | ProxyKafka = MockKafka(loop_thread=thread, configs=limit if front == "broker" else {})
+        running.enter_context(kafka)
+        if front == "proxy":
+            kafka = ProxyKafka(upstream=kafka.bootstrap_servers, loop_thread=thread, configs=limit)
+            running.enter_context(kafka)
+        with dial(kafka) as first, dial(kafka) as second:
+            assert answered(first)
+            second.sendall(ASK)
+            assert answered(first)
+            assert not has_come(second)
+            first.close()
+            assert second.recv(4)
 
 
 def test_large_requests_wait_while_too_many_bytes_are_arriving(serving: Serving) -> None:

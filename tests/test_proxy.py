@@ -384,7 +384,7 @@ def test_a_stranger_cannot_make_the_proxy_keep_a_large_request(caplog: pytest.Lo
             caplog.at_level(logging.INFO, "wirebroker"),
             socket.create_connection(address_of(proxy.bootstrap_servers), 5) as rude,
         ):
-            request = encode_request(7, "c", ProduceRequest(topic_data=[]), 9)
+            request = encode_request(7, "c", ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[]), 9)
             with suppress(ConnectionError):
                 rude.sendall((90 << 20).to_bytes(4) + request[4:] + bytes(700_000))
                 assert rude.recv(1) == b""

@@ -52,7 +52,7 @@ class Client(Protocol):
         """Serve the connection, which waited in line."""
 
     def released(self) -> None:
-        """Go on with a large frame that waited for memory."""
+        """Go on with what waited for a place in line or for memory."""
 
 
 C = TypeVar("C", bound=Client)
@@ -88,7 +88,7 @@ class Limits(Generic[C]):
             protocol.transport.close()
             return False
         if self._served[node_id] >= self.configs.integer("max.connections"):
-            protocol.transport.pause_reading()
+            protocol.transport.pause_reading()  # uvloop forgets it, so one read may come
             self._in_line.append(protocol)
             return False
         self._serve(protocol)
@@ -113,6 +113,7 @@ class Limits(Generic[C]):
             self._serve(following)
             following.begin()
             following.transport.resume_reading()
+            following.released()
 
     def close(self) -> None:
         """Close the connections that wait in line."""

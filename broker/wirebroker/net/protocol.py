@@ -96,7 +96,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._tail = b""
         """Received bytes that are not handled yet: the beginning of a frame, or whole frames while the connection waits."""
         self._waiting = False
-        """Whether whole frames may be waiting: for an answer, for the client to read, or for their turn."""
+        """Whether whole frames may be waiting: for an answer, for the client to read, for a turn, or for a place in line."""
         self._queued = False
         """Whether the host will call `take_turn`."""
         self._large: memoryview | None = None
@@ -114,7 +114,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.write = self.transport.write
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
-        if self._host.limits.opened(self):
+        self._waiting = not self._host.limits.opened(self)
+        if not self._waiting:
             self.begin()
 
     @property

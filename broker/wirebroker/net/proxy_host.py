@@ -383,6 +383,8 @@ class ClientSide(Side):
         self.client_host = ""
         self._begun = False
         """Whether the proxy knows the connection; not while it waits in line."""
+        self._in_line = b""
+        """What has arrived meanwhile."""
 
     @property
     def client(self) -> ClientSide:
@@ -404,6 +406,9 @@ class ClientSide(Side):
         if not self.relay.connection.closed:
             self._host.loop.call_soon(self.balance)  # not at once: uvloop forgets a pause that is made here
             self._dialing = self._host.loop.create_task(self._host.dial(self))
+            if self._in_line:
+                self._take(memoryview(self._in_line))
+                self._in_line = b""
 
     @property
     def number(self) -> int:
@@ -432,10 +437,18 @@ class ClientSide(Side):
             self._broker.transport.close()
 
     def buffer_updated(self, nbytes: int) -> None:
-        host, data = self._host, self._view[:nbytes]
+        data = self._view[:nbytes]
         if self._broker is not None and self.relay.passes_from_client(data):
             self._broker.transport.write(bytes(data))
             return
+        if self._begun:
+            self._take(data)
+        else:
+            self._in_line += data
+            self.transport.pause_reading()
+
+    def _take(self, data: memoryview) -> None:
+        host = self._host
         now = host.clock.now()
         host.proxy.set_time(now)
         try:
@@ -467,7 +480,7 @@ class ClientSide(Side):
         return sum(each.transport.get_write_buffer_size() for each in sides)
 
     def released(self) -> None:
-        """Go on with a large frame that waited for memory."""
+        """Go on with what waited for a place in line or for memory."""
         self.balance()
         self.balance_broker()
 
