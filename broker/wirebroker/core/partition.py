@@ -461,15 +461,14 @@ class Partition:
         that have read all would lag. A Fetch from an offset that this deletes continues at the new start.
         """
         start, end = self.log_start_offset, self.high_watermark
-        for key, state in self.producers.items():
-            if open_since(state) >= 0:
-                self.producers[key] = without_transaction(state)
+        unfinished = [key for key, state in self.producers.items() if open_since(state) >= 0]
+        for key in unfinished:
+            self.producers[key] = without_transaction(self.producers[key])
         self.transactions.clear()
         if start < end:
-            with suppress(OSError):  # then the old records stay on the disk, before the log start offset
-                self.log.roll(now)
             self.log_start_offset = end
-            self.log.drop_segments_below(end)
+            with suppress(OSError):  # then the old records stay on the disk, before the log start offset
+                self.log.empty(end, now, closes=bool(unfinished))
             self.emptied_from, self._emptied_to = min(self.emptied_from, start), end
 
     def after_emptied(self, offset: int) -> int | None:

@@ -117,6 +117,13 @@ class Log(Protocol):
     def drop_segments_below(self, offset: int) -> None:
         """Forget whole segments that end at or below `offset`; the active one stays."""
 
+    def empty(self, offset: int, now: int, *, closes: bool) -> None:
+        """The log starts at `offset` now, which is its end if all is replicated: give back what it takes.
+
+        On disk records stay in the active segment, as after DeleteRecords, because a new one takes a millisecond. With `closes`
+        the segment is closed, so that a restart finds the producers' states as they are now. Raises OSError.
+        """
+
     def truncate_to(self, offset: int) -> None:
         """Forget the batch that holds `offset` and all later ones."""
 

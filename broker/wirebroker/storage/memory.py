@@ -252,6 +252,13 @@ class MemoryLog:
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             del self.segments[0]
 
+    def empty(self, offset: int, now: int, *, closes: bool) -> None:
+        """See `Log.empty`."""
+        if offset == self.end_offset:
+            self.start_at(offset, now)
+        else:
+            self.drop_segments_below(offset)
+
     def truncate_to(self, offset: int) -> None:
         """Forget the batch that holds `offset` and all later ones."""
         if offset >= self.end_offset:

@@ -405,6 +405,12 @@ class FolderLog:
         if log.exists():
             self._store.discard([log])
 
+    def empty(self, offset: int, now: int, *, closes: bool) -> None:
+        """See `Log.empty`."""
+        if closes:
+            self.roll(now)
+        self.drop_segments_below(offset)
+
     def truncate_to(self, offset: int) -> None:
         """Cut off the batch that holds `offset` and all later ones, and remove the snapshots after it."""
         if offset >= self.end_offset:
