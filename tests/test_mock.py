@@ -29,7 +29,7 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.names import ApiName, ErrorName
 from kafkawire.registry import KEYS
-from wirebroker import MockKafka, faults
+from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client_settings import Access, Library, MechanismName, client_settings
 from wirebroker.clock import CLOCKS, ClockName
 from wirebroker.core.configs import ConfigError
@@ -178,7 +178,7 @@ def test_choices_that_type_checkers_know_are_all_that_there_are() -> None:
     assert get_args(MechanismName) == SERVED
     access = Access("127.0.0.1:9092", protocol_named("plaintext"))
     assert all(client_settings(library, access) for library in get_args(Library))
-    hints = get_type_hints(MockKafka.__init__)
+    hints = get_type_hints(MockKafka.__init__, localns={"Rule": faults.Rule})
     assert {name: get_args(hints[name]) for name in ("record_checks", "sync")} == {
         name: CHOICES[name] for name in ("record_checks", "sync")
     }
@@ -230,6 +230,34 @@ def test_a_misspelled_name_gets_the_nearest_one() -> None:
             with pytest.raises((LookupError, ValueError)) as refused:
                 call()
             assert advice in str(refused.value)
+
+
+def test_every_object_that_users_get_shows_what_it_is() -> None:
+    kafka = MockKafka(topics=["orders", "pay"], telemetry=True)
+    assert repr(kafka) == "MockKafka(not running)"
+    with kafka, ProxyKafka(upstream=kafka.bootstrap_servers) as proxy:
+        producer = RawProducer(kafka)
+        producer.send(0, 1)
+        kafka.produce("orders", key="k", value="tea", headers={"h": b"\xff"})
+        kafka.faults.add(faults.lose_ack(nth=9))
+        kafka.quotas.set(client_id="till", producer_byte_rate=5)
+        first, _, last = kafka.records("orders")
+        shown = {
+            kafka: rf"MockKafka\({kafka.bootstrap_servers}, topics: orders, pay\)",
+            proxy: rf"ProxyKafka\(127.0.0.1:\d+ before {kafka.bootstrap_servers}\)",
+            kafka.faults: r"Faults\(lose_ack\(nth=9, then=disconnect\) fired 0 of 0\)",
+            proxy.faults: r"Faults\(none\)",
+            kafka.trace: r"TraceView\(level verdicts, \d rows\)",
+            kafka.clock: r"ClockControl\(20\d\d-\d\d-\d\d .*\)",
+            kafka.quotas: r"Quotas\({'client-id': 'till'}: {'producer_byte_rate': 5.0}\)",
+            kafka.telemetry: r"TelemetryView\(0 pushes\)",
+            kafka.audit(): r"AuditReport\(no finding\)",
+            first: r"StoredRecord\(orders-0 offset 0, key null, value 'v0', producer 0 epoch 0 sequence 0\)",
+            last: r"StoredRecord\(orders-0 offset 2, key 'k', value 'tea', h: 1 bytes\)",
+        }
+        for each, pattern in shown.items():
+            assert re.fullmatch(pattern, repr(each)), repr(each)
+    assert repr(kafka.faults) == "Faults(none)"
 
 
 def test_seed_data_without_a_client() -> None:

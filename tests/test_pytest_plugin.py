@@ -272,3 +272,96 @@ def test_the_fixture_works_with_pytest_asyncio_and_xdist(pytester: pytest.Pytest
         """
     )
     pytester.runpytest_subprocess("-n", "2", *FEW_PLUGINS).assert_outcomes(passed=4)
+
+
+def test_the_marker_loads_faults_and_runs_a_test_with_each_set(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from kafka import KafkaProducer
+        from wirebroker import faults
+        from wirebroker.faults import NotFired
+
+        lost = faults.lose_ack(api="Produce", nth=1, name="lost")
+
+        def send(kafka):
+            producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+            producer.send("orders", b"x").get(10)
+            producer.close()
+
+        @pytest.mark.mock_kafka(faults=[lost])
+        @pytest.mark.parametrize("turn", range(2))
+        def test_a_rule_counts_for_each_broker(mock_kafka, turn):
+            send(mock_kafka)
+            mock_kafka.faults["lost"].assert_fired(1)
+            with pytest.raises(NotFired, match="copies of it were, which are in kafka.faults.rules"):
+                lost.assert_fired()
+            with pytest.raises(KeyError, match="no loaded rule has the name 'lots'; did you mean 'lost'"):
+                mock_kafka.faults["lots"]
+            mock_kafka.reset()
+            assert [rule.seen for rule in mock_kafka.faults.rules] == [0]
+            mock_kafka.faults.clear()
+            mock_kafka.reset(soft=True)
+            assert mock_kafka.faults["lost"].seen == 0
+
+        @pytest.mark.mock_kafka(faults={"lost": [lost], "slow": [faults.delay(1, api="Produce")]}, topics="orders")
+        def test_each_set(mock_kafka, request):
+            assert request.node.name in ("test_each_set[lost]", "test_each_set[slow]")
+            send(mock_kafka)
+            mock_kafka.faults.assert_fired()
+            assert len(mock_kafka.records("orders")) == 1
+
+        @pytest.mark.mock_kafka(faults=[[], [lost]], profile=["kafka-4.3", "kafka-2.3"])
+        def test_each_set_with_each_profile(mock_kafka, request):
+            assert len(mock_kafka.faults.rules) == ("lose_ack" in request.node.name)
+
+        @pytest.mark.mock_kafka(faults=["lose_ack"])
+        def test_wrong(mock_kafka): ...
+        """
+    )
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(passed=8, errors=1)
+    result.stdout.fnmatch_lines(["*mock_kafka cannot start: a rule such as faults.lose_ack(topic='orders') can be added, not*"])
+
+
+def test_each_example_of_hypothesis_gets_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from hypothesis import HealthCheck, given, settings, strategies as st
+
+        seen = []
+
+        @settings(max_examples=20, deadline=None)
+        @given(values=st.lists(st.binary(max_size=5), max_size=3))
+        @pytest.mark.mock_kafka(topics="orders")
+        @pytest.mark.parametrize("turn", range(2))
+        def test_examples(mock_kafka, turn, values):
+            seen.append(mock_kafka.bootstrap_servers)
+            for value in values:
+                mock_kafka.produce("orders", value=value)
+            assert [record.value for record in mock_kafka.records("orders")] == values
+
+        def test_none_shared_its_broker():
+            assert len(set(seen)) == len(seen) >= 40
+
+        class TestInAClass:
+            @given(number=st.integers(0, 9))
+            def test_fails(self, mock_kafka, number):
+                mock_kafka.produce("orders", value=f"the number {number}")
+                assert number < 7
+
+        @pytest.mark.asyncio
+        @settings(max_examples=5, deadline=None)
+        @given(value=st.binary(max_size=5))
+        async def test_async(mock_kafka, value):
+            mock_kafka.produce("orders", value=value)
+            assert len(await mock_kafka.wait_for_records_async("orders", 1)) == 1
+
+        @given(number=st.integers(0, 9))
+        def test_another_fixture_is_still_refused(mock_kafka, tmp_path, number): ...
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=4, failed=2)
+    result.stdout.fnmatch_lines(["*wirebroker 1: the last records*", "*value 'the number 7'*", "*function-scoped fixture*"])

@@ -122,8 +122,9 @@ class Found:
         yield from _of_data(wanted.key, stored.key, "key")
         yield from _of_data(wanted.value, stored.value, "value", self.values)
         headers = dict(stored.headers)
+        others: Iterable[str] = ()
         if isinstance(wanted.headers, subset):
-            names, others = wanted.headers.json, ()
+            names: Mapping[str, Any] = wanted.headers.json
         elif wanted.headers is ... or not isinstance(wanted.headers, Mapping):
             yield from differences(wanted.headers, headers, "headers")
             return

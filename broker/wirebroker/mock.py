@@ -16,7 +16,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
@@ -42,7 +42,7 @@ from wirebroker.states import PartitionState
 from wirebroker.suggestions import did_you_mean
 from wirebroker.topic_specs import Topics
 from wirebroker.trace.levels import Level
-from wirebroker.views import Faults, TraceView
+from wirebroker.views import Faults, TraceView, checked_rules
 from wirebroker.waits import Waits
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from wirebroker.audit.report import AuditReport
     from wirebroker.client_settings import Library, MechanismName
     from wirebroker.control.server import Control
+    from wirebroker.faults.rules import Rule
     from wirebroker.metric_points import MetricPoint
 
 T = TypeVar("T")
@@ -85,6 +86,7 @@ class Settings(TypedDict, total=False):
     telemetry: bool
     acls: Sequence[str]
     features: Mapping[str, int]
+    faults: Rule | Sequence[Rule]
 
 
 class MockKafka(Waits):
@@ -102,8 +104,9 @@ class MockKafka(Waits):
     as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may
     log in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.acl_specs`): with them the broker
     has an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. `features` are the
-    levels with which a new cluster begins, such as {"transaction.version": 1}. Raises ValueError for an option or setting that
-    cannot be used, DataError (an OSError) if the directory cannot.
+    levels with which a new cluster begins, such as {"transaction.version": 1}. `faults` are rules from `wirebroker.faults`;
+    copies of them, which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises ValueError for an
+    option or setting that cannot be used, DataError (an OSError) if the directory cannot.
     """
 
     def __init__(
@@ -131,6 +134,7 @@ class MockKafka(Waits):
         telemetry: bool = False,
         acls: Sequence[str] = (),
         features: Mapping[str, int] | None = None,
+        faults: Rule | Sequence[Rule] = (),
         loop_thread: LoopThread | None = None,
     ) -> None:
         self._options = BrokerOptions(
@@ -142,6 +146,7 @@ class MockKafka(Waits):
         )  # fmt: skip
         if self._options.ignored:
             warnings.warn(self._options.ignored, stacklevel=2)
+        self._rules = checked_rules(faults)
         self._clock = self._options.new_clock()
         self._address = (host, port)
         self._protocol = protocol_named(security)
@@ -275,7 +280,12 @@ class MockKafka(Waits):
             await host.close()
 
     def _engine(self) -> Engine:
-        return self._options.new_engine(self._clock.now())
+        engine, rules = self._options.new_engine(self._clock.now()), self._rules
+        if rules:
+            for rule in rules:
+                engine.plan.add(rule.copy())
+            engine.at_soft_reset.append(lambda _: engine.plan.load_again(rules))
+        return engine
 
     @property
     def running(self) -> bool:
@@ -322,6 +332,20 @@ class MockKafka(Waits):
             return result
 
         return call_on(self._loop, run)
+
+    def __repr__(self) -> str:
+        """What it is, without waiting for its loop, which a debugger may have stopped."""
+        if (engine := self._peek()) is None:
+            return "MockKafka(not running)"
+        addresses = ",".join(f"{host}:{port}" for host, port in self._ports)
+        return f"MockKafka({addresses}, topics: {', '.join(self._topic_names(engine)) or 'none'})"
+
+    @staticmethod
+    def _topic_names(engine: Engine) -> list[str]:
+        return [name for name, topic in list(engine.cluster.topics.items()) if not topic.internal]
+
+    def _peek(self) -> Engine | None:
+        return None if self._host is None else self._host.engine
 
     # Topics, records, producers
 
@@ -576,6 +600,9 @@ class ClockControl:
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
 
+    def __repr__(self) -> str:
+        return f"ClockControl({datetime.fromtimestamp(self.now() / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}+00:00)"
+
     def now(self) -> int:
         """ms since the epoch, by the broker's clock."""
         return self._kafka._clock.now()
@@ -626,6 +653,11 @@ class Quotas:
         entity = {USER: user, CLIENT_ID: client_id, IP: ip}
         self._kafka._change(lambda engine, now: operations.remove_quota(engine, entity, now))
 
+    def __repr__(self) -> str:
+        engine = self._kafka._peek()
+        limits = [] if engine is None else [f"{dict(entity)}: {held}" for entity, held in engine.cluster.quotas.limits.items()]
+        return f"Quotas({', '.join(limits) or 'none'})"
+
     def all(self) -> list[states.Quota]:
         """The limits of all clients."""
         return self._kafka._call(states.quotas)
@@ -640,6 +672,10 @@ class TelemetryView:
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
+
+    def __repr__(self) -> str:
+        engine = self._kafka._peek()
+        return f"TelemetryView({len(engine.telemetry.pushes) if engine is not None else 0} pushes)"
 
     def subscribe(
         self, metrics: Iterable[str] = ("*",), *, interval_ms: int = 1000, match: Iterable[str] = (), name: str = "wirebroker"

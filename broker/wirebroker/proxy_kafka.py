@@ -114,6 +114,13 @@ class ProxyKafka:
             await control.close()
         await host.close()
 
+    def __repr__(self) -> str:
+        addresses = "{}:{} before {}:{}".format(*self._address, *self._upstream)
+        return f"ProxyKafka({'not running' if self._host is None else addresses})"
+
+    def _peek(self) -> Proxy | None:
+        return None if self._host is None else self._host.proxy
+
     @property
     def bootstrap_servers(self) -> str:
         """Where clients connect: `127.0.0.1:PORT`."""

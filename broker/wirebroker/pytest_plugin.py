@@ -15,7 +15,8 @@ so that a service that is connected to them lives on. All share one event loop i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,8 @@ SHARED = ("module_mock_kafka", "session_mock_kafka")
 _brokers = pytest.StashKey[list["MockKafka"]]()
 """Every broker that has started, until a test begins after it has stopped."""
 _shared = pytest.StashKey[dict[str, "MockKafka"]]()
+_makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
+"""How to start another broker like one of the fixture `mock_kafka`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "mock_kafka(**settings): how the mock_kafka fixture's MockKafka is set up")
     config.stash[_brokers] = []
     config.stash[_shared] = {}
+    config.stash[_makers] = {}
     made.listeners.append(config.stash[_brokers].append)
 
 
@@ -90,7 +94,9 @@ def mock_kafka(
     """A broker for this test alone, set up by `@pytest.mark.mock_kafka(...)` if there is one."""
     settings = {**mock_kafka_settings, **_marked(request.node), **getattr(request, "param", {})}
     kafka = _started(request, settings, _wirebroker_thread)
+    request.config.stash[_makers][kafka] = lambda: _made(_wirebroker_thread, settings)
     yield kafka
+    del request.config.stash[_makers][kafka]
     kafka.stop()
 
 
@@ -156,11 +162,29 @@ def _made(thread: LoopThread, settings: Mapping[str, Any]) -> MockKafka:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once with each profile, if the marker has a list of them."""
-    markers = metafunc.definition.iter_markers("mock_kafka")
-    profiles = next((each.kwargs["profile"] for each in markers if "profile" in each.kwargs), None)
-    if isinstance(profiles, list | tuple) and "mock_kafka" in metafunc.fixturenames:
-        metafunc.parametrize("mock_kafka", [{"profile": name} for name in profiles], ids=profiles, indirect=True)
+    """Run a test once with each profile and with each set of faults, if the marker has several."""
+    if "mock_kafka" not in metafunc.fixturenames:
+        return
+    settings: dict[str, Any] = {}
+    for marker in metafunc.definition.iter_markers("mock_kafka"):
+        settings = {**marker.kwargs, **settings}
+    profiles, sets = settings.get("profile"), _sets(settings.get("faults"))
+    choices = [[(name, {"profile": name}) for name in profiles]] if isinstance(profiles, list | tuple) else []
+    choices += [[(name, {"faults": rules}) for name, rules in sets]] if sets else []
+    if choices:
+        runs = [("-".join(name for name, _ in run), {key: value for _, part in run for key, value in part.items()})
+                for run in product(*choices)]  # fmt: skip
+        names = [name for name, _ in runs]
+        metafunc.parametrize("mock_kafka", [part for _, part in runs], ids=names, indirect=True)
+
+
+def _sets(faults: Any) -> list[tuple[str, Any]]:
+    """The sets of faults with their names: a dict of sets, or a list of lists. Empty for one set."""
+    if isinstance(faults, Mapping):
+        return list(faults.items())
+    if isinstance(faults, list | tuple) and faults and all(isinstance(each, list | tuple) for each in faults):
+        return [("+".join(rule.kind for rule in rules) or "no-fault", rules) for rules in faults]
+    return []
 
 
 def _marked(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
@@ -202,6 +226,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _check_marker(item)
     brokers = item.config.stash[_brokers]
     brokers[:] = [kafka for kafka in brokers if kafka.running]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give each example of Hypothesis a broker of its own."""
+    if hasattr(getattr(item, "obj", None), "hypothesis"):
+        from wirebroker import pytest_examples
+
+        pytest_examples.prepare(item, lambda kafka: _another(item.config, kafka))
+
+
+@contextmanager
+def _another(config: pytest.Config, kafka: MockKafka) -> Iterator[MockKafka]:
+    """Another broker like this one. The report of a failed test has only the latest of them."""
+    brokers = config.stash[_brokers]
+    brokers[:] = [each for each in brokers if each.running]
+    with config.stash[_makers][kafka]() as made:
+        yield made
+    brokers.remove(made)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
@@ -43,6 +43,9 @@ class Running(Protocol):
     def _change(self, function: Callable[[Machine, int], T]) -> T:
         """Call this in its loop's thread with the time, and perform the effects."""
 
+    def _peek(self) -> Machine | None:
+        """The engine or the proxy as it is now, in any thread; None if it is not running."""
+
     @property
     def _fault_seed(self) -> int:
         """The seed of the rules' probabilities."""
@@ -53,6 +56,11 @@ class Faults:
 
     def __init__(self, kafka: Running) -> None:
         self._kafka = kafka
+
+    def __repr__(self) -> str:
+        machine = self._kafka._peek()
+        rules = [f"{rule} fired {rule.fired} of {rule.seen}" for rule in machine.plan.rules] if machine is not None else []
+        return f"Faults({', '.join(rules) or 'none'})"
 
     @property
     def seed(self) -> int:
@@ -66,8 +74,7 @@ class Faults:
 
     def add(self, rule: Rule) -> Rule:
         """Load a rule, from the next request on. Returns it, so that a test can read its `fired`."""
-        if not hasattr(rule, "needs_broker"):
-            raise TypeError(f"a rule such as faults.lose_ack(topic='orders') can be added, not {rule!r}")
+        checked_rules(rule)
         return self._kafka._change(lambda host, _: host.plan.add(rule))
 
     def remove(self, rule: Rule) -> None:
@@ -91,10 +98,33 @@ class Faults:
 
         return dump(self.rules, self.seed)
 
+    def __getitem__(self, name: str) -> Rule:
+        """The loaded rule with this name: `faults.lose_ack(name="lost")` is `kafka.faults["lost"]`. KeyError."""
+        names = {rule.name: rule for rule in reversed(self.rules) if rule.name}
+        if name not in names:
+            raise NoSuchRule(name, nearest(name, names, "the rules with a name are"))
+        return names[name]
+
     def assert_fired(self) -> None:
         """NotFired if a loaded rule has never fired: a test that passes without its fault proves nothing."""
         for rule in self.rules:
             rule.assert_fired()
+
+
+class NoSuchRule(KeyError):
+    """No loaded rule has this name."""
+
+    def __str__(self) -> str:  # a KeyError would put it in quotes
+        return "no loaded rule has the name {!r}{}".format(*self.args)
+
+
+def checked_rules(given: Rule | Sequence[Rule]) -> list[Rule]:
+    """A rule, or several, as a list. TypeError for anything else."""
+    rules: list[Rule] = list(given) if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
+    for rule in rules:
+        if not hasattr(rule, "needs_broker"):
+            raise TypeError(f"a rule such as faults.lose_ack(topic='orders') can be added, not {rule!r}")
+    return rules
 
 
 class TraceView:
@@ -102,6 +132,10 @@ class TraceView:
 
     def __init__(self, kafka: Running) -> None:
         self._kafka = kafka
+
+    def __repr__(self) -> str:
+        machine = self._kafka._peek()
+        return f"TraceView({'not running' if machine is None else f'level {machine.trace.level}, {machine.trace.added} rows'})"
 
     @property
     def level(self) -> Level:

@@ -142,6 +142,9 @@ class AuditReport:
             )
         raise AssertionError("\n".join(map(printable, lines)))
 
+    def __repr__(self) -> str:
+        return f"AuditReport({printable('; '.join(line.strip() for line in self._listed()[:SHOWN]))})"
+
     def __str__(self) -> str:
         told_of = {each.topic for each in self.findings}
         rows = [("topic", *COUNTED)]

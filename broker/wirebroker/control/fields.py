@@ -41,7 +41,7 @@ def _of_form(name: str, named: Schemas, within: str) -> Iterator[tuple[str, str]
     form = named[name]
     for field, about in form["properties"].items():
         yield within + field, _about(about, field in form["required"], named)
-        items = next((each["items"] for each in _alternatives(about) if "items" in each), {})
+        items: Schemas = next((each["items"] for each in _alternatives(about) if "items" in each), {})
         if "$ref" in items:
             yield from _of_form(_name(items), named, f"{within}{field}[].")
 

@@ -231,6 +231,8 @@ class Rule(_Declared, kw_only=True):
         """When it was loaded, in ms since the epoch."""
         self.missed = ""
         """Why it could not strike what it would have struck; "" if it could."""
+        self.copied = False
+        """Whether brokers have copies of it."""
         self.misses: Misses | None = None
         """What arrived since it was loaded."""
         self._check_rule()
@@ -317,7 +319,8 @@ class Rule(_Declared, kw_only=True):
     def why_not(self) -> str:
         """Why it has matched nothing, and what arrived instead."""
         if self.misses is None:
-            return "it was never added to a broker"
+            where = "; copies of it were, which are in kafka.faults.rules" if self.copied else ""
+            return f"it was never added to a broker{where}"
         return f"{self.missed or 'no request matched this rule'}; {self.misses.sentence(self.described())}"
 
     def note_miss(self, facts: Facts) -> None:
@@ -334,9 +337,10 @@ class Rule(_Declared, kw_only=True):
 
     def copy(self) -> Self:
         """The same rule with its counts at zero."""
+        self.copied = True
         made = copy(self)
         made.seen = made.fired = 0
-        made.added, made.missed, made.misses = False, "", None
+        made.added, made.missed, made.misses, made.copied = False, "", None, False
         return made
 
     # Writing

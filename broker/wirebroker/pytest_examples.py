@@ -1,0 +1,67 @@
+"""Hypothesis: each example of `@given` gets a broker of its own, as each test does.
+
+Hypothesis calls a test many times with the fixtures of one test, so it refuses fixtures of a function's scope. Here the
+inner test, which Hypothesis lets plugins replace, is called with a new broker each time, so the reason to refuse is gone, and
+the check is switched off for tests that have no other such fixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import wraps
+from inspect import iscoroutinefunction, signature
+from typing import Any
+
+import pytest
+
+FIXTURE = "mock_kafka"
+NewBroker = Callable[[Any], AbstractContextManager[Any]]
+"""Starts another broker like this one, until the context ends."""
+
+
+def prepare(item: pytest.Item, another: NewBroker) -> None:
+    """Let each example of a test with `@given` have a broker of its own, if the test uses the fixture."""
+    function = getattr(item, "obj", None)
+    if not getattr(function, "is_hypothesis_test", False) or FIXTURE not in signature(item.function).parameters:  # type: ignore[attr-defined]
+        return
+    handle = function.hypothesis  # type: ignore[union-attr]
+    if not hasattr(handle.inner_test, "_wirebroker"):  # several items of a parametrized test have one function
+        handle.inner_test = _with_new_brokers(handle.inner_test, another)
+    if _is_alone(item):
+        _allow(getattr(function, "__func__", function))
+
+
+def _with_new_brokers(inner: Callable[..., Any], another: NewBroker) -> Callable[..., Any]:
+    @wraps(inner)
+    def example(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        with another(kwargs[FIXTURE]) as kwargs[FIXTURE]:
+            return inner(*args, **kwargs)
+
+    @wraps(inner)
+    async def example_in_a_loop(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        with another(kwargs[FIXTURE]) as kwargs[FIXTURE]:
+            return await inner(*args, **kwargs)
+
+    made: Any = example_in_a_loop if iscoroutinefunction(inner) else example
+    made._wirebroker = True
+    return made  # type: ignore[no-any-return]
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    """Whether the test has no other fixture of a function's scope, against which Hypothesis has to warn."""
+    function = item.function  # type: ignore[attr-defined]
+    found = item.session._fixturemanager.getfixtureinfo(node=item, func=function, cls=None)
+    definitions = found.name2fixturedefs  # as Hypothesis asks: without the arguments of `parametrize`
+    used = set(signature(function).parameters) & definitions.keys()
+    return not any(definitions[name][-1].scope == "function" for name in used - {FIXTURE})
+
+
+def _allow(function: Any) -> None:
+    from hypothesis import HealthCheck, settings
+
+    now = function._hypothesis_internal_use_settings
+    allowed = {*now.suppress_health_check, HealthCheck.function_scoped_fixture}
+    function._hypothesis_internal_use_settings = settings(parent=now, suppress_health_check=allowed)
