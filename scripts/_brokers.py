@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from _environment import ROOT
-from _kafka_server import KafkaServer
+from _kafka_security import CA, SERVER, Security
+from _kafka_server import READY_WITHIN, KafkaServer, KafkaUnavailable
 from bench_parts.process import Server
+
+from kafkawire.messages.metadata import MetadataRequest
+from wirebroker.wire_client import WireClient
 
 WIREBROKER = (sys.executable, "-c", "import sys; from wirebroker.cli import main; sys.exit(main())")
 """The command that starts wirebroker."""
@@ -47,6 +55,43 @@ def use_checkout() -> None:
 def real_kafka(stack: ExitStack, settings: Mapping[str, str], port: int = 0) -> str:
     """The address of a real Kafka with these settings. Raises KafkaUnavailable."""
     return "{}:{}".format(*stack.enter_context(KafkaServer(settings, port=port, heap="1g")).address)
+
+
+Addresses = list[dict[str, str]]
+"""For each broker its listeners: security protocol and address."""
+
+
+def kafka_cluster(stack: ExitStack, settings: Mapping[str, str], brokers: int, security: Security) -> Addresses:
+    """The listeners of a real Kafka of several brokers. Raises KafkaUnavailable."""
+    first, servers = int(settings.get("node.id", "1")), list[KafkaServer]()
+    for node in range(first, first + brokers):
+        server = KafkaServer({**settings, "node.id": str(node)}, security=security, joins=servers[0] if servers else None)
+        servers.append(stack.enter_context(server))
+    with closing(WireClient(*servers[0].address)) as client:
+        until = time.monotonic() + READY_WITHIN
+        while len(client.request(MetadataRequest(topics=[]), 12).brokers) < brokers:
+            if time.monotonic() > until:
+                raise KafkaUnavailable(f"the {brokers} brokers of Kafka did not find each other in {READY_WITHIN:.0f} s")
+            time.sleep(0.1)
+    return [{name: f"{host}:{port}" for name, (host, port) in each.addresses.items()} for each in servers]
+
+
+def own_cluster(
+    stack: ExitStack, settings: Mapping[str, str], brokers: int, security: Security, more: Sequence[str] = ()
+) -> Addresses:
+    """The listeners of wirebroker with as many brokers. Raises ServerFailed."""
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="wirebroker-")))
+    security.make_certificates(folder)
+    flags = ["--brokers", str(brokers), "--port", "0", "--tls-cert", str(folder / SERVER)]
+    flags += ["--tls-client-ca", str(folder / CA), "--tls-client", "requested"]
+    flags += [word for name in security.listeners for word in ("--listener", f"{name}={name}://127.0.0.1:0")]
+    flags += [word for name, password in security.users.items() for word in ("--user", f"{name}:{password}")]
+    flags += [word for name, value in settings.items() for word in ("--config", f"{name}={value}")]
+    said = stack.enter_context(Server([*WIREBROKER, "serve", *flags, *more])).output
+    found: dict[str, dict[str, str]] = {}
+    for address, node, protocol in re.findall(r"listening on (\S+) \(node (\d+)(?:, (\w+))?\)", said):
+        found.setdefault(node, {})[protocol or "PLAINTEXT"] = address
+    return list(found.values())
 
 
 def through_proxy(stack: ExitStack, address: str, level: str | None, flags: Sequence[str] = ()) -> str:

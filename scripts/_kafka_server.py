@@ -92,7 +92,8 @@ class KafkaServer:
     """One broker and controller in one process, with the settings of the recordings unless `settings` says otherwise.
 
     `data` keeps its files (a temporary folder otherwise), in the folders that `log.dirs` names; `port` 0 takes a free one and
-    keeps it over restarts. `security` adds listeners, whose addresses `addresses` has by protocol.
+    keeps it over restarts. `security` adds listeners, whose addresses `addresses` has by protocol. With `joins` it is another
+    broker of that one's cluster, and needs a `node.id` of its own.
     Raises KafkaUnavailable where Kafka cannot be had or does not start.
     """
 
@@ -120,8 +121,11 @@ class KafkaServer:
         heap: str = "512m",
         security: Security | None = None,
         java_options: Sequence[str] = JAVA_OPTIONS,
+        joins: KafkaServer | None = None,
     ) -> None:
         self.version = version
+        self._joins = joins
+        self.controller = f"{HOST}:{free_port()}" if joins is None else joins.controller
         self.security = security or Security(listeners=())
         self.settings = {**self.SETTINGS, **(settings or {})}
         self.address = (HOST, port or free_port())
@@ -157,7 +161,7 @@ class KafkaServer:
         properties = self._folder / "server.properties"
         if not properties.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
-            if self.security.listeners:
+            if self.security.listeners and self._joins is None:
                 self.security.make_certificates(self._folder / "certificates")
             properties.write_text(self._properties())
             self._compile_plugins()
@@ -205,16 +209,17 @@ class KafkaServer:
         return ["java", f"-Xmx{self._heap}", *options, "-cp", f"{jars}/*:{self._plugins}", main, *arguments]
 
     def _properties(self) -> str:
-        controller, node = free_port(), self.settings.get("node.id", "1")
+        first = self._joins or self
         addresses = ",".join(f"{name}://{host}:{port}" for name, (host, port) in self.addresses.items())
         lines = {
-            "process.roles": "broker,controller",
-            "node.id": node,
-            "controller.quorum.voters": f"{node}@{HOST}:{controller}",
-            "listeners": f"{addresses},CONTROLLER://{HOST}:{controller}",
+            "process.roles": "broker,controller" if first is self else "broker",
+            "node.id": self.settings.get("node.id", "1"),
+            "controller.quorum.voters": f"{first.settings.get('node.id', '1')}@{self.controller}",
+            "listeners": f"{addresses},CONTROLLER://{self.controller}" if first is self else addresses,
             "advertised.listeners": addresses,
             "controller.listener.names": "CONTROLLER",
         }
+        lines |= {} if first is self else {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
         lines |= (self.security.settings() if self.security.listeners else {}) | self.settings
         lines["log.dirs"] = ",".join(f"{self._folder}{each}" for each in self.settings.get("log.dirs", "/logs").split(","))
         return "".join(f"{name}={value}\n" for name, value in lines.items())
@@ -233,9 +238,8 @@ class KafkaServer:
             raise KafkaUnavailable(f"{source.name} could not be compiled: {done.stderr.strip()[-800:]}")
 
     def _format(self, properties: Path) -> None:
-        command = self._java(
-            "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties), *self.security.format_arguments()
-        )
+        users = self.security.format_arguments() if self._joins is None else ()
+        command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties), *users)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise KafkaUnavailable(f"the storage could not be formatted: {(done.stdout + done.stderr).strip()[-800:]}")

@@ -7,18 +7,30 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from _brokers import WIREBROKER
+from _kafka_security import CA, CLIENT
 from _kafka_server import COPY
 from interop_parts.clients import Missing, cache, call, tool
 
 SERVE = (*WIREBROKER, "serve")
 """The command that starts wirebroker."""
 HERE = Path(__file__).resolve().parent
+STAND_INS = HERE / "stand_ins"
+GITHUB = "https://github.com/"
+CONFLUENT_KAFKA_PYTHON = "2.15.0"
+CONFLUENT_NEEDS = ("pytest<9", "pytest-asyncio<1", "pytest-timeout==2.4.0")
+KAFKAJS = "2.2.4"
+PLATFORMATIC_KAFKA = "2.9.0"
+NODE = "24.9.0"
+"""The version for tests in TypeScript, which older ones cannot run."""
+RSKAFKA = "0.6.0"
 KAFKA_PYTHON = "3.0.12"
+AIOKAFKA = "0.14.0"
+AIOKAFKA_NEEDS = ("pytest==9.0.2", "pytest-asyncio==1.3.0", "pytest-mock==3.15.1", "pytest-timeout==2.4.0")
 FRANZ_GO = "github.com/twmb/franz-go@v1.22.2"
 KAFKA_GO = "github.com/segmentio/kafka-go@v0.4.51"
 SARAMA = "github.com/IBM/sarama@v1.61.1"
@@ -32,12 +44,17 @@ EMBEDDED = "embedded"
 TOXIPROXY = "github.com/Shopify/toxiproxy/v2@v2.5.0"
 KAFKA_JAVASCRIPT = "@confluentinc/kafka-javascript@1.10.1"
 """Confluent's npm package, which carries the source of librdkafka 2.16.0 with its tests."""
+ACLS = (
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found=true",
+    "super.users=User:admin;User:ANONYMOUS",
+)
 SARAMA_PORT = 28091
 """Where the first broker of sarama's tests is; toxiproxy listens for it at 29091, and for the others at the next ports."""
 
 PASS, FAIL, SKIP = "passed", "failed", "skipped"
 WORDS = {"PASSED": PASS, "PASS": PASS, "FAILED": FAIL, "FAIL": FAIL, "ERROR": FAIL, "SKIPPED": SKIP, "SKIP": SKIP}
-WORDS |= {"SUCCESSFUL": PASS, "ABORTED": SKIP}
+WORDS |= {"SUCCESSFUL": PASS, "ABORTED": SKIP, "ok": PASS, "ignored": SKIP}
 
 
 @dataclass(slots=True)
@@ -68,6 +85,11 @@ class Suite:
     settings: Sequence[str] = ()
     flags: Sequence[str] = ()
     """More flags of `wirebroker serve`, such as the port that the tests have written into them."""
+    listeners: Sequence[str] = ()
+    """The secured listeners of each broker; the address is then `PLAINTEXT=127.0.0.1:9092 SSL=… CERTIFICATES=FOLDER`."""
+    users: Mapping[str, str] = field(default_factory=dict)
+    ports: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    """Ports that the tests have written into them, and what is there: a listener, and the number of its broker, from 0."""
     not_offered: str = "$^"
     """A pattern of the names of tests that need features which the broker does not have and README names."""
 
@@ -78,8 +100,7 @@ def kafka_python(address: str) -> Run:
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        call([sys.executable, "-m", "venv", folder / "venv"], folder, "making an environment")
-        pip = [folder / "venv" / "bin" / "python", "-m", "pip", "-q", "--disable-pip-version-check"]
+        pip = [environment(folder), "-m", "pip", "-q", "--disable-pip-version-check"]
         sdist = ["download", "--no-deps", "--no-binary", ":all:", f"kafka-python=={KAFKA_PYTHON}"]
         call([*pip, *sdist], folder, "`pip download kafka-python`")
         shutil.unpack_archive(folder / f"kafka_python-{KAFKA_PYTHON}.tar.gz", folder)
@@ -98,6 +119,32 @@ def kafka_python(address: str) -> Run:
         re.compile(r"^test/integration/(?P<name>\S+?::\S+) (?P<word>PASSED|FAILED|ERROR|SKIPPED)"),
         {"KAFKA_URI": f"PLAINTEXT://{address}", "KAFKA_VERSION": "4.2.0", "PYTHONPATH": ""},
         lambda name: ["-k", re.sub(r"\[.*", "", name).rpartition("::")[2]],
+    )
+
+
+def aiokafka(address: str) -> Run:
+    """The tests of the repository, with the package of PyPI. They start a broker with docker, for which a stand-in forwards."""
+    folder = cache() / f"suite-aiokafka-{AIOKAFKA}"
+    if not (folder / "complete").exists():
+        source = checkout("aio-libs/aiokafka", f"v{AIOKAFKA}", folder)
+        environment(folder, f"aiokafka[snappy,lz4,zstd]=={AIOKAFKA}", *AIOKAFKA_NEEDS)
+        (folder / "run").mkdir()
+        for each in ("tests", "docker", "pyproject.toml"):  # not the package, which lies beside the tests
+            (source / each).rename(folder / "run" / each)
+        program(folder / "bin" / "ktutil", "exit 0")  # no Kerberos: the tests that need it fail
+        (folder / "complete").touch()
+    trusted, made = folder / "run" / "tests" / "ssl_cert", Path(listeners(address)["CERTIFICATES"])
+    trusted.mkdir(exist_ok=True)
+    for name, file in {"ca.crt": CA, "client.crt": CLIENT, "client.key": CLIENT}.items():
+        shutil.copy(made / file, trusted / name)
+    options = ["--docker-image", "aiolibs/kafka:2.13_4.3.1", "--no-pull", "--timeout", "120", "-v", "--tb=short"]
+    return Run(
+        [folder / "venv" / "bin" / "python", "-m", "pytest", *options, "-p", "no:cacheprovider", "tests"],
+        folder / "run",
+        re.compile(r"^tests/(?P<name>\S+?::\S+.*?) (?P<word>PASSED|FAILED|ERROR|SKIPPED)"),
+        with_stand_ins(address, folder / "bin"),
+        lambda name: ["-k", re.sub(r"\[.*", "", name).rpartition("::")[2]],
+        named=lambda name: re.sub(r"\[\d+-\d+-\d+\]", "", name),  # made at random
     )
 
 
@@ -179,6 +226,103 @@ def librdkafka(address: str) -> Run:
     )
 
 
+def confluent_kafka_python(address: str) -> Run:
+    """The integration tests of the repository that need no schema registry, with the package of PyPI."""
+    folder = cache() / f"suite-confluent-kafka-python-{CONFLUENT_KAFKA_PYTHON}"
+    if not (folder / "complete").exists():
+        source = checkout("confluentinc/confluent-kafka-python", f"v{CONFLUENT_KAFKA_PYTHON}", folder)
+        package = f"confluent-kafka[schemaregistry,avro,json,protobuf]=={CONFLUENT_KAFKA_PYTHON}"
+        environment(folder, package, *CONFLUENT_NEEDS)
+        (folder / "run").mkdir()
+        (source / "tests").rename(folder / "run" / "tests")  # not the package, which lies beside the tests
+        # Its fixtures would start a Kafka with trivup, and only import it if they are given one.
+        clusters = folder / "run" / "trivup" / "clusters"
+        clusters.mkdir(parents=True)
+        (clusters / "KafkaCluster.py").write_text("KafkaCluster = None\n")
+        (folder / "complete").touch()
+    parts = [f"tests/integration/{part}" for part in ("admin", "consumer", "producer", "share_consumer")]
+    options = ["--timeout", "120", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
+    return Run(
+        [folder / "venv" / "bin" / "python", "-m", "pytest", *options, *parts],
+        folder / "run",
+        re.compile(r"^tests/integration/(?P<name>\S+?::\S+.*?) (?P<word>PASSED|FAILED|ERROR|SKIPPED)"),
+        {"BROKERS": address, "PYTHONPATH": str(folder / "run")},
+        lambda name: ["-k", re.sub(r"\[.*", "", name).rpartition("::")[2]],
+    )
+
+
+def kafkajs(address: str) -> Run:
+    """The specs of the repository, which reach three brokers at fixed ports. Their script makes the users."""
+    folder = cache() / f"suite-kafkajs-{KAFKAJS}"
+    source = folder / "source"
+    if not (folder / "complete").exists():
+        checkout("tulios/kafkajs", f"v{KAFKAJS}", folder)
+        npm_install(source)
+        (folder / "complete").touch()
+    return Run(
+        ["sh", "-ec", './scripts/createScramCredentials.sh; exec "$@"', "sh", *jest("--ci", "--maxWorkers=2", "--forceExit")],
+        source,
+        JEST_RESULT,
+        {"KAFKA_VERSION": "2.4", "NODE_ENV": "test", "KAFKAJS_DEBUG_PROTOCOL_BUFFERS": "1"}
+        | with_stand_ins(address, folder / "bin"),
+        jest_only,
+    )
+
+
+def platformatic_kafka(address: str) -> Run:
+    """The tests of the repository that need neither Kerberos nor a schema registry, by the Node of npm that they want."""
+    folder = cache() / f"suite-platformatic-kafka-{PLATFORMATIC_KAFKA}"
+    source = folder / "source"
+    if not (folder / "complete").exists():
+        checkout("platformatic/kafka", f"v{PLATFORMATIC_KAFKA}", folder)
+        npm_install(source)
+        (folder / "node").mkdir()
+        call(
+            [tool("npm"), "install", "--silent", "--no-audit", "--no-fund", f"node@{NODE}"],
+            folder / "node",
+            "`npm install node`",
+        )
+        (folder / "complete").touch()
+    files = [str(file.relative_to(source)) for file in sorted(source.glob("test/**/*.test.ts"))]
+    left_out = re.compile("gssapi|schema-registry|test/registries")
+    return Run(
+        [
+            folder / "node" / "node_modules" / ".bin" / "node", "--test", "--test-concurrency=2", "--test-timeout=120000",
+            f"--test-reporter={HERE / 'node_reporter.mjs'}", *(file for file in files if not left_out.search(file)),
+        ],
+        source,
+        re.compile(r"^node: (?P<word>PASSED|FAILED|SKIPPED) (?P<name>.+?)\s*$"),
+        {"KAFKA_VERSION": "8.1.0"},
+        lambda name: ["--test-name-pattern", "^" + re.escape(name.partition(" > ")[2]) + "$"],
+    )  # fmt: skip
+
+
+def rskafka(address: str) -> Run:
+    """The integration tests in the crate of crates.io; those that need Java or a SOCKS5 proxy skip themselves."""
+    folder, tests = cache() / f"suite-rskafka-{RSKAFKA}", ("client", "consumer", "produce_consume", "producer")
+    chosen = ["--features", "full", *(word for name in tests for word in ("--test", name))]
+    if not (folder / "complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "src").mkdir(parents=True)
+        (folder / "src" / "lib.rs").touch()
+        (folder / "Cargo.toml").write_text(f'[package]\nname = "fetch"\n[dependencies]\nrskafka = "={RSKAFKA}"\n')
+        told = call([tool("cargo"), "metadata", "--format-version", "1", "--quiet"], folder, "`cargo metadata`")
+        (manifest,) = (each["manifest_path"] for each in json.loads(told)["packages"] if each["name"] == "rskafka")
+        shutil.copytree(Path(manifest).parent, folder / "source")
+        (folder / "source" / "rust-toolchain.toml").unlink(missing_ok=True)  # any newer Rust will do
+        call([tool("cargo"), "test", "--no-run", "--quiet", *chosen], folder / "source", "`cargo test --no-run`")
+        (folder / "complete").touch()
+    found = listeners(address)
+    connects = {"KAFKA_CONNECT": found["PLAINTEXT"], "KAFKA_SASL_CONNECT": found["SASL_PLAINTEXT"]}
+    return Run(
+        [tool("cargo"), "test", "--no-fail-fast", *chosen, "--"],
+        folder / "source",
+        re.compile(r"^test (?P<name>\S+)(?: - should panic)? \.\.\. (?P<word>ok|FAILED|ignored)"),
+        {"TEST_INTEGRATION": "1", "TEST_BROKER_IMPL": "kafka"} | connects,
+        lambda name: ["--exact", name],
+    )
+
+
 def streams(address: str) -> Run:
     """Kafka Streams' integration tests in the classes that do not need streams groups (KIP-1071)."""
     return of_kafka(address, "kafka-streams-integration-tests", STREAMS_CLASSES)
@@ -205,6 +349,72 @@ def of_kafka(address: str, artifact: str, classes: str) -> Run:
         only=lambda name: ["--include-methodname=.*[.]" + name.partition("(")[0].replace(" > ", "#")],
         named=lambda name: re.sub(r"\[\d+\] ", "", name),  # the order of the parameters
     )
+
+
+def checkout(repository: str, tag: str, folder: Path) -> Path:
+    """The tests that no package of a registry has: this tag of a repository, cloned into a new folder. Raises Missing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    cloned = ["clone", "--quiet", "--depth", "1", "--branch", tag, "-c", "advice.detachedHead=false"]
+    call([tool("git"), *cloned, f"{GITHUB}{repository}", folder / "source"], folder, f"`git clone` of {repository}")
+    return folder / "source"
+
+
+def environment(folder: Path, *packages: str) -> Path:
+    """The Python of a new environment with these packages. Raises Missing."""
+    call([sys.executable, "-m", "venv", folder / "venv"], folder, "making an environment")
+    python = folder / "venv" / "bin" / "python"
+    if packages:
+        install = [python, "-m", "pip", "-q", "--disable-pip-version-check", "install", *packages]
+        call(install, folder, f"`pip install {packages[0]}`")
+    return python
+
+
+def program(path: Path, script: str) -> None:
+    """Write a shell script that tests find on the path."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def listeners(address: str) -> dict[str, str]:
+    """The parts of an address with several listeners."""
+    return dict(each.split("=", 1) for each in address.split())
+
+
+def with_stand_ins(address: str, programs: Path) -> dict[str, str]:
+    """The environment in which tests find the stand-in for docker, and these programs."""
+    program(programs / "docker", f'exec "{sys.executable}" "{STAND_INS}/docker_program.py" "$@"')
+    python_path = os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+    return {"PYTHONPATH": python_path, "PATH": path, "SUITE_LISTENERS": address}
+
+
+JEST_RESULT = re.compile(r"^jest: (?P<word>PASSED|FAILED|SKIPPED) (?P<name>.+?)\s*$")
+"""A line of jest_reporter.js about a test."""
+
+
+def jest(*options: str) -> list[str | Path]:
+    """The command that runs the tests of a folder with jest."""
+    return [
+        tool("node"),
+        "node_modules/jest/bin/jest.js",
+        *options,
+        "--no-watchman",
+        f"--reporters={HERE / 'jest_reporter.js'}",
+    ]
+
+
+def jest_only(name: str) -> Sequence[str]:
+    """The words that run one test of jest."""
+    file, _, title = name.partition(" > ")
+    return ["--testPathPattern", re.escape(file), "-t", "^" + re.escape(title).replace("\\ ", r"\s+") + "$"]
+
+
+def npm_install(folder: Path) -> None:
+    """Install what a checkout names for its development, without running their scripts. Raises Missing."""
+    options = ["--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund", "--silent"]
+    call([tool("npm"), "install", *options], folder, f"`npm install` for {folder.parent.name}")
 
 
 GO_RESULT = re.compile(r"^ *--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+)")
@@ -236,6 +446,13 @@ SUITES = {
             settings=("num.partitions=2", "node.id=0", "group.min.session.timeout.ms=1000"),
         ),
         Suite(
+            "aiokafka", AIOKAFKA, aiokafka, 600,
+            settings=(
+                "num.partitions=2", *ACLS,
+            ),
+            listeners=("SSL", "SASL_PLAINTEXT", "SASL_SSL"), users={"admin": "admin", "test": "test", "test2": "test2"},
+        ),
+        Suite(
             "franz-go", FRANZ_GO.rpartition("v")[2], franz_go, 180, brokers=3, settings=("num.partitions=2",),
         ),
         Suite(
@@ -251,6 +468,38 @@ SUITES = {
                 "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
             ),
             flags=("--port", str(SARAMA_PORT), "--advertise", "127.0.0.1:29091"),
+        ),
+        Suite(
+            "confluent-kafka-python", CONFLUENT_KAFKA_PYTHON, confluent_kafka_python, 600,
+            settings=("group.share.record.lock.duration.ms=1000", "group.share.min.record.lock.duration.ms=1000", *ACLS),
+        ),
+        Suite(
+            "kafkajs", KAFKAJS, kafkajs, 600, brokers=3,
+            settings=(
+                "node.id=0", "default.replication.factor=2", "num.partitions=2", *ACLS,
+            ),
+            listeners=("SSL", "SASL_SSL"), users={"test": "testtest", "alice": "alicealice", "bob": "bobbob"},
+            flags=("--faults", str(HERE / "slow-reassignments.toml")),
+            ports={
+                9092 + 3 * number + place: (listener, number)
+                for number in range(3) for place, listener in enumerate(("PLAINTEXT", "SSL", "SASL_SSL"))
+            },
+        ),
+        Suite(
+            "platformatic-kafka", PLATFORMATIC_KAFKA, platformatic_kafka, 600, brokers=3,
+            settings=(
+                "default.replication.factor=3", "min.insync.replicas=1", "group.consumer.heartbeat.interval.ms=200",
+                "group.consumer.min.heartbeat.interval.ms=100", "connections.max.reauth.ms=5000", *ACLS,
+            ),
+            listeners=("SASL_PLAINTEXT",), users={"admin": "admin"},
+            ports={
+                9001: ("PLAINTEXT", 0), 9002: ("SASL_PLAINTEXT", 0),
+                **{9011 + number: ("PLAINTEXT", number) for number in range(3)},
+            },
+        ),
+        Suite(
+            "rskafka", RSKAFKA, rskafka, 120, brokers=3, settings=("auto.create.topics.enable=false",),
+            listeners=("SASL_PLAINTEXT",), users={"admin": "admin-secret"},
         ),
         Suite("kafka-streams", KAFKA, streams, 900, brokers=0),
         Suite(
