@@ -153,7 +153,7 @@ def test_a_login_module_that_was_altered_into_something_else_lets_nobody_in(capl
     with MockKafka(security="sasl_plaintext", users={"bob": "b"}) as kafka:
         with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection:
             log_in(connection, access)
-            connection.request(IncrementalAlterConfigsRequest(resources=[broker]), 1)
+            connection.request(IncrementalAlterConfigsRequest(resources=[broker], validate_only=False), 1)
         with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection, pytest.raises(LoginFailed):
             log_in(connection, access)
     (line,) = [each.message for each in caplog.records if "failed" in each.message]

@@ -187,7 +187,7 @@ def test_certificates_signed_with_sha_1_as_kafka_takes_them() -> None:
     client.set_ciphers("DEFAULT:@SECLEVEL=0")
     client.load_cert_chain(old)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the setting is not named as one without effect
+        warnings.simplefilter("error", UserWarning)  # the setting is not named as one without effect
         with MockKafka(security="ssl", configs=configs | {"ssl.cipher.suites": "@SECLEVEL=0"}) as kafka:
             assert ask(kafka, client)
 
@@ -198,9 +198,9 @@ def test_certificates_signed_with_sha_1_as_kafka_takes_them() -> None:
 def test_how_to_make_pem_of_a_java_store_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, command: str
 ) -> None:
-    (tmp_path / "a.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    (tmp_path / "a.jks").write_bytes(b"\xce\xce\xce\xce\0\0\0\2")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TlsError, match=f"a.jks is a Java store.*{command}.*set ssl.{store}.type=PEM"):
+    with pytest.raises(TlsError, match=f"a.jks is a Java store in the format JCEKS.*{command}.*set ssl.{store}.type=PEM"):
         MockKafka(security="ssl", configs={f"ssl.{store}.location": "a.jks"}).start()
 
 

@@ -1,4 +1,4 @@
-"""Key and trust stores of Java in the format PKCS12, read as PEM.
+"""Key and trust stores of Java in the formats PKCS12 and JKS, read as PEM.
 
 Java looks at a file's contents, whether the setting `ssl.*.type` says JKS or PKCS12 (`keystore.type.compat`). So does this.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ssl
 import tempfile
+from base64 import encodebytes
 from collections.abc import Mapping
 from pathlib import Path
 
 from kafkawire.extras import how_to_install
+from wirebroker.access.jks import MAGIC, read_jks
 
-OLD_FORMATS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-"""The first bytes of files in Java's own formats, JKS and JCEKS."""
+JCEKS = b"\xce\xce\xce\xce"
+"""The first bytes of files in another of Java's formats."""
 TO_PKCS12 = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
 TO_PEM = {
     "keystore": f"`{TO_PKCS12}` and `openssl pkcs12 -in store.p12 -nodes -out server.pem`",
@@ -30,7 +32,7 @@ def pem_of(store: str, settings: Mapping[str, str]) -> str:
     """Convert the `keystore` or `truststore` that the settings name to PEM. Returns "" if its type is PEM already.
 
     It has the certificates, and for a keystore first the key, which no password protects. Raises BadStore if the file cannot be
-    read, is not PKCS12, or does not hold what the store is for.
+    read, has another format, or does not hold what the store is for.
     """
     location, password = settings[f"ssl.{store}.location"], settings.get(f"ssl.{store}.password", "")
     if settings.get(f"ssl.{store}.type", "JKS") == "PEM":
@@ -41,8 +43,10 @@ def pem_of(store: str, settings: Mapping[str, str]) -> str:
         data = Path(location).read_bytes()
     except OSError as refused:
         raise BadStore(f"{setting}: {refused.strerror}") from None
-    if data.startswith(OLD_FORMATS):
-        raise BadStore(f"{setting} is a Java store in the format JKS, and wirebroker reads PEM and PKCS12; {advice}")
+    if data.startswith(JCEKS):
+        raise BadStore(f"{setting} is a Java store in the format JCEKS, and wirebroker reads PEM, PKCS12 and JKS; {advice}")
+    if data.startswith(MAGIC):
+        return _of_jks(data, store, settings)
     try:
         from cryptography.hazmat.primitives import serialization as form
         from cryptography.hazmat.primitives.serialization import pkcs12
@@ -59,6 +63,18 @@ def pem_of(store: str, settings: Mapping[str, str]) -> str:
     if store == "keystore" and found.key is not None:
         parts.insert(0, found.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()))
     return b"".join(parts).decode("ascii")
+
+
+def _of_jks(data: bytes, store: str, settings: Mapping[str, str]) -> str:
+    setting, password = f"ssl.{store}.location: {settings[f'ssl.{store}.location']}", settings.get(f"ssl.{store}.password", "")
+    try:
+        found = read_jks(data, password, settings.get("ssl.key.password", password))
+    except ValueError as wrong:
+        raise BadStore(f"{setting} is not a JKS store that ssl.{store}.password opens: {wrong}") from None
+    if not found.certificates or (store == "keystore" and not found.key):
+        raise BadStore(f"{setting} has no {'key with a certificate' if store == 'keystore' else 'certificate'}")
+    key = f"-----BEGIN PRIVATE KEY-----\n{encodebytes(found.key).decode()}-----END PRIVATE KEY-----\n"
+    return key * (store == "keystore") + "".join(map(ssl.DER_cert_to_PEM_cert, found.certificates))
 
 
 def load_identity(context: ssl.SSLContext, pem: str, password: str = "") -> None:

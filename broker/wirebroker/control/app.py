@@ -227,8 +227,10 @@ class _Slowly(json.JSONDecoder):
 
     def __init__(self, **hooks: Any) -> None:
         super().__init__(**hooks)
-        self.parse_object, self.parse_array = json.decoder.JSONObject, json.decoder.JSONArray
-        self.scan_once = json.scanner.py_make_scanner(self)
+        decoder: Any = json.decoder  # whose parts in Python have no documentation, and the same names since 2.6
+        scanner: Any = json.scanner
+        self.parse_object, self.parse_array = decoder.JSONObject, decoder.JSONArray
+        self.scan_once = scanner.py_make_scanner(self)
 
 
 async def _read(body: bytes, reading: asyncio.Lock) -> Any:

@@ -44,7 +44,7 @@ class TlsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The broker's certificate with its key, and which client certificates it wants: PEM files, or PKCS12 stores."""
+    """The broker's certificate with its key, and which client certificates it wants: PEM files, or stores of Java."""
 
     certificate: str
     key: str | None = None
@@ -54,9 +54,11 @@ class Tls:
     expire: Callable[[], str] | None = field(default=None, repr=False, compare=False)
     """Makes the same certificate, and its key, as it is after it has expired: the file."""
     key_store: str = field(default="", repr=False)
-    """If `certificate` is a PKCS12 store: its key and certificates, as PEM."""
+    """If `certificate` is a store of Java: its key and certificates, as PEM."""
     trust_store: str = field(default="", repr=False)
-    """If `client_ca` is a PKCS12 store: its certificates, as PEM."""
+    """If `client_ca` is a store of Java: its certificates, as PEM."""
+    key_password: str = field(default="", repr=False)
+    """That of the key in a PEM file."""
     level: str = ""
     """OpenSSL's security level, as `@SECLEVEL=0`, if it is not Python's."""
 
@@ -70,7 +72,7 @@ class Tls:
             if self.key_store:
                 load_identity(context, self.key_store)
             else:
-                context.load_cert_chain(self.certificate, self.key)
+                context.load_cert_chain(self.certificate, self.key, self.key_password or None)
             if protocol is SecurityProtocol.SSL and self.client != "none":
                 if self.client_ca is None:
                     raise TlsError("client certificates need the authority that signed them (--tls-client-ca)")
@@ -88,7 +90,7 @@ class Tls:
 
 
 def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -> Tls | None:
-    """TLS as Kafka's ssl.* settings ask for it, with PEM files or PKCS12 stores; what is `given` comes first. Raises TlsError.
+    """TLS as Kafka's ssl.* settings ask for it, with PEM files or stores of Java; what is `given` comes first. Raises TlsError.
 
     The settings of a listener (`listener.name.NAME.ssl.…`) come before those of all.
     """
@@ -99,7 +101,7 @@ def tls_of(settings: Mapping[str, str], given: Tls | None, listener: str = "") -
     location, trusted = settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location")
     try:
         if given is None and location is not None:
-            given = Tls(location, key_store=pem_of("keystore", settings))
+            given = Tls(location, key_store=pem_of("keystore", settings), key_password=settings.get("ssl.key.password", ""))
         held = pem_of("truststore", settings) if trusted is not None else ""
     except BadStore as wrong:
         raise TlsError(str(wrong)) from None
