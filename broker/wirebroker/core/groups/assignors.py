@@ -17,7 +17,7 @@ from wirebroker.core.groups.java_order import (
     set_of_numbers,
     uuid_hash,
 )
-from wirebroker.core.groups.uniform_mixed import MixedAssignment, give
+from wirebroker.core.groups.uniform_mixed import Backwards, MixedAssignment, backwards, forwards, give
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """Topic id to partitions, in the order of Java's HashSet."""
@@ -59,7 +59,7 @@ def uniform(group: Group) -> dict[str, Partitions]:
     topics = {member_id: member.topics for member_id, member in group.members.items()}
     given = {member_id: member.given for member_id, member in group.members.items()}
     made = MixedAssignment(topics, given, group.sizes).build()
-    return {member_id: as_assignment(partitions) for member_id, partitions in made.items()}
+    return {member_id: as_assignment(forwards(partitions)) for member_id, partitions in made.items()}
 
 
 def _uniform_same(group: Group) -> dict[str, Partitions]:
@@ -71,14 +71,14 @@ def _uniform_same(group: Group) -> dict[str, Partitions]:
     least, extra = divmod(sum(group.sizes[topic] for topic in topics), len(group.members))
     wanted = frozenset(topics)
     made: dict[str, Partitions] = {}
-    changed: dict[str, dict[bytes, list[int]]] = {}
+    changed: dict[str, Backwards] = {}
     unfilled: list[tuple[str, int]] = []
     for i, (member_id, member) in enumerate(group.members.items()):
         may_have_extra = extra > 0
         kept, dropped, quota = _keep(member.given, wanted, least + may_have_extra)
         made[member_id] = member.given
         if kept is not None:
-            changed[member_id] = kept
+            changed[member_id] = backwards(kept)
         free += dropped
         if quota > 0 and may_have_extra and len(group.members) - i > extra:
             quota -= 1  # another member may take the extra partition, as long as there are enough of them
@@ -90,14 +90,14 @@ def _uniform_same(group: Group) -> dict[str, Partitions]:
     for member_id, quota in unfilled:
         for topic, index in islice(left, quota):
             if member_id not in changed:
-                changed[member_id] = {topic: list(indexes) for topic, indexes in made[member_id].items()}
+                changed[member_id] = backwards(made[member_id])
             give(changed[member_id], topic, index)
-    return made | {member_id: as_assignment(partitions) for member_id, partitions in changed.items()}
+    return made | {member_id: as_assignment(forwards(partitions)) for member_id, partitions in changed.items()}
 
 
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
-) -> tuple[dict[bytes, list[int]] | None, list[tuple[bytes, int]], int]:
+) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
     """The partitions that a member may keep, those that it loses, and the number it may still get.
 
     None means that it keeps all, which saves a copy for nearly every one of a thousand members.
@@ -105,7 +105,7 @@ def _keep(
     count = sum(map(len, given.values()))
     if count <= quota and wanted.issuperset(given):
         return None, [], quota - count
-    kept: dict[bytes, list[int]] = {}
+    kept: dict[bytes, Sequence[int]] = {}
     dropped = []
     for topic, partitions in given.items():
         if topic not in wanted:
@@ -114,7 +114,7 @@ def _keep(
         quota -= len(stay)
         dropped += [(topic, i) for i in partitions[len(stay) :]]
         if stay:
-            kept[topic] = list(stay)
+            kept[topic] = stay
     return kept, dropped, quota
 
 

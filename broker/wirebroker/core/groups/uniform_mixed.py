@@ -15,15 +15,26 @@ ROUNDS = 16
 FREE = -1
 
 
-def give(assignment: dict[bytes, list[int]], topic: bytes, index: int) -> None:
-    """Add a partition. A new topic goes to the front, as with HashMap.computeIfAbsent within a bucket."""
-    if topic in assignment:
-        assignment[topic].append(index)
-        return
-    before = dict(assignment)
-    assignment.clear()
-    assignment[topic] = [index]
-    assignment.update(before)
+Backwards = dict[bytes, list[int]]
+"""The partitions of a member by topic id, the topics from the last to the first.
+
+HashMap.computeIfAbsent puts a new topic in front of the others in its bucket, and a dict can only append.
+"""
+
+
+def backwards(given: Mapping[bytes, Sequence[int]]) -> Backwards:
+    """A copy to which partitions can be added."""
+    return {topic: list(given[topic]) for topic in reversed(given)}
+
+
+def forwards(given: Backwards) -> Mapping[bytes, Sequence[int]]:
+    """The same in the order of Java's hash table."""
+    return {topic: given[topic] for topic in reversed(given)}
+
+
+def give(assignment: Backwards, topic: bytes, index: int) -> None:
+    """Add a partition."""
+    assignment.setdefault(topic, []).append(index)
 
 
 class _Balancer:
@@ -95,11 +106,11 @@ class MixedAssignment:
                 self._subscribers.setdefault(topic, []).append(number)
         self._owners = {topic: [FREE] * sizes[topic] for topic in self._subscribers}
         self._counts = [0] * len(self._members)
-        self._made: list[dict[bytes, list[int]]] = [{} for _ in self._members]
+        self._made: list[Backwards] = [{} for _ in self._members]
         self._wanted = [frozenset(topics[member_id]) for member_id in self._members]
 
-    def build(self) -> dict[str, dict[bytes, list[int]]]:
-        """The partitions by member and topic id; empty if no member subscribes to a topic."""
+    def build(self) -> dict[str, Backwards]:
+        """The partitions of each member; empty if no member subscribes to a topic."""
         if not self._subscribers:
             return {}
         self._keep()
@@ -122,12 +133,13 @@ class MixedAssignment:
 
     def _keep(self) -> None:
         for number, member_id in enumerate(self._members):
-            for topic, partitions in self._given[member_id].items():
-                if topic in self._wanted[number]:
-                    self._made[number][topic] = list(partitions)
-                    self._counts[number] += len(partitions)
-                    for index in partitions:
-                        self._owners[topic][index] = number
+            wanted = self._wanted[number]
+            kept = {topic: partitions for topic, partitions in self._given[member_id].items() if topic in wanted}
+            self._made[number] = backwards(kept)
+            for topic, partitions in kept.items():
+                self._counts[number] += len(partitions)
+                for index in partitions:
+                    self._owners[topic][index] = number
 
     def _move(self, topic: bytes, index: int, to: int) -> None:
         owner = self._owners[topic][index]
