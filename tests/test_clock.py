@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from answers import only
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
@@ -157,3 +160,30 @@ def test_the_timers_that_the_documentation_names_are_settings() -> None:
     table = text.partition("## The broker's timers")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", table))
     assert named - {*BROKER_SETTINGS, *TOPIC_SETTINGS} == {"transaction.timeout.ms"}, "which is the producer's"
+
+
+def late(kafka: MockKafka, ms: int) -> None:
+    """Let the time pass while nobody wakes the broker, as on a machine that wakes it some ms late."""
+    assert kafka._host is not None
+    kafka._host.clock.advance(ms)
+
+
+@pytest.mark.parametrize("clock", ["system", "frozen"])
+@pytest.mark.parametrize("looks", ["a request", "Python", "HTTP"])
+def test_a_request_sees_what_a_late_timer_should_have_done(clock: Any, looks: str) -> None:
+    with MockKafka(topics={"orders": 1}, clock=clock, control=looks == "HTTP") as kafka:
+        wire = client(kafka)
+        coordinators(wire)
+        join_and_commit(wire)
+        late(kafka, 10 * SECOND)
+        assert kafka.groups()["team"].state == "Stable"
+        late(kafka, 10 * SECOND)
+        if looks == "a request":
+            (deleted,) = wire.request(DeleteGroupsRequest(groups_names=["team"]), 2).results
+            assert deleted.error_code == 0
+        elif looks == "Python":
+            assert kafka.groups()["team"].state == "Empty"
+        else:
+            with urlopen(f"{kafka.control_url}/groups") as answer:
+                (group,) = json.load(answer)["groups"]
+            assert group["state"] == "Empty"

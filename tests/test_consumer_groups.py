@@ -553,7 +553,7 @@ def test_a_slow_regular_expression_is_matched_in_slices(broker: MockKafka) -> No
 def assign(name: str, members: dict[str, Subscriber], sizes: dict[bytes, int]) -> dict[str, dict[bytes, list[int]]]:
     topics = {tuple(sorted(member.topics)) for member in members.values()}
     taken = {t: {i for member in members.values() for i in member.given.get(t, ())} for t in sizes}
-    made = ASSIGNORS[name](Group(members, sizes, len(topics) == 1, taken))
+    made = at_once(ASSIGNORS[name](Group(members, sizes, len(topics) == 1, taken)))
     return {member: {t: sorted(held) for t, held in given.items()} for member, given in made.items()}
 
 
@@ -796,6 +796,16 @@ def test_a_group_changes_its_protocol_while_it_is_used(broker: MockKafka) -> Non
     assert old.heartbeat() == REBALANCE
     old.join()
     assert old.sync({"orders": [0, 1, 2, 3]}) == 0
+
+
+def test_a_member_that_is_refused_leaves_a_classic_group_as_it_is(broker: MockKafka) -> None:
+    old, new = Classic(broker), Member(broker, "new")
+    old.join()
+    old.sync({"orders": [0, 1, 2, 3]})
+    assert new.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_regex="(") == 128
+    for _ in range(2):
+        broker.clock.advance(seconds=30)
+        assert old.heartbeat() == 0, "no session of the group that it did not become has ended"
 
 
 def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: MockKafka) -> None:

@@ -25,6 +25,7 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
@@ -73,6 +74,8 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -85,6 +88,8 @@ from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnM
 from wirebroker import faults
 from wirebroker.connection import Connection
 from wirebroker.core.cluster import GROUP_TOPIC
+from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.transactions.states import State
 from wirebroker.effects import Reply
 from wirebroker.engine import Engine
@@ -137,18 +142,25 @@ class World:
 
     def go_on(self) -> None:
         """Run all slices of the work that was begun."""
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Run one slice, or work aside; False if there is none."""
         turns = self.engine.turns
-        while turns.waiting or turns.asides or self.engine.timers.busy:
-            if self.engine.timers.busy:
-                self.engine.tick(NOW, lambda: True)
-                self.slices += 1
-            elif turns.asides:
-                unfinished, aside = turns.asides.popleft()
-                unfinished.do(aside)
-                turns.resume(unfinished)
-            else:
-                turns.proceed()
-                self.slices += 1
+        if self.engine.timers.busy:
+            self.engine.tick(NOW, lambda: True)
+            self.slices += 1
+        elif turns.asides:
+            unfinished, aside = turns.asides.popleft()
+            unfinished.do(aside)
+            turns.resume(unfinished)
+        elif turns.waiting:
+            turns.proceed()
+            self.slices += 1
+        else:
+            return False
+        return True
 
     def answer(self) -> bytes:
         """The single answer to the request that was begun."""
@@ -734,7 +746,8 @@ def test_offsets_of_deleted_topics_are_forgotten_in_slices() -> None:
     world.ask(request, 8)
     groups = world.engine.groups
     for topic in topics[5:]:
-        groups.topic_deleted(topic, NOW)
+        groups.topic_deleted(topic)
+    groups.forget_topics(NOW)
     assert len(groups.offsets.of("group-1")) > SLICE
     world.engine.tick(NOW)
     assert {topic for topic, _ in groups.offsets.of("group-1")} == set(topics[:5])
@@ -814,3 +827,174 @@ def test_a_broker_that_stops_during_a_long_fetch_leaves_no_client_waiting() -> N
         world.engine.turns.proceed()
     world.engine.turns.drop()
     assert not partition.waiting
+
+
+# Groups with many topics
+
+
+MANY = 3000
+"""Topics of a group whose heartbeats take several slices."""
+
+
+class Groups(World):
+    """A world with many topics; a member sends its heartbeats on a connection of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics = [f"many-{i}" for i in range(MANY)]
+        for name in self.topics:
+            self.engine.cluster.create_topic(name, NOW, partitions=1)
+        self.now = NOW
+        self.slices = 0
+        self._connections: dict[str, Connection] = {}
+
+    def begin(self, member: str, request: Message) -> None:
+        """Have the member's request begun."""
+        if member not in self._connections:
+            self._connections[member] = self.engine.connect(1, now=self.now)
+        frame = encode_request(7, "slices", request, request.__schema__.versions[-1])[4:]
+        self.engine.receive(self._connections[member], memoryview(frame), self.now)
+
+    def answers(self) -> list[tuple[str, Any]]:
+        """The members that have been answered, and their answers."""
+        replies = [each for each in self.engine.take_effects() if isinstance(each, Reply) and each.parts]
+        of = {connection: member for member, connection in self._connections.items()}
+        return [(of[each.connection], b"".join(each.parts)) for each in replies]
+
+    def left(self, member: str) -> None:
+        """The member's connection is gone."""
+        self.engine.disconnected(self._connections.pop(member))
+
+    def beat(self, member: str, **fields: Any) -> bytes:
+        """The answer to a member's heartbeat."""
+        self.now += 2000
+        self.slices = 1
+        self.begin(member, consumer_beat(member, **fields))
+        self.go_on()
+        ((_, answer),) = self.answers()
+        self.engine.tick(self.now + 1000)  # which matches regular expressions
+        return answer
+
+
+def consumer_beat(member: str, epoch: int = 0, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    joins = epoch == 0
+    fields = {"subscribed_topic_names": [] if joins else None, "topic_partitions": [] if joins else None} | fields
+    return ConsumerGroupHeartbeatRequest(
+        group_id="large", member_id=member, member_epoch=epoch, rebalance_timeout_ms=60_000 if joins else -1, **fields
+    )
+
+
+def share_beat(member: str, epoch: int = 0, **fields: Any) -> ShareGroupHeartbeatRequest:
+    member_id = member * 22
+    return ShareGroupHeartbeatRequest(group_id="large", member_id=member_id, member_epoch=epoch, **fields)
+
+
+def played(world: Groups, assignor: str) -> list[bytes]:
+    """Members join, one of them with half the topics, get what the others give up, and leave."""
+    names, wants = world.topics, {"server_assignor": assignor}
+    return [
+        world.beat("a", subscribed_topic_names=names, **wants),
+        world.beat("b", subscribed_topic_names=names, **wants),
+        world.beat("a", epoch=2),
+        world.beat("a", epoch=2, topic_partitions=[]),
+        world.beat("b", epoch=3),
+        world.beat("c", subscribed_topic_names=names[::2], **wants),
+        world.beat("a", epoch=3),
+        world.beat("b", epoch=-1),
+        world.beat("d", subscribed_topic_regex="many-.*"),
+        world.beat("a", epoch=4),
+    ]
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_a_consumer_group_with_many_topics_works_in_slices_with_the_same_answers(assignor: str) -> None:
+    at_once, in_slices = Groups(), Groups().driven()
+    assert played(in_slices, assignor) == played(at_once, assignor)
+    in_slices.beat("e", subscribed_topic_names=in_slices.topics)
+    assert in_slices.slices > 20
+
+
+def test_share_and_streams_groups_with_many_topics_work_in_slices() -> None:
+    world = Groups().driven()
+    source = [Subtopology(subtopology_id="0", source_topics=world.topics)]
+    joins = StreamsGroupHeartbeatRequest(
+        group_id="streams", member_id="a", process_id="a", rebalance_timeout_ms=60_000, active_tasks=[], standby_tasks=[],
+        warmup_tasks=[], topology=Topology(epoch=0, subtopologies=source),
+    )  # fmt: skip
+    for request, least in ((share_beat("a", subscribed_topic_names=world.topics), 50), (joins, 5)):
+        world.slices = 1
+        world.begin("a", request)
+        assert world.engine.take_effects() == []
+        world.go_on()
+        assert len(world.answers()) == 1
+        assert world.slices > least
+
+
+def test_a_request_for_a_group_that_is_being_changed_waits_until_that_is_done() -> None:
+    world = Groups().driven()
+    for member in "ab":
+        world.begin(member, consumer_beat(member, subscribed_topic_names=world.topics))
+    world.begin("c", ConsumerGroupDescribeRequest(group_ids=["large"]))
+    world.go_on()
+    members = [member for member, _ in world.answers()]
+    group = world.engine.groups.groups["large"]
+    assert isinstance(group, ConsumerGroup)
+    assert sorted(members) == ["a", "b", "c"]
+    assert [(each.member_id, each.epoch) for each in group.members.values()] == [("a", 2), ("b", 2)]
+
+
+def test_a_session_that_ends_during_a_change_of_its_group_ends_after_it() -> None:
+    world = Groups().driven()
+    world.beat("a", subscribed_topic_names=world.topics)
+    world.now += 44_000
+    world.begin("b", consumer_beat("b", subscribed_topic_names=world.topics))
+    for _ in range(5):
+        world.step()
+    group = world.engine.groups.groups["large"]
+    assert list(group.members) == ["a"], "nobody sees half a change"
+    world.engine.tick(world.now + 2_000)
+    assert list(group.members) == ["b"]
+    world.go_on()
+    assert [member for member, _ in world.answers()] == ["b"]
+
+
+def test_a_change_of_a_group_is_dropped_when_its_broker_stops() -> None:
+    world = Groups().driven()
+    world.beat("a", subscribed_topic_names=world.topics)
+    log = world.engine.cluster.coordinator_log("group", "large")
+    assert log is not None
+    end, dropped = log.log_end_offset, 0
+    while True:
+        world.now += 2000
+        world.begin("b", consumer_beat("b", subscribed_topic_names=world.topics))
+        for _ in range(dropped):
+            world.step()
+        if log.log_end_offset > end:
+            break
+        world.engine.turns.drop()
+        world.engine.turns.asides.clear()
+        world.left("b")
+        group = world.engine.groups.groups["large"]
+        assert isinstance(group, ConsumerGroup)
+        assert (list(group.members), group.epoch, len(group.subscriptions.names)) == (["a"], 2, MANY)
+        dropped += 1
+    assert dropped > 10
+
+
+def test_topics_that_are_deleted_together_are_forgotten_by_a_share_group_in_one_record() -> None:
+    world = Groups()
+    for epoch in (0, 2):
+        world.now += 2000
+        world.begin("a", share_beat("a", epoch, subscribed_topic_names=world.topics))
+    log = world.engine.cluster.coordinator_log("group", "large")
+    group = world.engine.groups.groups["large"]
+    assert log is not None
+    assert isinstance(group, ShareGroup)
+    assert group.preparation is not None
+    assert len(group.preparation.initialized) == MANY
+    end, states = log.log_end_offset, len(world.engine.groups.share_state.states)
+    gone = [DeleteTopicState(name=name) for name in world.topics[:100]]
+    world.begin("a", DeleteTopicsRequest(topics=gone, timeout_ms=1000))
+    assert len(group.preparation.initialized) == MANY - 100
+    assert len(world.engine.groups.share_state.states) == states - 100
+    assert log.log_end_offset == end + 1

@@ -20,6 +20,7 @@ from wirebroker import MockKafka
 from wirebroker.core.groups.java_order import JavaHeap
 from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
 from wirebroker.core.groups.streams_member import NOTHING, Tasks
+from wirebroker.slices import at_once
 from wirebroker.wire_client import WireClient
 
 DELAYED, MISSING_SOURCES, MISSING_INTERNAL, SHUTDOWN = 5, 1, 3, 4
@@ -286,7 +287,7 @@ def test_the_heap_gives_out_equal_elements_in_javas_order() -> None:
 
 def test_the_assignor_keeps_tasks_and_levels_the_rest() -> None:
     had = Tasks(active={("0", 0): 0, ("0", 1): 0, ("0", 2): 0, ("0", 3): 0})
-    made = sticky([Assignable("a", "p", had), Assignable("b", "q", NOTHING)], [Work("0", 4, False)], 0)
+    made = at_once(sticky([Assignable("a", "p", had), Assignable("b", "q", NOTHING)], [Work("0", 4, False)], 0))
     assert {member_id: sorted(tasks.active) for member_id, tasks in made.items()} == {
         "a": [("0", 0), ("0", 1)], "b": [("0", 2), ("0", 3)],
     }  # fmt: skip

@@ -49,7 +49,7 @@ from wirebroker.engine_directory import EngineDirectory
 from wirebroker.exchange import Aside, Exchange, Steps
 from wirebroker.fair_turns import Turns, steps_of
 from wirebroker.permissions import Access, admit
-from wirebroker.requests.facts import facts_of, implied_by
+from wirebroker.requests.facts import facts_of, groups_of, implied_by
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session
 from wirebroker.throttling import Throttle
@@ -387,6 +387,9 @@ class Engine:
 
     def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
         """What the request's API makes of it, as far as the client may do that."""
+        changes = self.groups.changes
+        if changes.running and changes.concern(groups_of(request)):
+            return self._after_changes(request, exchange)
         key = exchange.api_key
         handler = self._handlers.get(key) or self._handler(key)
         if not self.authorizer.on or handler is without_feature.handle:
@@ -401,6 +404,11 @@ class Engine:
             return exchange.close("its Produce with acks=0 is not allowed")
         exchange.access, refused = None, access.refused
         return refused  # type: ignore[no-any-return]
+
+    def _after_changes(self, request: Message, exchange: Exchange) -> Steps:
+        """Handle a request once nobody changes its groups any more."""
+        yield from self.groups.changes.settled(list(groups_of(request)))
+        return (yield from steps_of(self._outcome(request, exchange)))
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
         """Answer a request that was parked, now or in slices."""
@@ -540,8 +548,10 @@ class Engine:
         for connection in [each for each in self.connections if each.silent]:
             self.close(connection, "a fault has silenced it, and a reset unloads all faults")
 
-    def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> None:
-        """A topic is deleted: forget what was committed in it, or what a coordinator had written there."""
+    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        """A topic is deleted: forget what a coordinator had written there, or have `groups.forget_topics` forget what was
+        committed in it.
+        """
         if topic == GROUP_TOPIC:
             self.groups.log_deleted()
         elif topic == TRANSACTION_TOPIC:
@@ -549,7 +559,7 @@ class Engine:
         elif topic == SHARE_TOPIC:
             self.groups.share_state.log_deleted()
         else:
-            self.groups.topic_deleted(topic, now, topic_id)
+            self.groups.topic_deleted(topic, topic_id)
 
     def _coordinator_moved(self, topic: str, index: int, now: int) -> None:
         if topic != SHARE_TOPIC:

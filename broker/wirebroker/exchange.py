@@ -97,8 +97,10 @@ class EngineParts(Protocol):
     def alter_features(self, levels: Mapping[str, int]) -> None:
         """Change the levels of features."""
 
-    def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> None:
-        """A topic is deleted: forget what was committed in it, or what a coordinator had written there."""
+    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        """A topic is deleted: forget what a coordinator had written there, or have `groups.forget_topics` forget what was
+        committed in it.
+        """
 
     def close(self, connection: Connection, reason: str) -> None:
         """Close the connection, with a sentence for the log."""
@@ -288,8 +290,8 @@ class Exchange:
             self.connection.parked = None
         self.engine.effects.append(Reply(self.connection, []))
 
-    def answer_by(self, work: Callable[[Callable[[Message], None]], None]) -> Message | Outcome:
-        """Do work that answers by the function it is given, now or later. Returns the result of the handler."""
+    def answer_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
+        """Do work, perhaps in slices, that answers by the function it is given, now or later."""
         answers: list[Message] = []
         waiting = False
 
@@ -299,7 +301,9 @@ class Exchange:
             else:
                 answers.append(response)
 
-        work(reply)
+        slices = work(reply)
+        if slices is not None:
+            yield from slices
         waiting = True
         return answers[0] if answers else Outcome.PARKED
 

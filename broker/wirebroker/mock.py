@@ -307,7 +307,7 @@ class MockKafka(Waits):
         """Run a function of the engine in its loop's thread."""
         host = self._running
         assert self._loop is not None
-        return call_on(self._loop, lambda: function(host.engine))
+        return call_on(self._loop, lambda: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
         """What a function reads of the engine, also after the broker has stopped. None if it has never run."""
@@ -325,7 +325,7 @@ class MockKafka(Waits):
         assert self._loop is not None
 
         def run() -> T:
-            now = self._clock.now()
+            now = host.time()
             host.engine.set_time(now)
             result = function(host.engine, now)
             host.changed()

@@ -171,8 +171,9 @@ def create_topic(
 def delete_topic(engine: Engine, name: str, now: int) -> None:
     """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if the data directory cannot be written to."""
     topic = topic_named(engine, name)
-    engine.cluster.delete_topic(topic, now, lambda: engine.topic_deleted(name, topic.topic_id, now))
+    engine.cluster.delete_topic(topic, now, lambda: engine.topic_deleted(name, topic.topic_id))
     _write_down(engine, now)
+    engine.groups.forget_topics(now)
 
 
 def warm(engine: Engine, now: int) -> None:

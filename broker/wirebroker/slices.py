@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sized
 from functools import lru_cache
 from itertools import cycle, islice, repeat
 from typing import Any, TypeVar
@@ -15,11 +15,36 @@ IDS = 8
 """The same for ids of groups and transactions: hashing a very long one takes a millisecond."""
 MEMBERS = 32
 """The same for members of groups, with their subscriptions and assignments."""
+TOPICS = 2048
+"""The same for topics or partitions of an assignment, of which each takes a microsecond."""
+MEMBER = TOPICS // MEMBERS
+"""A member of a group takes as long as so many topics."""
 
 
 def pauses(every: int = SLICE) -> Callable[[], bool]:
     """A function to call for each element, which is true once in `every` calls: `if pause(): yield None` ends a slice."""
     return cycle(_pattern(every)).__next__
+
+
+def weighted_pauses(every: int = TOPICS) -> Callable[[int], bool]:
+    """The same for elements of different sizes: `if pause(size): yield None`, before an element or after it."""
+    done = 0
+
+    def pause(size: int) -> bool:
+        nonlocal done
+        done += size
+        if done < every:
+            return False
+        done = 0
+        return True
+
+    return pause
+
+
+def after(done: Sized) -> Generator[None, Any, None]:
+    """End the slice if so many elements were gone through: `yield from after(topics)`."""
+    if len(done) >= TOPICS:
+        yield
 
 
 @lru_cache

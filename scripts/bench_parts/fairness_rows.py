@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from kafkawire.compression import compress
 from kafkawire.declare import Message
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -48,6 +50,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from wirebroker.wire_client import WireClient
@@ -61,6 +64,7 @@ MIB = 1 << 20
 UNFOLDED = 120 * MIB
 """A little less than a batch may unfold into here."""
 ENTRIES = 100_000
+MANY = [f"many-{number:05d}" for number in range(20_000)]
 
 
 def named(number: int) -> str:
@@ -174,6 +178,12 @@ def many_groups(client: WireClient, count: int = 10_000) -> None:
         client.send_bytes(b"".join(frame(commit(f"group-{number:05d}", [0]), 8) for number in range(at, at + 1000)))
         for _ in range(1000):
             client.frame(timeout=WITHIN)
+
+
+def many_topics(client: WireClient) -> None:
+    """20,000 topics of one partition, for a group."""
+    create_topics(client, MANY, 1)
+    coordinated(client)
 
 
 def coordinated(client: WireClient) -> None:
@@ -301,6 +311,24 @@ def write_markers() -> Attack:
     return once(WriteTxnMarkersRequest(markers=markers), 1)
 
 
+def join_consumers() -> Attack:
+    """The first member of a group of the consumer protocol, with 20,000 topics."""
+    joins = ConsumerGroupHeartbeatRequest(
+        group_id="consumers", member_id="first", member_epoch=0, rebalance_timeout_ms=60_000, topic_partitions=[],
+        subscribed_topic_names=MANY,
+    )  # fmt: skip
+    return once(joins, 1)
+
+
+def join_sharers() -> Attack:
+    """The same of a share group."""
+    member_id = base64.urlsafe_b64encode(bytes(range(16))).decode().rstrip("=")
+    joins = ShareGroupHeartbeatRequest(
+        group_id="sharers", member_id=member_id, member_epoch=0, subscribed_topic_names=MANY
+    )  # fmt: skip
+    return once(joins, 1)
+
+
 def create_partitions() -> Attack:
     """9,000 partitions of one topic; a request may make 10,000 records in the cluster's metadata."""
     topics = [CreatePartitionsTopic(name=ANY, count=9_000, assignments=None)]
@@ -367,5 +395,7 @@ ROWS = (
     Row("create-topics", "a CreateTopics of 4,900 topics", lambda: create_topics_at_once(4_900)),
     Row("create-topic", "a CreateTopics of one topic of 9,990 partitions", create_large_topic),
     Row("create-partitions", "a CreatePartitions of 9,000 partitions", create_partitions),
+    Row("consumer-group", "the first ConsumerGroupHeartbeat of a group, with 20,000 topics", join_consumers, many_topics),
+    Row("share-group", "the first ShareGroupHeartbeat of a group, with 20,000 topics", join_sharers, many_topics),
 )  # fmt: skip
 """Rows that create topics come last, because Kafka serves all rows of a round."""

@@ -21,7 +21,7 @@ from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, MEMBERS, pauses
+from wirebroker.slices import IDS, MEMBER, pauses, weighted_pauses
 
 CLASSIC, CONSUMER = 0, 1
 
@@ -31,7 +31,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     if not exchange.engine.groups.consumers.enabled:
         code = ErrorCode.UNSUPPORTED_VERSION
         return ConsumerGroupDescribeResponse(groups=[_refused(each, code) for each in request.group_ids])
-    pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
+    pause_for_id, pause = pauses(IDS), weighted_pauses()
     known: dict[str, DescribedGroup] = {}
     for group_id in dict.fromkeys(request.group_ids):
         if pause_for_id():
@@ -43,7 +43,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
         # A changed member is a new object.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
         for member, target in held:
-            if pause():
+            if pause(MEMBER + len(member.topics) + len(member.assigned) + len(target)):
                 yield None
             answer.members.append(_member(member, target, exchange))
     if len(known) < len(request.group_ids):  # repeated answers are encoded aside

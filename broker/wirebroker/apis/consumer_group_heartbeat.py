@@ -15,10 +15,10 @@ from kafkawire.messages.consumer_group_heartbeat import (
     ResponseTopicPartitions,
 )
 from wirebroker.core.groups.consumer_groups import GroupHeartbeat, HeartbeatAnswer, Refused
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
 
 
-def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> ConsumerGroupHeartbeatResponse:
+def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     """Answer with the member's epoch and assignment."""
     groups = exchange.engine.groups
     if not groups.consumers.enabled:
@@ -35,7 +35,7 @@ def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Consum
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
         return _refused(Refused(code))
-    result = groups.consumers.heartbeat(requested, exchange.now)
+    result = yield from groups.consumers.heartbeat(requested, exchange.now)
     return _refused(result) if isinstance(result, Refused) else _heartbeat_answer(result)
 
 

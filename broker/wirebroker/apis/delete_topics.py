@@ -40,7 +40,10 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
         code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
         refused = [DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in requested]
         return DeleteTopicsResponse(responses=refused)
-    return DeleteTopicsResponse(responses=(yield from _answers(requested, exchange)))
+    try:
+        return DeleteTopicsResponse(responses=(yield from _answers(requested, exchange)))
+    finally:
+        exchange.engine.groups.forget_topics(exchange.now)
 
 
 def _answers(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
@@ -101,7 +104,7 @@ def _delete(topic: Topic, exchange: Exchange, quota: Mutations) -> DeletableTopi
     if not quota.take(len(topic.partitions), engine.now):
         code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code)
-    exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, topic.topic_id, exchange.now))
+    exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, topic.topic_id))
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
 
 

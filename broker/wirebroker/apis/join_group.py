@@ -7,15 +7,13 @@ it to keep the assignment.
 
 from __future__ import annotations
 
-from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from wirebroker.core.groups.classic import Joined, JoinRequest
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
 
 
-def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
+def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
     """Join, and answer now or later."""
     groups = exchange.engine.groups
     requested = JoinRequest(

@@ -16,12 +16,12 @@ from wirebroker.core.groups.share_group import ShareGroup, ShareMember
 from wirebroker.core.groups.share_groups import ASSIGNOR
 from wirebroker.core.refusals import MESSAGES
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, MEMBERS, pauses
+from wirebroker.slices import IDS, MEMBER, pauses, weighted_pauses
 
 
 def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
     """Describe each group."""
-    pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
+    pause_for_id, pause = pauses(IDS), weighted_pauses()
     described = []
     for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
         if pause_for_id():
@@ -30,7 +30,7 @@ def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
         if request.include_authorized_operations and not answer.error_code:
             answer.authorized_operations = ALL_GROUP_OPERATIONS
         for member in list(group.members.values()) if group is not None else ():
-            if pause():
+            if pause(MEMBER + len(member.topics) + len(member.assigned)):
                 yield None
             answer.members.append(_member(member, exchange))
         described.append(answer)

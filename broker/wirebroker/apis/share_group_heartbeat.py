@@ -16,10 +16,10 @@ from kafkawire.messages.share_group_heartbeat import (
 from wirebroker.apis.share_acknowledge import is_member_id
 from wirebroker.core.groups.share_groups import ShareHeartbeat
 from wirebroker.core.refusals import Refusal
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
 
 
-def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> ShareGroupHeartbeatResponse:
+def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     """Answer with the member's epoch and assignment."""
     groups = exchange.engine.groups
     if not is_member_id(request.member_id):
@@ -32,7 +32,7 @@ def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> ShareGrou
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
         return _refused(Refusal(code))
-    result = groups.shares.heartbeat(requested, exchange.now)
+    result = yield from groups.shares.heartbeat(requested, exchange.now)
     if isinstance(result, Refusal):
         return _refused(result)
     assignment = None

@@ -27,7 +27,7 @@ from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, Tasks
 from wirebroker.core.groups.streams_topology import Configured, InternalTopic
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, MEMBERS, pauses
+from wirebroker.slices import IDS, MEMBER, pauses, weighted_pauses
 
 
 def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
@@ -36,7 +36,7 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
         return StreamsGroupDescribeResponse(
             groups=[_refused(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
         )
-    pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
+    pause_for_id, pause = pauses(IDS), weighted_pauses()
     described = []
     for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
         if pause_for_id():
@@ -45,10 +45,13 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
         if request.include_authorized_operations and not answer.error_code:
             answer.authorized_operations = ALL_GROUP_OPERATIONS
         for member_id in group.in_order() if group is not None else ():
-            if pause():
+            member = group.members.get(member_id) if group is not None else None
+            if group is None or member is None:
+                continue
+            target = group.targets.get(member_id, NOTHING)
+            answer.members.append(_member(member, target))
+            if pause(MEMBER + len(member.assigned.active) + len(target.active) + len(target.standby)):
                 yield None
-            if group is not None and member_id in group.members:
-                answer.members.append(_member(group.members[member_id], group.targets.get(member_id, NOTHING)))
         described.append(answer)
     return StreamsGroupDescribeResponse(groups=described)
 

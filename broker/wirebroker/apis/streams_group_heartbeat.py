@@ -8,6 +8,7 @@ if the client may create them (Kafka: right after). A later heartbeat tells whet
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -27,9 +28,10 @@ from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.consumer_groups import Refused
 from wirebroker.core.groups.streams_groups import Client, Endpoint, StreamsAnswer, request_error
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
-from wirebroker.core.groups.streams_topology import InternalTopic, Status, Told, topics_of
+from wirebroker.core.groups.streams_topology import InternalTopic, Status, Told, from_request, topics_of
 from wirebroker.core.names import topic_name_error
-from wirebroker.exchange import Exchange, Steps
+from wirebroker.exchange import Aside, Exchange, Steps
+from wirebroker.slices import TOPICS
 
 CREATED_WITHIN_MS = 30_000
 SHOWN = 3
@@ -41,12 +43,18 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     groups = exchange.engine.groups
     if not groups.streams.enabled:
         return _refused(Refused(ErrorCode.UNSUPPORTED_VERSION))
-    if error := _topic_error(request) or request_error(request):
+    names = topics_of(request.topology) if request.topology is not None else []
+    if error := _topic_error(names) or request_error(request):
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
         return _refused(Refused(code))
+    sent = None
+    if request.topology is not None:
+        read = partial(from_request, request.topology)
+        long = max(len(names), len(request.topology.subtopologies)) >= TOPICS
+        sent = (yield Aside(read)) if long else read()
     client = Client(exchange.client_id or "", f"/{exchange.connection.client_host}")
-    result = groups.streams.heartbeat(request, client, exchange.now)
+    result = yield from groups.streams.heartbeat(request, sent, client, exchange.now)
     if isinstance(result, Refused):
         return _refused(result)
     told = list(result.told)
@@ -55,8 +63,7 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     return _answer(result, told)
 
 
-def _topic_error(request: StreamsGroupHeartbeatRequest) -> Refused | None:
-    names = topics_of(request.topology) if request.topology is not None else []
+def _topic_error(names: Sequence[str]) -> Refused | None:
     if internal := [name for name in names if name in INTERNAL_TOPICS]:
         message = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
         return Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)

@@ -5,15 +5,13 @@ The answer waits for the leader. From version 5 the request names the protocol, 
 
 from __future__ import annotations
 
-from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from wirebroker.core.groups.classic import Synced
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
 
 
-def handle(request: SyncGroupRequest, exchange: Exchange) -> Message | Outcome:
+def handle(request: SyncGroupRequest, exchange: Exchange) -> Steps:
     """Sync, and answer now or later."""
     groups = exchange.engine.groups
     unnamed = request.protocol_type is None or request.protocol_name is None
@@ -22,13 +20,13 @@ def handle(request: SyncGroupRequest, exchange: Exchange) -> Message | Outcome:
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return _response(Synced(error))
     assignments = [(given.member_id, given.assignment) for given in request.assignments]
-    return exchange.answer_by(
+    return (yield from exchange.answer_by(
         lambda reply: groups.sync(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id,
             request.protocol_type, request.protocol_name, assignments, lambda synced: reply(_response(synced)),
             exchange.now,
         )
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _response(synced: Synced) -> SyncGroupResponse:

@@ -160,6 +160,7 @@ async def _answer(endpoint: Endpoint, request: Request) -> Response:
     controlled: Controlled = request.app.state.controlled
     _check_sender(request)
     asked = await _asked(endpoint, request)
+    controlled.catch_up()
     if endpoint.method != "GET":
         controlled.set_time()
     result = endpoint.handler(controlled, **asked)

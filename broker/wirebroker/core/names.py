@@ -48,7 +48,7 @@ def _hash(text: str) -> int:
 
 _BLOCK = 256
 _POWERS = [pow(31, _BLOCK - 1 - index, 1 << 32) for index in range(_BLOCK)]
-_remembered_hash = lru_cache(maxsize=1 << 14)(_hash)
+_remembered_hash = lru_cache(maxsize=1 << 15)(_hash)
 
 
 def abs_hash(text: str) -> int:

@@ -43,6 +43,8 @@ class Timers:
         self._work: deque[Iterator[None]] = deque()
         self.in_slices = False
         """Whether the driver calls `run` again while there is work; if not, work is done all at once."""
+        self.runs = False
+        """Whether `run` is running."""
         self.reached = 0
         """The time that the latest timer to run was set for."""
 
@@ -91,19 +93,27 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
+    def is_due(self, now: int) -> bool:
+        """Whether a timer is due."""
+        return bool(self._heap) and self._heap[0][0] <= now
+
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:
         """Run the due timers in order, including due timers that these set.
 
         Work runs before later timers. With `enough`, timers and slices of work alternate until `enough()` is true; the rest
         waits for the next call.
         """
-        while self._work or (self._heap and self._heap[0][0] <= now):
-            if self._work:
-                self._proceed()
-            if not self._work or enough is not None:
-                self._fire(now)
-            if enough is not None and enough():
-                return
+        self.runs = True
+        try:
+            while self._work or (self._heap and self._heap[0][0] <= now):
+                if self._work:
+                    self._proceed()
+                if not self._work or enough is not None:
+                    self._fire(now)
+                if enough is not None and enough():
+                    return
+        finally:
+            self.runs = False
 
     def _proceed(self) -> None:
         """Run one slice of the work whose turn it is, or all of it without slices."""

@@ -61,7 +61,7 @@ class Host:
         self._capture: Capture | None = None
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at: int | None = None
+        self.alarm_at: int | None = None
         self._advancing = asyncio.Lock()
         """Held while the clock is moved forward; no other timer runs meanwhile."""
         # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
@@ -170,7 +170,7 @@ class Host:
             self._perform(effects)
             if storage_jobs is not None and engine.effects:
                 storage_jobs.check()
-        if engine.deadline() != self._alarm_at:
+        if engine.deadline() != self.alarm_at:
             self.arm()
 
     # Turns
@@ -345,16 +345,39 @@ class Host:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._alarm_at = self.engine.deadline()
-        if self._alarm_at is None or self._advancing.locked():
+        self.alarm_at = self.engine.deadline()
+        if self.alarm_at is None or self._advancing.locked():
             return
         if self.clock.running or self.engine.timers.busy:
-            delay = max(self._alarm_at - self.clock.now(), 0) / 1000
+            delay = max(self.alarm_at - self.clock.now(), 0) / 1000
             self._alarm = self.loop.call_later(delay, self._wake)
+
+    def time(self) -> int:
+        """The time; the timers that are due by then have run.
+
+        The system wakes an idle process some ms late. A request in between must not see what a timer should have changed.
+        """
+        now = self.clock.now()
+        if self.alarm_at is not None and self.alarm_at <= now:
+            self.run_overdue(now)
+        return now
+
+    def run_overdue(self, now: int) -> None:
+        """Run the timers that are due, as far as there is time."""
+        timers, until = self.engine.timers, perf_counter() + SLICE
+        if timers.is_due(now) and not timers.runs and not self._advancing.locked():
+            self._run_timers(now, lambda: not timers.is_due(now) or perf_counter() > until)
+
+    def up_to_date(self) -> Engine:
+        """The engine, after the timers that are due have run and their effects are performed."""
+        self.time()
+        if self.engine.effects:
+            self.changed()
+        return self.engine
 
     def _wake(self) -> None:
         self._alarm = None
-        self._alarm_at = None
+        self.alarm_at = None
         self.tick(lambda: perf_counter() > self.until)
 
     def tick(self, enough: Callable[[], bool] | None = None) -> None:

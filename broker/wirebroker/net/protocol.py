@@ -54,6 +54,14 @@ class Server(Protocol):
     until: float
     """When the slice of the connection that is being served ends, by `perf_counter`; 0 before the slice has begun."""
     watchers: list[Callable[[], None]]
+    alarm_at: int | None
+    """The time of the next timer, in ms since the epoch."""
+
+    def time(self) -> int:
+        """The time; the timers that are due by then have run."""
+
+    def run_overdue(self, now: int) -> None:
+        """Run the timers that are due, as far as there is time."""
 
     def receive_buffer(self) -> bytearray:
         """The buffer that a new connection receives into."""
@@ -164,6 +172,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         host = self._host
         now = host.clock.now()
+        if host.alarm_at is not None and host.alarm_at <= now:  # as `host.time` does
+            host.run_overdue(now)
         host.until = 0.0
         self.quiet = 0
         if self._large is not None:
@@ -298,9 +308,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._waiting = False
             if self._large is None:
                 tail, self._tail = memoryview(self._tail), b""
-                self._take(tail, self._host.clock.now())
+                self._take(tail, self._host.time())
             elif self._large_filled == len(self._large):
-                self._take_large(self._host.clock.now())
+                self._take_large(self._host.time())
         if not self._reading and not self._waiting and not self._held():
             self._reading = True
             self.transport.resume_reading()

@@ -71,13 +71,18 @@ def facts_of(request: Message, received: Received, implied: Iterable[tuple[str, 
         connection=received.connection.number,
         topics=frozenset(topic for topic, _ in about),
         partitions=frozenset((topic, index) for topic, index in about if index is not None),
-        groups=frozenset(_ids(request, "groupId", GROUP_KEY)),
+        groups=frozenset(groups_of(request)),
         transactional_ids=frozenset(_ids(request, "transactionalId", TRANSACTION_KEY)),
         producer=_producer(request),
         batches=tuple(_batches(produce, received.directory)) if produce is not None else (),
         acks=produce.acks if produce is not None else None,
         principal=str(received.connection.session.principal),
     )
+
+
+def groups_of(request: Message) -> Iterator[str]:
+    """The groups that a request names."""
+    return _ids(request, "groupId", GROUP_KEY)
 
 
 def facts_of_header(header: RequestHeader, node: int, connection: int) -> Facts:

@@ -1,4 +1,4 @@
-"""The coordinator's own assignors, "uniform" and "range", which give partitions to members.
+"""The coordinator's own assignors, "uniform" and "range", which give partitions to members, in slices.
 
 For the same history they give the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1. They follow the order
 of Java's hash tables where Kafka's result depends on it.
@@ -6,9 +6,9 @@ of Java's hash tables where Kafka's result depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wirebroker.core.groups.java_order import (
     buckets_for,
@@ -17,11 +17,14 @@ from wirebroker.core.groups.java_order import (
     set_of_numbers,
     uuid_hash,
 )
-from wirebroker.core.groups.uniform_mixed import MixedAssignment, give
+from wirebroker.core.groups.uniform_mixed import Backwards, MixedAssignment, backwards, forwards, give
+from wirebroker.slices import TOPICS, after, pauses, weighted_pauses
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """Topic id to partitions, in the order of Java's HashSet."""
 NOTHING: Partitions = {}
+Targets = dict[str, Partitions]
+"""The partitions of each member."""
 
 
 class Subscriber(NamedTuple):
@@ -44,41 +47,65 @@ class Group(NamedTuple):
     taken: Mapping[bytes, Set[int]]
 
 
-def as_assignment(given: Mapping[bytes, Iterable[int]]) -> Partitions:
+def as_assignment(given: Mapping[bytes, Iterable[int]]) -> Generator[None, Any, Partitions]:
     """An assignment as Kafka reads it back from its log: without empty topics, in the order of the hash tables."""
-    topics = hash_order([topic for topic in given if given[topic]], uuid_hash, buckets_for(len(given)))
-    return {topic: set_of_numbers(given[topic]) for topic in topics}
+    pause = pauses(TOPICS)
+    made: dict[bytes, tuple[int, ...]] = {}
+    for topic in hash_order([topic for topic in given if given[topic]], uuid_hash, buckets_for(len(given))):
+        made[topic] = set_of_numbers(given[topic])
+        if pause():
+            yield
+    return made
 
 
-def uniform(group: Group) -> dict[str, Partitions]:
+def _as_assignments(made: Mapping[str, Backwards]) -> Generator[None, Any, Targets]:
+    targets: Targets = {}
+    pause = weighted_pauses()
+    for member_id, partitions in made.items():
+        targets[member_id] = yield from as_assignment(forwards(partitions))
+        if pause(len(partitions)):
+            yield
+    return targets
+
+
+def uniform(group: Group) -> Generator[None, Any, Targets]:
     """Give all members the same number of partitions, or one more, and move as few as possible."""
     if not group.members:
         return {}
     if group.same:
-        return _uniform_same(group)
+        return (yield from _uniform_same(group))
     topics = {member_id: member.topics for member_id, member in group.members.items()}
     given = {member_id: member.given for member_id, member in group.members.items()}
-    made = MixedAssignment(topics, given, group.sizes).build()
-    return {member_id: as_assignment(partitions) for member_id, partitions in made.items()}
+    made = yield from MixedAssignment(topics, given, group.sizes).build()
+    return (yield from _as_assignments(made))
 
 
-def _uniform_same(group: Group) -> dict[str, Partitions]:
+def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
     first = next(iter(group.members.values()))
     topics = hash_order(first.topics, uuid_hash, buckets_of_copy(len(first.topics)))
     if not topics:
         return {}
-    free = [(topic, i) for topic in topics for i in sorted(set(range(group.sizes[topic])) - group.taken.get(topic, set()))]
+    yield from after(topics)
+    free: list[tuple[bytes, int]] = []
+    pause = weighted_pauses()
+    for topic in topics:
+        taken = group.taken.get(topic, set())
+        free += [(topic, i) for i in range(group.sizes[topic]) if i not in taken]
+        if pause(group.sizes[topic]):
+            yield
     least, extra = divmod(sum(group.sizes[topic] for topic in topics), len(group.members))
     wanted = frozenset(topics)
     made: dict[str, Partitions] = {}
-    changed: dict[str, dict[bytes, list[int]]] = {}
+    changed: dict[str, Backwards] = {}
     unfilled: list[tuple[str, int]] = []
     for i, (member_id, member) in enumerate(group.members.items()):
         may_have_extra = extra > 0
         kept, dropped, quota = _keep(member.given, wanted, least + may_have_extra)
         made[member_id] = member.given
         if kept is not None:
-            changed[member_id] = kept
+            changed[member_id] = backwards(kept)
+        if pause(len(member.given)):
+            yield
         free += dropped
         if quota > 0 and may_have_extra and len(group.members) - i > extra:
             quota -= 1  # another member may take the extra partition, as long as there are enough of them
@@ -90,14 +117,16 @@ def _uniform_same(group: Group) -> dict[str, Partitions]:
     for member_id, quota in unfilled:
         for topic, index in islice(left, quota):
             if member_id not in changed:
-                changed[member_id] = {topic: list(indexes) for topic, indexes in made[member_id].items()}
+                changed[member_id] = backwards(made[member_id])
             give(changed[member_id], topic, index)
-    return made | {member_id: as_assignment(partitions) for member_id, partitions in changed.items()}
+            if pause(1):
+                yield
+    return made | (yield from _as_assignments(changed))
 
 
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
-) -> tuple[dict[bytes, list[int]] | None, list[tuple[bytes, int]], int]:
+) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
     """The partitions that a member may keep, those that it loses, and the number it may still get.
 
     None means that it keeps all, which saves a copy for nearly every one of a thousand members.
@@ -105,7 +134,7 @@ def _keep(
     count = sum(map(len, given.values()))
     if count <= quota and wanted.issuperset(given):
         return None, [], quota - count
-    kept: dict[bytes, list[int]] = {}
+    kept: dict[bytes, Sequence[int]] = {}
     dropped = []
     for topic, partitions in given.items():
         if topic not in wanted:
@@ -114,11 +143,11 @@ def _keep(
         quota -= len(stay)
         dropped += [(topic, i) for i in partitions[len(stay) :]]
         if stay:
-            kept[topic] = list(stay)
+            kept[topic] = stay
     return kept, dropped, quota
 
 
-def by_range(group: Group) -> dict[str, Partitions]:
+def by_range(group: Group) -> Generator[None, Any, Targets]:
     """Give each subscriber of a topic a range of consecutive partitions, static members first."""
 
     def place(member_id: str) -> tuple[bool, str]:
@@ -127,10 +156,13 @@ def by_range(group: Group) -> dict[str, Partitions]:
 
     in_turn = sorted(group.members, key=place)
     subscribers: dict[bytes, list[str]] = {}
+    pause = weighted_pauses()
     for member_id in in_turn:
         # As in Kafka, if all members subscribe to the same topics, those of the first member are used.
         for topic in group.members[in_turn[0] if group.same else member_id].topics:
             subscribers.setdefault(topic, []).append(member_id)
+            if pause(1):
+                yield
     made: dict[tuple[str, bytes], range] = {}
     for topic, members in subscribers.items():
         quota, extra = divmod(group.sizes[topic], len(members))
@@ -139,11 +171,17 @@ def by_range(group: Group) -> dict[str, Partitions]:
             end = start + quota + (i < extra)
             made[member_id, topic] = range(start, end)
             start = end
-    return {
-        member_id: as_assignment({t: made[member_id, t] for t in member.topics if (member_id, t) in made})
-        for member_id, member in ((each, group.members[in_turn[0] if group.same else each]) for each in in_turn)
-    }
+            if pause(1):
+                yield
+    targets: Targets = {}
+    for member_id in in_turn:
+        topics = group.members[in_turn[0] if group.same else member_id].topics
+        given = {topic: made[member_id, topic] for topic in topics if (member_id, topic) in made}
+        targets[member_id] = yield from as_assignment(given)
+        if pause(len(given)):
+            yield
+    return targets
 
 
-ASSIGNORS: dict[str, Callable[[Group], dict[str, Partitions]]] = {"uniform": uniform, "range": by_range}
+ASSIGNORS: dict[str, Callable[[Group], Generator[None, Any, Targets]]] = {"uniform": uniform, "range": by_range}
 """By their names in requests and in group.consumer.assignors."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.assignors import NOTHING, Partitions
+from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.java_order import TimelineOrder
 from wirebroker.core.groups.members import NOT_OWNED, ConsumerMember, Owned
 from wirebroker.core.groups.timed import TimedGroup
-from wirebroker.core.purgatory import Timers
 
 CONSUMER = "consumer"
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
@@ -72,9 +72,8 @@ class Written:
 class ConsumerGroup(TimedGroup):
     """A consumer group."""
 
-    def __init__(self, group_id: str, timers: Timers) -> None:
-        super().__init__(timers)
-        self.group_id = group_id
+    def __init__(self, group_id: str, changes: Changes) -> None:
+        super().__init__(group_id, changes)
         self.epoch = FIRST_EPOCH
         self.assignment_epoch = FIRST_EPOCH
         """The group epoch for which `targets` were computed."""
@@ -203,6 +202,13 @@ class ConsumerGroup(TimedGroup):
             if self.subscriptions.regexes[regex] and not regexes[regex]:
                 _count(by_regex, resolved.topics, -1)
         return Subscriptions(names, by_regex, +regexes)
+
+    def regexes_with(self, old: ConsumerMember, new: ConsumerMember) -> Counter[str]:
+        """The regular expressions if `new` replaced `old`."""
+        regexes = self.subscriptions.regexes.copy()
+        _count(regexes, [old.regex] if old.regex else [], -1)
+        _count(regexes, [new.regex] if new.regex else [], 1)
+        return +regexes
 
     def assignor_with(self, old: ConsumerMember, new: ConsumerMember) -> str | None:
         """The assignor that most members would ask for if `new` replaced `old`."""

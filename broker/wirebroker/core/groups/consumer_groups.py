@@ -1,17 +1,17 @@
 """The requests of KIP-848 groups: ConsumerGroupHeartbeat, and the removal of members.
 
 The rules are those of GroupMetadataManager in Kafka 4.3.1. A heartbeat's result is computed first and written down only at
-the end, so a refused request changes nothing.
+the end, so a refused request changes nothing. Requests about many topics are handled in slices.
 """
 
 from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import GroupChange
@@ -20,8 +20,9 @@ from wirebroker.core.config_resources import group_number
 from wirebroker.core.coordinator_errors import RETRY_MS
 from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Subscriber
 from wirebroker.core.groups.assignors import Group as AssignorGroup
+from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.consumer import ConsumerGroup, Resolved, Subscriptions, TopicFacts
-from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names
+from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names, topic_ids
 from wirebroker.core.groups.members import (
     LEAVES,
     LEAVES_FOR_A_WHILE,
@@ -34,6 +35,7 @@ from wirebroker.core.groups.members import (
 )
 from wirebroker.core.names import java_hash
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
+from wirebroker.slices import after, at_once, pauses, weighted_pauses
 
 REGEX_REFRESH_MIN_MS = 10_000
 """The time after which regular expressions are matched with the topics again, in ms."""
@@ -95,6 +97,8 @@ class Change:
     forgotten_regex: str | None = None
     targets: dict[str, Partitions] | None = None
     """The new targets of all members, if they were computed again."""
+    moved: bool = False
+    """Whether the member came closer to its target, or another target."""
 
 
 class ConsumerGroups:
@@ -108,12 +112,14 @@ class ConsumerGroups:
     def __init__(
         self,
         cluster: Cluster,
-        find: Callable[[str, bool, int], ConsumerGroup | Refused],
-        adopt: Callable[[ConsumerGroup], None],
+        changes: Changes,
+        find: Callable[[str, bool, int], Generator[None, Any, ConsumerGroup | Refused]],
+        adopt: Callable[[ConsumerGroup], Generator[None, Any, None]],
         downgrade: Callable[[ConsumerGroup, Sequence[ConsumerMember], int], ErrorCode | None],
-        log: Callable[[ConsumerGroup, int], ErrorCode],
+        log: Callable[[ConsumerGroup, int], Generator[None, Any, ErrorCode]],
     ) -> None:
         self._cluster = cluster
+        self.changes = changes
         self._find = find
         self._adopt = adopt
         self._downgrade = downgrade
@@ -170,11 +176,14 @@ class ConsumerGroups:
             return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {requested.assignor} is not supported. {offered}")
         return None
 
-    def heartbeat(self, requested: GroupHeartbeat, now: int) -> HeartbeatAnswer | Refused:
+    def heartbeat(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatAnswer | Refused]:
         """A member joins, stays or leaves."""
-        if requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE):
-            return self._leave(requested, now)
-        group = self._find(requested.group_id, requested.epoch == 0, now)
+        leaves = requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE)
+        steps = self._leave(requested, now) if leaves else self._heartbeat(requested, now)
+        return (yield from self.changes.alone(requested.group_id, steps))
+
+    def _heartbeat(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatAnswer | Refused]:
+        group = yield from self._find(requested.group_id, requested.epoch == 0, now)
         if isinstance(group, Refused):
             return group
         if error := self.is_full(group, requested.member_id):
@@ -184,17 +193,17 @@ class ConsumerGroups:
         if isinstance(found, Refused):
             return found
         old, replaces = found
-        change = self.change(group, old, _updated(old, requested), replaces, now)
+        change = yield from self.change(group, old, _updated(old, requested), replaces)
         if isinstance(change, Refused):
             return change
         changed = old.topics != change.new.topics or old.regex != change.new.regex
-        target_epoch, target = self.compute_target(change, now)
-        self.reconcile(change, target_epoch, target, changed, requested.claimed, now)
+        target_epoch, target = yield from self.compute_target(change, now)
+        yield from self.reconcile(change, target_epoch, target, changed, requested.claimed)
         due = self.regexes_due(change, now)
-        if refused := self.write_down(change, now):
+        if refused := (yield from self.write_down(change, now)):
             return Refused(refused)
         self.await_heartbeat(group, member_id, self.setting(requested.group_id, "consumer.session.timeout.ms"), now)
-        self.match_regexes(group, due, requested.sees, now)
+        yield from self.match_regexes(group, due, requested.sees, now)
         full = requested.rebalance_timeout != -1 and requested.claimed is not None
         full = full and (requested.topics is not None or requested.regex is not None)
         included = requested.epoch == 0 or full or old.assigned != change.new.assigned
@@ -249,8 +258,8 @@ class ConsumerGroups:
     # Computing the result
 
     def change(
-        self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None, now: int
-    ) -> Change | Refused:
+        self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None
+    ) -> Generator[None, Any, Change | Refused]:
         """The group after `old` becomes `new`. Refused if a new regular expression does not compile."""
         bumps = old.topics != new.topics
         forgotten = None
@@ -267,13 +276,16 @@ class ConsumerGroups:
             bumps = bumps or not new.regex or new.regex in group.resolved
         if not bumps and not self._facts_are_old(group):
             return Change(group, old, new, replaces, group.epoch, group.facts, group.same, forgotten)
+        yield from after(new.topics)
         would_be = group.subscriptions_with(old, new)
+        yield from after(would_be.names)
         size = len(group.members)
         if new.member_id not in group.members and (new.instance_id or "") not in group.static_members:
             size += 1
         facts = self.facts(would_be)
         group.facts_version = self._cluster.version
         epoch = group.epoch + (bumps or facts != group.facts)
+        yield from after(facts)
         return Change(group, old, new, replaces, epoch, facts, would_be.same(size), forgotten)
 
     def _facts_are_old(self, group: ConsumerGroup) -> bool:
@@ -293,7 +305,7 @@ class ConsumerGroups:
             name: (topics[name].topic_id, len(topics[name].partitions)) for name in subscriptions.topics() if name in topics
         }
 
-    def compute_target(self, change: Change, now: int) -> tuple[int, Partitions]:
+    def compute_target(self, change: Change, now: int) -> Generator[None, Any, tuple[int, Partitions]]:
         """The target epoch and the member's target, computed again if the group's epoch has risen, but at most once in
         group.consumer.assignment.interval.ms.
         """
@@ -303,24 +315,28 @@ class ConsumerGroups:
         if group.assignment_epoch >= change.epoch or too_soon:
             return group.assignment_epoch, group.target_of(new.member_id, new.instance_id)
         assignor = group.assignor_with(change.old, new) or self.default_assignor()
-        change.targets = ASSIGNORS[assignor](self._for_assignor(change))
+        change.targets = yield from ASSIGNORS[assignor]((yield from self._for_assignor(change)))
         return change.epoch, change.targets.get(new.member_id, NOTHING)
 
-    def _for_assignor(self, change: Change) -> AssignorGroup:
+    def _for_assignor(self, change: Change) -> Generator[None, Any, AssignorGroup]:
         group, new = change.group, change.new
         ids = group.in_order()
         if new.member_id not in group.members:
             ids.append(new.member_id)
         ids = hash_order(ids, java_hash, buckets_for(len(ids)))
         cached: dict[frozenset[str], list[bytes]] = {}
+        sizes: dict[bytes, int] = {}
         members: dict[str, Subscriber] = {}
+        pause = weighted_pauses()
         for member_id in ids:
             if member_id == change.replaces and member_id != new.member_id:
                 continue
             member = new if member_id == new.member_id else group.members[member_id]
             wanted = group.topics_of(member)
             if wanted not in cached:
-                cached[wanted] = self._ids_of(wanted)
+                cached[wanted] = yield from topic_ids(wanted, self._cluster.topics)
+                sizes |= self._sizes(cached[wanted])
+                yield from after(wanted)
             given = group.targets.get(member_id, NOTHING)
             if member_id == new.member_id and new.instance_id is not None:
                 given = group.targets.get(group.static_members.get(new.instance_id, member_id), NOTHING)
@@ -329,33 +345,27 @@ class ConsumerGroups:
         for given in group.targets.values():
             for topic, indexes in given.items():
                 taken[topic].update(indexes)
-        return AssignorGroup(members, self._sizes(cached), change.same, taken)
+            if pause(len(given)):
+                yield
+        return AssignorGroup(members, sizes, change.same, taken)
 
-    def _ids_of(self, names: Iterable[str]) -> list[bytes]:
-        """The ids of the existing topics, in the order of a set of names."""
-        topics = self._cluster.topics
-        return [topics[name].topic_id for name in set_of_names(sorted(names)) if name in topics]
-
-    def _sizes(self, wanted: Mapping[frozenset[str], list[bytes]]) -> dict[bytes, int]:
+    def _sizes(self, ids: Iterable[bytes]) -> dict[bytes, int]:
         known = self._cluster.topics_by_id
-        return {topic_id: len(known[topic_id].partitions) for ids in wanted.values() for topic_id in ids}
+        return {topic_id: len(known[topic_id].partitions) for topic_id in ids}
 
     def reconcile(
-        self, change: Change, epoch: int, target: Partitions, changed: bool, claimed: Claimed | None, now: int
-    ) -> None:
-        """Move the member one step towards its target, and set the timeout for giving up partitions."""
+        self, change: Change, epoch: int, target: Partitions, changed: bool, claimed: Claimed | None
+    ) -> Generator[None, Any, None]:
+        """Move the member one step towards its target."""
         group, member = change.group, change.new
         if not changed and member.reconciled_to(epoch):
             return
-        names = group.topics_of(member)
-        wanted = Target(epoch, target, frozenset(self._ids_of(names)), not names)
-        change.new = reconcile(member, wanted, changed, group.owner_epoch, claimed)
-        if change.new == member or member.classic is not None:
-            return
-        if change.new.state is MemberState.UNREVOKED_PARTITIONS:
-            self._await_revocation(group, change.new, now)
-        else:
-            group.cancel_timer(REBALANCE, member.member_id)
+        names, topics = group.topics_of(member), self._cluster.topics
+        subscribed = frozenset(topics[name].topic_id for name in names if name in topics)
+        yield from after(subscribed)
+        change.new = reconcile(member, Target(epoch, target, subscribed, not names), changed, group.owner_epoch, claimed)
+        change.moved = change.new != member
+        yield from after(target)
 
     def _await_revocation(self, group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
         """Remove the member if it has not given up its partitions, and left its epoch, within its rebalance timeout."""
@@ -367,10 +377,13 @@ class ConsumerGroups:
 
         group.set_timer(REBALANCE, member.member_id, now + member.rebalance_timeout, expire)
 
-    def write_down(self, change: Change, now: int) -> ErrorCode:
-        """Apply the step and write it down; if that fails, change nothing and return the client's error."""
+    def write_down(self, change: Change, now: int) -> Generator[None, Any, ErrorCode]:
+        """Apply the step and write it down; if that fails, change nothing and return the client's error.
+
+        Giving up partitions has a timeout.
+        """
         group, new = change.group, change.new
-        self._adopt(group)
+        yield from self._adopt(group)
         if change.replaces is not None:
             given = group.targets.get(change.replaces, NOTHING)
             group.remove(change.replaces)
@@ -384,21 +397,33 @@ class ConsumerGroups:
         if change.targets is not None:
             group.take_targets(change.targets)
             group.assignment_epoch, group.assigned_at = change.epoch, now
-        if error := self._log(group, now):
-            group.cancel_timer(REBALANCE, new.member_id)
-            known = group.members.get(new.member_id)
-            if known is not None and known.state is MemberState.UNREVOKED_PARTITIONS:
-                self._await_revocation(group, known, now)
-        elif rose:
+        if error := (yield from self._written(group, now)):
+            return error
+        if change.moved and new.classic is None:
+            if new.state is MemberState.UNREVOKED_PARTITIONS:
+                self._await_revocation(group, new, now)
+            else:
+                group.cancel_timer(REBALANCE, new.member_id)
+        if rose:
             self._report(group)
         return error
+
+    def _written(self, group: ConsumerGroup, now: int) -> Generator[None, Any, ErrorCode]:
+        """Write down the changes. If the broker stops meanwhile, they are undone."""
+        try:
+            return (yield from self._log(group, now))
+        except GeneratorExit:
+            group.revert()
+            raise
 
     # Regular expressions
 
     def regexes_due(self, change: Change, now: int) -> bool:
         """Whether the group's regular expressions must be matched with the topics once the change is written down."""
         group = change.group
-        regexes = group.subscriptions_with(change.old, change.new).regexes
+        if not group.subscriptions.regexes and not change.new.regex:
+            return False
+        regexes = group.regexes_with(change.old, change.new)
         if not regexes:
             return False
         last = next(iter(group.resolved.values()), None)
@@ -413,7 +438,9 @@ class ConsumerGroups:
             or now > last.time + longest
         )
 
-    def match_regexes(self, group: ConsumerGroup, due: bool, sees: Callable[[str], bool] | None, now: int) -> None:
+    def match_regexes(
+        self, group: ConsumerGroup, due: bool, sees: Callable[[str], bool] | None, now: int
+    ) -> Generator[None, Any, None]:
         """Match the group's regular expressions with the topics that the client sees whose request makes it due, if due.
 
         Kafka does this in the background, right after the heartbeat: a member learns the matches of its expression from a
@@ -423,26 +450,34 @@ class ConsumerGroups:
             return
         topics, patterns = self._cluster.topics, _compiled(group.subscriptions.regexes)
         if not all(pattern.learn(topics, STEPS_AT_ONCE) for pattern in patterns.values()):
-            group.set_timer(REGEX, "", now + 1, lambda when: self.match_regexes(group, _has_regexes(group), sees, when))
+            group.set_timer(REGEX, "", now + 1, lambda when: self._match_again(group, sees, when))
             return
-        bumps = False
+        matches = {}
         for regex, pattern in patterns.items():
-            matched = _seen(pattern.matching(topics), sees)
+            yield from after(topics)
+            matched = yield from _seen(pattern.matching(topics), sees)
+            matches[regex] = Resolved(matched, self._cluster.topics_created, now)
+        bumps = False
+        for regex, resolved in matches.items():
             before = group.resolved.get(regex)
-            bumps = bumps or (before.topics if before is not None else frozenset()) != matched
-            group.resolve(regex, Resolved(matched, self._cluster.topics_created, now))
+            bumps = bumps or (before.topics if before is not None else frozenset()) != resolved.topics
+            group.resolve(regex, resolved)
         facts = self.facts(group.subscriptions)
         if bumps or facts != group.facts:
             group.epoch += 1
             group.facts, group.facts_version = facts, self._cluster.version
             bumps = True
-        if not self._log(group, now) and bumps:
+        if not (yield from self._written(group, now)) and bumps:
             self._report(group)
+
+    def _match_again(self, group: ConsumerGroup, sees: Callable[[str], bool] | None, now: int) -> None:
+        steps = self.match_regexes(group, _has_regexes(group), sees, now)
+        self.changes.timers.work(self.changes.alone(group.group_id, steps))
 
     # Leaving
 
-    def _leave(self, requested: GroupHeartbeat, now: int) -> HeartbeatAnswer | Refused:
-        group = self._find(requested.group_id, False, now)
+    def _leave(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatAnswer | Refused]:
+        group = yield from self._find(requested.group_id, False, now)
         if isinstance(group, Refused):
             return group
         if requested.instance_id is None:
@@ -459,7 +494,7 @@ class ConsumerGroups:
             if requested.epoch == LEAVES_FOR_A_WHILE:
                 assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
                 group.update(replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={}))
-                refused = self._log(group, now)
+                refused = yield from self._written(group, now)
                 return Refused(refused) if refused else HeartbeatAnswer(member.member_id, LEAVES_FOR_A_WHILE)
         refused = self.fence(group, [member], now)
         return Refused(refused) if refused else HeartbeatAnswer(requested.member_id, requested.epoch)
@@ -496,13 +531,19 @@ class ConsumerGroups:
             group.resolve(regex, None)
         group.facts = self.facts(group.subscriptions)
         group.epoch += 1
-        if error := self._log(group, now):
+        if error := at_once(self._log(group, now)):
             return error
         for member in leaving:
             for kind in (SESSION, REBALANCE, JOIN, SYNC):
                 group.cancel_timer(kind, member.member_id)
         self._report(group)
         return ErrorCode.NONE
+
+    def await_classic_members(self, group: ConsumerGroup, now: int) -> None:
+        """Remove the members of a group that was a classic one, too, if they send nothing."""
+        for member in group.members.values():
+            if member.classic is not None:
+                self.await_heartbeat(group, member.member_id, member.classic.session_timeout, now)
 
     def _report(self, group: ConsumerGroup) -> None:
         self._cluster.report(GroupChange(group.group_id, group.state, group.epoch, len(group.members)))
@@ -571,8 +612,16 @@ def epoch_error(member: ConsumerMember, requested: GroupHeartbeat) -> Refused | 
     )
 
 
-def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> frozenset[str]:
-    return topics if sees is None else frozenset(filter(sees, topics))
+def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generator[None, Any, frozenset[str]]:
+    if sees is None:
+        return topics
+    found, pause = set(), pauses()
+    for name in topics:
+        if sees(name):
+            found.add(name)
+        if pause():
+            yield
+    return frozenset(found)
 
 
 def _has_regexes(group: ConsumerGroup) -> bool:

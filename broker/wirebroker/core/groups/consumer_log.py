@@ -8,7 +8,7 @@ topics themselves are compared.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from kafkawire.coordinator_log import CoordinatorRecord
@@ -32,6 +32,7 @@ from kafkawire.coordinator_records.consumer_group_target_assignment_metadata imp
 from kafkawire.declare import Message
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.members import ConsumerMember, MemberState, Owned
+from wirebroker.slices import after
 
 STATES = {MemberState.STABLE: 0, MemberState.UNREVOKED_PARTITIONS: 1, MemberState.UNRELEASED_PARTITIONS: 2}
 METADATA = (
@@ -62,26 +63,28 @@ def _copy(key: str, held: Mapping[str, Any], kept: dict[str, Any]) -> None:
         kept.pop(key, None)
 
 
-def changes(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """The records for all changes since the last write. After writing them, call `wrote`."""
+def changes(group: ConsumerGroup) -> Iterator[CoordinatorRecord | None]:
+    """The records for all changes since the last write, with None where a slice ends. After writing them, call
+    `mark_written`.
+    """
     written, group_id, touched = group.written, group.group_id, group.touched
     gone = [member_id for member_id in touched if member_id in written.members and member_id not in group.members]
     present = [member_id for member_id in touched if member_id in group.members]
-    records = list(_member_tombstones(group_id, gone))
+    yield from _member_tombstones(group_id, gone)
     for member_id in present:
         if _differ(written.members.get(member_id), group.members[member_id], METADATA):
             key = metadata.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-            records.append(CoordinatorRecord(key, _metadata(group.members[member_id])))
-    records += _regexes(group)
+            yield CoordinatorRecord(key, _metadata(group.members[member_id]))
+            yield from after(group.members[member_id].topics)
+    yield from _regexes(group)
     if group.epoch != written.epoch:
         key_of_epoch = ConsumerGroupMetadataKey(group_id=group_id)
-        records.append(CoordinatorRecord(key_of_epoch, ConsumerGroupMetadataValue(epoch=group.epoch)))
-    records += _targets(group, present)
+        yield CoordinatorRecord(key_of_epoch, ConsumerGroupMetadataValue(epoch=group.epoch))
+    yield from _targets(group, present)
     for member_id in present:
         if _differ(written.members.get(member_id), group.members[member_id], CURRENT):
             owner = current.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-            records.append(CoordinatorRecord(owner, _current(group.members[member_id])))
-    return records
+            yield CoordinatorRecord(owner, (yield from _current(group.members[member_id])))
 
 
 def tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
@@ -111,7 +114,7 @@ def _member_tombstones(group_id: str, gone: Collection[str]) -> Iterator[Coordin
             yield _tombstone(kind(group_id=group_id, member_id=member_id))
 
 
-def _regexes(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
+def _regexes(group: ConsumerGroup) -> Iterator[CoordinatorRecord | None]:
     written = group.written.resolved
     for regex in [each for each in written if each not in group.resolved]:
         yield _tombstone(_regex_key(group.group_id, regex))
@@ -119,18 +122,20 @@ def _regexes(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
         if regex not in written or written[regex].time != time:
             value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=time)
             yield CoordinatorRecord(_regex_key(group.group_id, regex), value)
+            yield from after(topics)
 
 
 def _regex_key(group_id: str, regex: str) -> Message:
     return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
 
 
-def _targets(group: ConsumerGroup, present: Iterable[str]) -> Iterator[CoordinatorRecord]:
+def _targets(group: ConsumerGroup, present: Iterable[str]) -> Iterator[CoordinatorRecord | None]:
     written = group.written
     for member_id in present:
         target = group.targets.get(member_id)
         if target is not None and target is not written.targets.get(member_id):
             held = [TopicPartition(topic_id=topic, partitions=list(indexes)) for topic, indexes in target.items()]
+            yield from after(held)
             key = ConsumerGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
             yield CoordinatorRecord(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=held))
     if group.targets and group.assignment_epoch != written.assignment_epoch:
@@ -164,18 +169,22 @@ def _metadata(member: ConsumerMember) -> metadata.ConsumerGroupMemberMetadataVal
     )
 
 
-def _current(member: ConsumerMember) -> current.ConsumerGroupCurrentMemberAssignmentValue:
+def _current(member: ConsumerMember) -> Generator[None, Any, current.ConsumerGroupCurrentMemberAssignmentValue]:
+    assigned = yield from _owned(member.assigned)
+    revoking = yield from _owned(member.revoking)
     return current.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=STATES[member.state],
-        assigned_partitions=_owned(member.assigned),
-        partitions_pending_revocation=_owned(member.revoking),
+        assigned_partitions=assigned,
+        partitions_pending_revocation=revoking,
     )
 
 
-def _owned(owned: Owned) -> list[current.TopicPartitions]:
-    return [
+def _owned(owned: Owned) -> Generator[None, Any, list[current.TopicPartitions]]:
+    made = [
         current.TopicPartitions(topic_id=topic, partitions=list(held), assignment_epochs=list(held.values()))
         for topic, held in owned.items()
     ]
+    yield from after(made)
+    return made

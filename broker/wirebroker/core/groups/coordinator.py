@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from kafkawire.coordinator_log import CoordinatorRecord
@@ -15,6 +16,7 @@ from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, JoinRequest, Member, Synced, Syncer
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.consumer import ConsumerGroup, Resolved
@@ -22,7 +24,7 @@ from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
 from wirebroker.core.groups.consumer_loading import WrittenGroup
 from wirebroker.core.groups.consumer_log import changes, mark_written, tombstones
 from wirebroker.core.groups.loading import GroupLog
-from wirebroker.core.groups.log import group_record, group_tombstone, offset_tombstone, records_batch
+from wirebroker.core.groups.log import encoded_batch, group_record, group_tombstone, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.migration import (
     ClassicMembers,
@@ -42,11 +44,13 @@ from wirebroker.core.groups.streams_groups import StreamsGroups
 from wirebroker.core.groups.streams_log import replay as replay_streams
 from wirebroker.core.groups.streams_log import tombstones as streams_tombstones
 from wirebroker.core.share.coordinator import ShareCoordinator
-from wirebroker.slices import SLICE, pauses
+from wirebroker.slices import SLICE, pauses, weighted_pauses
 
 AnyGroup = Group | ConsumerGroup | ShareGroup | StreamsGroup
 GROUPS = 16
 """The number of groups in one slice."""
+BYTES = 64 * 1024
+"""The bytes of encoded records in one slice."""
 
 
 class GroupCoordinator:
@@ -56,15 +60,20 @@ class GroupCoordinator:
         self._cluster = cluster
         self.groups: dict[str, AnyGroup] = {}
         self.offsets = OffsetStore()
-        self._gone_topics: set[str] = set()
-        """Deleted topics whose offsets are not forgotten yet."""
+        self._gone_topics: dict[str, bytes] = {}
+        """Deleted topics that are not forgotten yet, and their ids."""
         self._forgets = False
         """Whether `_forget_topics` is running."""
-        self.consumers = ConsumerGroups(cluster, self._consumer_group, self._adopt, self._downgrade, self._write_changes)
+        self.changes = Changes(cluster.timers)
+        self.consumers = ConsumerGroups(
+            cluster, self.changes, self._consumer_group, self._adopt, self._downgrade, self._write_changes
+        )
         self._classic_members = ClassicMembers(cluster, self.consumers, self._convert)
         self.share_state = ShareCoordinator(cluster)
-        self.shares = ShareGroups(cluster, self.share_state, self.groups.get, self._enter_share, self._log_all)
-        self.streams = StreamsGroups(cluster, self._streams_group, self._enter_streams, self._log_all)
+        self.shares = ShareGroups(
+            cluster, self.changes, self.share_state, self.groups.get, self._enter_share, self._log_in_slices
+        )
+        self.streams = StreamsGroups(cluster, self.changes, self._streams_group, self._enter_streams, self._log_in_slices)
         self._set_timers(now)
 
     def _enter_share(self, group: ShareGroup) -> None:
@@ -78,9 +87,6 @@ class GroupCoordinator:
         self.groups[group.group_id] = group
         return before is not group
 
-    def _log_all(self, group_id: str, records: Sequence[CoordinatorRecord], now: int) -> ErrorCode:
-        return self._log(group_id, records, now)[1]
-
     def restart(self, now: int) -> None:
         """Continue from the records: committed offsets, and the members of stable groups."""
         for group in self.groups.values():
@@ -89,6 +95,7 @@ class GroupCoordinator:
 
     def moved(self, index: int, now: int) -> None:
         """Another broker, or none, leads a partition of __consumer_offsets: it continues from the records there."""
+        self.changes.finish()
         led = self._cluster.partition(GROUP_TOPIC, index)
         for group in self.groups.values():
             if self.home(group.group_id) != index:
@@ -99,6 +106,7 @@ class GroupCoordinator:
 
     def log_deleted(self) -> None:
         """__consumer_offsets is deleted, and all groups with it (GroupCoordinatorService.onResignation)."""
+        self.changes.finish()
         for group in self.groups.values():
             _unload(group)
         self.groups.clear()
@@ -116,6 +124,7 @@ class GroupCoordinator:
 
     def move_time(self, ms: int) -> None:
         """The clock was moved by `ms`, perhaps back: what waits for an interval has as long to wait as before."""
+        self.changes.finish()
         for group in self.groups.values():
             if not isinstance(group, Group) and group.assigned_at:
                 group.assigned_at += ms
@@ -143,12 +152,12 @@ class GroupCoordinator:
             if written.epoch is not None:
                 self._load_consumer_group(group_id, written, now)
         for group_id, shared in loaded.share_groups.items():
-            made = self.groups[group_id] = ShareGroup(group_id, self._cluster.timers)
+            made = self.groups[group_id] = ShareGroup(group_id, self.changes)
             for key, value in shared:
                 replay_share(made, key, value)
             self.shares.restart(made, now)
         for group_id, streamed in loaded.streams_groups.items():
-            loading = self.groups[group_id] = StreamsGroup(group_id, self._cluster.timers)
+            loading = self.groups[group_id] = StreamsGroup(group_id, self.changes)
             for key, value in streamed:
                 replay_streams(loading, key, value)
             self.streams.restart(loading, now)
@@ -157,7 +166,7 @@ class GroupCoordinator:
                 self._create(group_id, now)
 
     def _load_consumer_group(self, group_id: str, written: WrittenGroup, now: int) -> None:
-        group = self.groups[group_id] = ConsumerGroup(group_id, self._cluster.timers)
+        group = self.groups[group_id] = ConsumerGroup(group_id, self.changes)
         group.epoch = written.epoch or 0
         group.assignment_epoch, group.assigned_at = written.assignment_epoch, written.assigned_at
         for member in written.as_members():
@@ -184,7 +193,7 @@ class GroupCoordinator:
 
     # Finding the group
 
-    def _consumer_group(self, group_id: str, create: bool, now: int) -> ConsumerGroup | Refused:
+    def _consumer_group(self, group_id: str, create: bool, now: int) -> Generator[None, Any, ConsumerGroup | Refused]:
         """The consumer group with this id, or the refusal; with `create` a new one, which may also replace a classic group."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -195,8 +204,8 @@ class GroupCoordinator:
                 absent = f"Consumer group {group_id} not found."
             return Refused(ErrorCode.GROUP_ID_NOT_FOUND, absent)
         if group is None or group.state is State.EMPTY:
-            return ConsumerGroup(group_id, self._cluster.timers)
-        return upgrade_error(group, self._cluster) or upgraded(group, self._cluster, self.consumers, now)
+            return ConsumerGroup(group_id, self.changes)
+        return upgrade_error(group, self._cluster) or (yield from upgraded(group, self._cluster, self.consumers))
 
     def _streams_group(self, group_id: str, create: bool) -> StreamsGroup | Refused:
         """The streams group with this id, or the refusal; with `create` a new one, which may also replace a classic group."""
@@ -205,18 +214,22 @@ class GroupCoordinator:
             return group
         replaces = isinstance(group, Group) and group.state is State.EMPTY
         if create and (group is None or replaces):
-            made = StreamsGroup(group_id, self._cluster.timers)
+            made = StreamsGroup(group_id, self.changes)
             made.prelude = [group_tombstone(group_id)] if replaces else []
             return made
         absent = f"Streams group {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
         return Refused(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
-    def _adopt(self, group: ConsumerGroup) -> None:
+    def _adopt(self, group: ConsumerGroup) -> Generator[None, Any, None]:
         """Register the group under its id once it is written down; the tombstone of a classic one precedes its records."""
         if isinstance(self.groups.get(group.group_id), Group):
             group.prelude = [group_tombstone(group.group_id)]
             if group.members:
-                group.prelude += changes(group)
+                for record in changes(group):
+                    if record is None:
+                        yield
+                    else:
+                        group.prelude.append(record)
                 mark_written(group)
 
     def _downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode | None:
@@ -255,7 +268,7 @@ class GroupCoordinator:
 
     # Membership
 
-    def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> None:
+    def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> Generator[None, Any, None]:
         """A client wants to be a member; `joiner` gets the answer now or when the join phase is over."""
         if error := self._session_error(requested):
             joiner(Joined(error, requested.member_id))
@@ -265,7 +278,7 @@ class GroupCoordinator:
             return
         group = self.groups.get(requested.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
-            self._classic_members.join(group, requested, joiner, now)
+            joiner((yield from self.changes.alone(group.group_id, self._classic_members.join(group, requested, now))))
             return
         if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
             joiner(Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -572,14 +585,13 @@ class GroupCoordinator:
             self.offsets.delete(group_id, each)
         return error
 
-    def topic_deleted(self, topic: str, now: int, topic_id: bytes = b"") -> None:
-        """Forget the committed offsets of a deleted topic, at once or in slices, and what share groups know of it."""
-        for group in list(self.groups.values()):
-            if isinstance(group, ShareGroup):
-                self.shares.topic_deleted(group, topic_id, now)
-        self.share_state.topic_deleted(topic_id, now)
-        self._gone_topics.add(topic)
-        if not self._forgets:
+    def topic_deleted(self, topic: str, topic_id: bytes = b"") -> None:
+        """A topic is deleted; `forget_topics` follows once for all topics that are deleted together, as in Kafka."""
+        self._gone_topics[topic] = topic_id
+
+    def forget_topics(self, now: int) -> None:
+        """Forget, at once or in slices, the committed offsets of deleted topics and what share groups know of them."""
+        if self._gone_topics and not self._forgets:
             self._cluster.timers.work(self._forgetting_topics(now))
 
     def _forgetting_topics(self, now: int) -> Iterator[None]:
@@ -588,7 +600,14 @@ class GroupCoordinator:
         pause = pauses()
         try:
             while self._gone_topics:
-                gone, self._gone_topics = self._gone_topics, set()
+                gone, self._gone_topics = self._gone_topics, {}
+                gone_ids = frozenset(gone.values())
+                for group in list(self.groups.values()):
+                    if pause():
+                        yield
+                    if isinstance(group, ShareGroup):
+                        yield from self.shares.topics_deleted(group, gone_ids, now)
+                yield from self.share_state.topics_deleted(gone_ids, now)
                 for group_id in list(self.groups):
                     if pause():
                         yield
@@ -605,10 +624,10 @@ class GroupCoordinator:
     def _write_down(self, group: Group, now: int) -> ErrorCode:
         return self._log(group.group_id, [group_record(group)], now)[1]
 
-    def _write_changes(self, group: ConsumerGroup, now: int) -> ErrorCode:
+    def _write_changes(self, group: ConsumerGroup, now: int) -> Generator[None, Any, ErrorCode]:
         """Write down the changes, or undo them; a new group becomes known only once it is written down."""
         before = self.groups.get(group.group_id)
-        _, error = self._log(group.group_id, [*group.prelude, *changes(group)], now)
+        error = yield from self._log_in_slices(group.group_id, chain(group.prelude, changes(group)), now)
         if error and before is group:
             group.revert()
         elif error:
@@ -618,8 +637,29 @@ class GroupCoordinator:
             mark_written(group)
             if isinstance(before, Group):
                 before.die(now)
+                self.consumers.await_classic_members(group, now)
             self.groups[group.group_id] = group
         return error
+
+    def _log_in_slices(
+        self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int
+    ) -> Generator[None, Any, ErrorCode]:
+        """The same in slices; None among the records ends one. Nothing is written before all records are encoded."""
+        pause = weighted_pauses(BYTES)
+        encoded = []
+        try:
+            for record in records:
+                if record is None:
+                    yield
+                    continue
+                key, value = record.encode()
+                encoded.append((key, value))
+                if pause(len(value or b"")):
+                    yield
+            batch = encoded_batch(encoded, now) if encoded else b""
+        except EncodeError:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return self._append(group_id, batch, now)[1]
 
     def _log(
         self, group_id: str, records: Sequence[CoordinatorRecord], now: int,
@@ -629,13 +669,16 @@ class GroupCoordinator:
 
         Ids that are longer than a record can hold are UNKNOWN_SERVER_ERROR, as in Kafka.
         """
-        log = self._cluster.partition(GROUP_TOPIC, self.home(group_id))
-        if log is None or not records:
-            return -1, ErrorCode.NONE
         try:
-            batch = records_batch(records, now, producer)
+            batch = records_batch(records, now, producer) if records else b""
         except EncodeError:
             return -1, ErrorCode.UNKNOWN_SERVER_ERROR
+        return self._append(group_id, batch, now, verified)
+
+    def _append(self, group_id: str, batch: bytes, now: int, verified: bool = False) -> tuple[int, ErrorCode]:
+        log = self._cluster.partition(GROUP_TOPIC, self.home(group_id))
+        if log is None or not batch:
+            return -1, ErrorCode.NONE
         base = log.log_end_offset
         return base, translate_error(log.append_own(batch, now, verified=verified))
 

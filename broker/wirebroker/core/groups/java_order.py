@@ -6,21 +6,30 @@ assignments: for java.util.HashMap, whose tables only grow, and for Kafka's own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from wirebroker.core.names import hash_order as hash_order
 from wirebroker.core.names import java_hash
+from wirebroker.slices import TOPICS, pauses
 
 K = TypeVar("K")
+
+
+class Topic(Protocol):
+    """A topic with its id."""
+
+    topic_id: bytes
+
+
 SMALLEST = 16
 """The number of buckets of a HashMap before it grows."""
 FIBONACCI = -7046029254386353131
 LONG = 0xFFFFFFFFFFFFFFFF
 
 
-@lru_cache(1 << 14)
+@lru_cache(1 << 15)
 def uuid_hash(raw: bytes) -> int:
     """Kafka's `Uuid.hashCode` of 16 raw bytes, as an unsigned number of 32 bits."""
     folded = int.from_bytes(raw[:8], "big") ^ int.from_bytes(raw[8:], "big")
@@ -52,9 +61,21 @@ def set_of_names(names: Iterable[str]) -> list[str]:
     return hash_order(once, java_hash, buckets_of_copy(len(once)))
 
 
+def topic_ids(names: Iterable[str], topics: Mapping[str, Topic]) -> Generator[None, Any, list[bytes]]:
+    """The ids of the topics that exist, in the order of a set of these names, in slices."""
+    in_turn, pause = sorted(names), pauses(TOPICS)
+    for name in in_turn:
+        java_hash(name)  # it is remembered
+        if pause():
+            yield
+    return [topics[name].topic_id for name in set_of_names(in_turn) if name in topics]
+
+
 def set_of_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
     """These small numbers in the order of a HashSet made from them."""
-    given = list(numbers)
+    given = tuple(numbers)
+    if len(given) < 2:
+        return given
     mask = buckets_of_copy(len(given)) - 1
     if max(given, default=0) >= 1 << 16:
         return tuple(hash_order(given, int, mask + 1))

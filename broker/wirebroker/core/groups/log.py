@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kafkawire.batches import Record, build_batch
 from kafkawire.coordinator_log import CoordinatorRecord
@@ -21,9 +21,14 @@ def records_batch(records: Sequence[CoordinatorRecord], now: int, producer: tupl
 
     Kafka's CoordinatorRuntime gives every batch the sequence 0, even if the producer has written others.
     """
+    return encoded_batch([record.encode() for record in records], now, producer)
+
+
+def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, producer: tuple[int, int] | None = None) -> bytes:
+    """The same of records (key and value) that are encoded already."""
     producer_id, producer_epoch = producer or (-1, -1)
     return build_batch(
-        [Record(i, 0, *record.encode()) for i, record in enumerate(records)], base_timestamp=now,
+        [Record(i, 0, key, value) for i, (key, value) in enumerate(records)], base_timestamp=now,
         producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, transactional=producer is not None,
     )  # fmt: skip
 

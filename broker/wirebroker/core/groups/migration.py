@@ -7,14 +7,15 @@ classic again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.groups.assignors import as_assignment
-from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, JoinRequest, Member, Synced, Syncer
+from wirebroker.core.groups.classic import CONSUMER, Group, Joined, JoinRequest, Member, Synced, Syncer
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.consumer_groups import (
     JOIN,
@@ -28,6 +29,7 @@ from wirebroker.core.groups.consumer_groups import (
 )
 from wirebroker.core.groups.embedded import read_assignment, read_subscription, version_of, write_assignment
 from wirebroker.core.groups.members import Claimed, ClassicSide, ConsumerMember, MemberState, Owned
+from wirebroker.slices import after
 
 CANNOT_UPGRADE = "Cannot upgrade classic group {} to consumer group because {}."
 MALFORMED = "the embedded consumer protocol is malformed"
@@ -58,18 +60,19 @@ def _cannot_upgrade(group: Group, reason: str) -> Refused:
     return Refused(ErrorCode.GROUP_ID_NOT_FOUND, CANNOT_UPGRADE.format(group.group_id, reason))
 
 
-def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups, now: int) -> ConsumerGroup | Refused:
+def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups) -> Generator[None, Any, ConsumerGroup | Refused]:
     """A consumer group with the members of a classic one, who must join again; the classic one stays unchanged."""
     group.ask_to_rejoin()
-    speak = [{name for name, _ in member.protocols} for member in group.members.values()]
-    if group.protocol is None or any(group.protocol not in names for names in speak):
+    members, protocol = list(group.members.values()), group.protocol  # its own timers may change it between two slices
+    speak = [{name for name, _ in member.protocols} for member in members]
+    if protocol is None or any(protocol not in names for names in speak):
         # Kafka fails if there was no generation yet, or if a member that joined meanwhile does not support its protocol.
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-    made = ConsumerGroup(group.group_id, cluster.timers)
+    made = ConsumerGroup(group.group_id, groups.changes)
     made.epoch = made.assignment_epoch = group.generation
-    for member in group.members.values():
+    for member in members:
         try:
-            subscription = read_subscription(member.metadata(group.protocol))
+            subscription = read_subscription(member.metadata(protocol))
             given = read_assignment(member.assignment) if member.assignment else None
         except ProtocolError:
             return _cannot_upgrade(group, MALFORMED)
@@ -77,10 +80,11 @@ def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups, now: int) -
             return _cannot_upgrade(group, CUSTOM)
         partitions = {each.topic: each.partitions for each in given.assigned_partitions} if given else {}
         known = {cluster.topics[name].topic_id: held for name, held in partitions.items() if name in cluster.topics}
-        made.targets[member.member_id] = as_assignment(known)
+        yield from after(subscription.topics)
+        made.targets[member.member_id] = yield from as_assignment(known)
         owned: Owned = {topic: dict.fromkeys(held, group.generation) for topic, held in known.items()}
         made.update(_consumer_member(member, subscription, owned, group.generation))
-        groups.await_heartbeat(made, member.member_id, member.session_timeout, now)
+        yield from after(subscription.topics)
     made.facts = groups.facts(made.subscriptions)
     return made
 
@@ -138,11 +142,8 @@ class ClassicMembers:
 
     # Joining
 
-    def join(self, group: ConsumerGroup, requested: JoinRequest, joiner: Joiner, now: int) -> None:
+    def join(self, group: ConsumerGroup, requested: JoinRequest, now: int) -> Generator[None, Any, Joined]:
         """A member joins, or joins again to learn its assignment; it is answered at once."""
-        joiner(self._join(group, requested, now))
-
-    def _join(self, group: ConsumerGroup, requested: JoinRequest, now: int) -> Joined:
         if policy(self._cluster) == "DISABLED":
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = requested.member_id or self._groups.new_member_id()
@@ -169,15 +170,15 @@ class ClassicMembers:
             topics=frozenset(subscription.topics), regex="", client_id=requested.client_id, client_host=requested.client_host,
             classic=ClassicSide(requested.session_timeout, tuple(requested.protocols)),
         )  # fmt: skip
-        return self._admit(group, old, new, replaces, subscription, requested.sees, now)
+        return (yield from self._admit(group, old, new, replaces, subscription, requested.sees, now))
 
     def _admit(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None,
         subscription: ConsumerProtocolSubscription, sees: Callable[[str], bool] | None, now: int,
-    ) -> Joined:  # fmt: skip
+    ) -> Generator[None, Any, Joined]:  # fmt: skip
         static = group.static_member(new.instance_id)
         downgrades = static is not None and self._leaves_classic_only(group, static)
-        change = self._groups.change(group, old, new, replaces, now)
+        change = yield from self._groups.change(group, old, new, replaces)
         if isinstance(change, Refused):
             return Joined(change.code)
         changed = old.topics != new.topics or old.regex != new.regex
@@ -186,15 +187,15 @@ class ClassicMembers:
             stale = group.assignment_epoch < change.epoch
             if not stale:
                 target = group.target_of(new.member_id, new.instance_id)
-                self._groups.reconcile(change, group.assignment_epoch, target, changed, claimed, now)
+                yield from self._groups.reconcile(change, group.assignment_epoch, target, changed, claimed)
             refused = self._convert(group, change.new, stale, now)
             return Joined(refused) if refused else _joined(change)
-        epoch, target = self._groups.compute_target(change, now)
-        self._groups.reconcile(change, epoch, target, changed, claimed, now)
+        epoch, target = yield from self._groups.compute_target(change, now)
+        yield from self._groups.reconcile(change, epoch, target, changed, claimed)
         due = self._groups.regexes_due(change, now)
-        if refused := self._groups.write_down(change, now):
+        if refused := (yield from self._groups.write_down(change, now)):
             return Joined(refused)
-        self._groups.match_regexes(group, due, sees, now)
+        yield from self._groups.match_regexes(group, due, sees, now)
         assert new.classic is not None
         group.cancel_timer(JOIN, new.member_id)
         self._groups.await_heartbeat(group, new.member_id, new.classic.session_timeout, now)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.simple_assignor import Partitions
-from wirebroker.core.purgatory import Action, Timer, Timers
+from wirebroker.core.groups.timed import TimedGroup
 
 SHARE = "share"
 EMPTY, STABLE = "Empty", "Stable"
@@ -46,12 +47,17 @@ class Preparation:
     initialized: Mapping[bytes, Prepared] = field(default_factory=dict)
     deleting: Mapping[bytes, str] = field(default_factory=dict)
 
+    @property
+    def by_state(self) -> tuple[Mapping[bytes, Any], ...]:
+        """The three, in the order of the fields."""
+        return self.initializing, self.initialized, self.deleting
 
-class ShareGroup:
+
+class ShareGroup(TimedGroup):
     """A share group."""
 
-    def __init__(self, group_id: str, timers: Timers) -> None:
-        self.group_id = group_id
+    def __init__(self, group_id: str, changes: Changes) -> None:
+        super().__init__(group_id, changes)
         self.epoch = FIRST_EPOCH
         self.assignment_epoch = FIRST_EPOCH
         self.assigned_at = 0
@@ -61,8 +67,6 @@ class ShareGroup:
         self.facts: Mapping[str, tuple[bytes, int]] = {}
         """The ids and numbers of partitions of the subscribed topics when the epoch last rose (Kafka keeps a hash)."""
         self.preparation: Preparation | None = None
-        self._timers = timers
-        self._sessions: dict[str, Timer] = {}
 
     @property
     def state(self) -> str:
@@ -82,18 +86,3 @@ class ShareGroup:
         if changed is not None:
             members[changed.member_id] = changed
         return Counter(topic for member in members.values() for topic in member.topics)
-
-    def await_heartbeat(self, member_id: str, when: int, action: Action) -> None:
-        """Run the action at `when` unless the member sends something before."""
-        self.cancel_timer(member_id)
-        self._sessions[member_id] = self._timers.at(when, action)
-
-    def cancel_timer(self, member_id: str) -> None:
-        """Stop waiting for the member."""
-        if (timer := self._sessions.pop(member_id, None)) is not None:
-            timer.cancel()
-
-    def cancel_timers(self) -> None:
-        """Stop waiting for all members: the group is gone, or the broker stopped."""
-        for member_id in list(self._sessions):
-            self.cancel_timer(member_id)

@@ -1,13 +1,13 @@
 """The requests of share groups (KIP-932): ShareGroupHeartbeat, the removal of members, and what administrators do.
 
 The rules are those of GroupMetadataManager in Kafka 4.3.1. A result is computed first and written down only at the end, so a
-refused request changes nothing. A partition is assigned only after its state has been initialized. That follows the first
-heartbeat, so a member gets its partitions with a later one.
+refused request changes nothing. Requests about many topics are handled in slices. A partition is assigned only after its
+state has been initialized. That follows the first heartbeat, so a member gets its partitions with a later one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +18,8 @@ from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import SHARE_TOPIC, Cluster
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.coordinator_errors import RETRY_MS
-from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names
+from wirebroker.core.groups.changing import Changes
+from wirebroker.core.groups.java_order import buckets_for, hash_order, topic_ids
 from wirebroker.core.groups.share_group import NOTHING, Preparation, Prepared, ShareGroup, ShareMember
 from wirebroker.core.groups.share_log import (
     current_record,
@@ -33,11 +34,12 @@ from wirebroker.core.names import java_hash
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import UNKNOWN, WRITES, ShareCoordinator
 from wirebroker.core.share.settings import ShareSettings
-from wirebroker.slices import pauses
+from wirebroker.slices import TOPICS, after, at_once, pauses
 
 LEAVES = -1
 ASSIGNOR = "simple"
-Log = Callable[[str, Sequence[CoordinatorRecord], int], ErrorCode]
+SESSION = "session"
+Log = Callable[[str, Iterable[CoordinatorRecord | None], int], Generator[None, Any, ErrorCode]]
 Deleted = list[tuple[str, bytes, Refusal | None]]
 
 
@@ -64,14 +66,15 @@ class ShareAnswer(NamedTuple):
 
 class ShareGroups:
     """The share groups of the cluster. `find` returns the group with an id, `enter` registers a new one, `log` writes records
-    down, all or none, and returns the client's error.
+    down in slices (see `GroupCoordinator`), all or none, and returns the client's error.
     """
 
     def __init__(
-        self, cluster: Cluster, coordinator: ShareCoordinator, find: Callable[[str], object | None],
+        self, cluster: Cluster, changes: Changes, coordinator: ShareCoordinator, find: Callable[[str], object | None],
         enter: Callable[[ShareGroup], None], log: Log,
     ) -> None:  # fmt: skip
         self._cluster = cluster
+        self._changes = changes
         self._coordinator = coordinator
         self._lookup = find
         self._enter = enter
@@ -103,14 +106,21 @@ class ShareGroups:
         if isinstance(group, ShareGroup):
             return group
         if group is None and create:
-            return ShareGroup(group_id, self._cluster.timers)
+            return ShareGroup(group_id, self._changes)
         absent = f"Group {group_id} is not a share group." if group is not None else f"Share group {group_id} not found."
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
-    def heartbeat(self, requested: ShareHeartbeat, now: int) -> ShareAnswer | Refusal:
+    def heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, ShareAnswer | Refusal]:
         """A member joins, stays or leaves."""
         if requested.epoch == LEAVES:
             return self._leave(requested, now)
+        answer = yield from self._changes.alone(requested.group_id, self._heartbeat(requested, now))
+        group = self._lookup(requested.group_id)
+        if isinstance(answer, ShareAnswer) and isinstance(group, ShareGroup):
+            yield from self._prepare(group, now)
+        return answer
+
+    def _heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, ShareAnswer | Refusal]:
         group = self.find(requested.group_id, create=requested.epoch == 0)
         if isinstance(group, Refusal):
             return group
@@ -118,20 +128,24 @@ class ShareGroups:
         if isinstance(old, Refusal):
             return old
         new = _updated(old, requested)
+        yield from after(new.topics)
         records = [member_record(group.group_id, new)] if new != old or old.member_id not in group.members else []
-        epoch, facts = self._next_epoch(group, old, new)
+        epoch, facts = yield from self._next_epoch(group, old, new)
         rose = epoch != group.epoch
         if rose:
             records.append(epoch_record(group.group_id, epoch))
-        targets = self._new_targets(group, new, epoch, now)
+        targets = yield from self._new_targets(group, new, epoch, now)
         if targets is not None:
-            records += target_records(group, targets, epoch, now)
+            for record in target_records(group, targets, epoch, now):
+                records.append(record)
+                yield from after(facts)
         target_epoch = group.assignment_epoch if targets is None else epoch
         given = group.targets if targets is None else targets
         reconciled = self._reconciled(new, target_epoch, given.get(new.member_id, NOTHING), rose)
         if reconciled != new:
             records.append(current_record(group.group_id, reconciled))
-        if error := self._log(group.group_id, records, now):
+        yield from after(reconciled.assigned)
+        if error := (yield from self._log(group.group_id, records, now)):
             return Refusal(error)
         self._enter(group)
         group.members[new.member_id] = reconciled
@@ -141,7 +155,6 @@ class ShareGroups:
         if rose:
             self._report(group)
         self._await_heartbeat(group, new.member_id, now)
-        self._prepare(group, now)
         shown = requested.epoch == 0 or requested.topics is not None or reconciled.assigned != old.assigned
         interval = self.settings(group.group_id).heartbeat_ms
         return ShareAnswer(new.member_id, reconciled.epoch, interval, reconciled.assigned if shown else None)
@@ -163,12 +176,16 @@ class ShareGroups:
             f"({member.epoch}). The member must abandon all its partitions and rejoin.",
         )
 
-    def _next_epoch(self, group: ShareGroup, old: ShareMember, new: ShareMember) -> tuple[int, Mapping[str, tuple[bytes, int]]]:
+    def _next_epoch(
+        self, group: ShareGroup, old: ShareMember, new: ShareMember
+    ) -> Generator[None, Any, tuple[int, Mapping[str, tuple[bytes, int]]]]:
         """The group's epoch and facts after `old` becomes `new`."""
         facts = self._facts(group.subscriptions(new))
         bumps = old.topics != new.topics or facts != group.facts
+        yield from after(facts)
         if group.assignment_epoch >= group.epoch:
             bumps = bumps or self._can_assign_more(group)
+        yield from after(facts)
         return group.epoch + bumps, facts
 
     def _facts(self, subscribed: Iterable[str]) -> dict[str, tuple[bytes, int]]:
@@ -190,7 +207,9 @@ class ShareGroups:
             for topic_id, each in group.preparation.initialized.items()
         )
 
-    def _new_targets(self, group: ShareGroup, new: ShareMember, epoch: int, now: int) -> dict[str, Partitions] | None:
+    def _new_targets(
+        self, group: ShareGroup, new: ShareMember, epoch: int, now: int
+    ) -> Generator[None, Any, dict[str, Partitions] | None]:
         """The targets of all members, if they have to be and can be computed again."""
         interval = self.settings(group.group_id).assignment_ms
         too_soon = group.assigned_at and interval and now < group.assigned_at + interval
@@ -199,17 +218,19 @@ class ShareGroups:
         members = {**group.members, new.member_id: new}
         in_order = hash_order(members, java_hash, buckets_for(len(members)))
         topics = self._cluster.topics
-        subscribers = {
-            member_id: ShareSubscriber(
-                [topics[name].topic_id for name in set_of_names(sorted(members[member_id].topics)) if name in topics],
-                group.targets.get(member_id, NOTHING),
-            )
-            for member_id in in_order
-        }
+        subscribers = {}
+        ids: dict[frozenset[str], list[bytes]] = {}
+        for member_id in in_order:
+            wanted = members[member_id].topics
+            if wanted not in ids:
+                ids[wanted] = yield from topic_ids(wanted, topics)
+                yield from after(wanted)
+            subscribers[member_id] = ShareSubscriber(ids[wanted], group.targets.get(member_id, NOTHING))
         prepared = group.preparation.initialized if group.preparation is not None else {}
         assignable = {topic_id: each.partitions for topic_id, each in prepared.items()}
         same = all(count == len(members) for count in group.subscriptions(new).values())
-        made = simple(subscribers, assignable, same=same)
+        yield from after(assignable)
+        made = yield from simple(subscribers, assignable, same=same)
         return {member_id: made.get(member_id, NOTHING) for member_id in in_order}
 
     def _reconciled(self, member: ShareMember, epoch: int, target: Partitions, changed: bool) -> ShareMember:
@@ -241,16 +262,16 @@ class ShareGroups:
 
         def expire(now: int) -> None:
             if member_id in group.members and self._fence(group, member_id, now):
-                group.await_heartbeat(member_id, now + RETRY_MS, expire)
+                group.set_timer(SESSION, member_id, now + RETRY_MS, expire)
 
-        group.await_heartbeat(member_id, when, expire)
+        group.set_timer(SESSION, member_id, when, expire)
 
     def _fence(self, group: ShareGroup, member_id: str, now: int) -> ErrorCode:
         """Remove a member. The group's epoch rises, and the next heartbeat computes a new target."""
         records = [*member_tombstones(group.group_id, [member_id]), epoch_record(group.group_id, group.epoch + 1)]
-        if error := self._log(group.group_id, records, now):
+        if error := at_once(self._log(group.group_id, records, now)):
             return error
-        group.cancel_timer(member_id)
+        group.cancel_timer(SESSION, member_id)
         del group.members[member_id]
         group.targets.pop(member_id, None)
         group.epoch += 1
@@ -270,13 +291,15 @@ class ShareGroups:
 
     # The state of partitions
 
-    def _prepare(self, group: ShareGroup, now: int) -> None:
+    def _prepare(self, group: ShareGroup, now: int) -> Generator[None, Any, None]:
         """Initialize the state of subscribed partitions that have none. Kafka does so after it has answered."""
+        yield from after(group.facts)
         held = group.preparation or Preparation()
         retry = self._cluster.configs.integer("group.share.initialize.retry.interval.ms")
         recent = {topic_id: each for topic_id, each in held.initializing.items() if now - each.time < retry}
         known = _joined(held.initialized, recent)
         missing: dict[bytes, Prepared] = {}
+        pause = pauses(TOPICS)
         for name in group.subscriptions():
             topic = self._cluster.topics.get(name)
             if topic is None:
@@ -284,8 +307,11 @@ class ShareGroups:
             done = known[topic.topic_id].partitions if topic.topic_id in known else frozenset()
             if len(done) < len(topic.partitions):
                 missing[topic.topic_id] = Prepared(name, frozenset(range(len(topic.partitions))) - done, now)
+            if pause():
+                yield
         if missing:
             wanted = {(topic_id, index): UNKNOWN for topic_id, each in missing.items() for index in each.partitions}
+            yield from after(wanted)
             self._cluster.timers.work(self._initialize(group, missing, wanted, now))
 
     def _initialize(
@@ -294,10 +320,13 @@ class ShareGroups:
         """Initialize partitions (topic id, index), each with a start offset, in slices. The refused ones, or the refusal of
         all.
         """
-        held = group.preparation or Preparation()
-        initializing = _joined(held.initializing, topics)
-        deleting = {topic_id: name for topic_id, name in held.deleting.items() if topic_id not in initializing}
-        if error := self._write(group, Preparation(initializing, held.initialized, deleting), now):
+
+        def begin(held: Preparation) -> Preparation:
+            initializing = _joined(held.initializing, topics)
+            deleting = {topic_id: name for topic_id, name in held.deleting.items() if topic_id not in initializing}
+            return Preparation(initializing, held.initialized, deleting)
+
+        if error := (yield from self._rewrite(group, begin, now)):
             return Refusal(error)
         self.make_state_topic(now)
         pause = pauses(WRITES)
@@ -308,19 +337,8 @@ class ShareGroups:
             found = self._coordinator.initialize((group.group_id, topic_id, index), group.epoch, start, now)
             if found is not None:
                 refused[topic_id, index] = found
-        if self._lookup(group.group_id) is group:  # it was not deleted meanwhile
-            self._initialized(group, topics, bool(refused), now)
+        yield from self._rewrite(group, lambda held: _initialized(held, topics, bool(refused)), now)
         return refused
-
-    def _initialized(self, group: ShareGroup, topics: Mapping[bytes, Prepared], failed: bool, now: int) -> None:
-        held = group.preparation or Preparation()
-        left = {}
-        for topic_id, each in held.initializing.items():
-            rest = each.partitions - topics[topic_id].partitions if topic_id in topics else each.partitions
-            if rest:
-                left[topic_id] = each._replace(partitions=rest)
-        done = held.initialized if failed else _joined(held.initialized, topics)
-        self._write(group, Preparation(left, done, held.deleting), now)
 
     def make_state_topic(self, now: int) -> None:
         """Create __share_group_state, as its first use does."""
@@ -329,23 +347,37 @@ class ShareGroups:
                 self._cluster.create_internal_topic(SHARE_TOPIC, now)
             self._cluster.decisions.write_down(now)
 
-    def _write(self, group: ShareGroup, preparation: Preparation, now: int) -> ErrorCode:
-        error = self._log(group.group_id, [preparation_record(group.group_id, preparation)], now)
+    def _rewrite(
+        self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
+    ) -> Generator[None, Any, ErrorCode]:
+        """Change which partitions have a state, once nobody else changes the group, and write that down. Does nothing if the
+        group was deleted meanwhile.
+        """
+        yield from self._changes.settled([group.group_id])
+        if group.preparation is not None and self._lookup(group.group_id) is not group:
+            return ErrorCode.NONE
+        return (yield from self._changes.alone(group.group_id, self._write(group, change, now)))
+
+    def _write(
+        self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
+    ) -> Generator[None, Any, ErrorCode]:
+        preparation = change(group.preparation or Preparation())
+        yield from after(preparation.initialized)
+        error = yield from self._log(group.group_id, preparation_record(group.group_id, preparation), now)
         if not error:
             group.preparation = preparation
             self._enter(group)
         return error
 
-    def topic_deleted(self, group: ShareGroup, topic_id: bytes, now: int) -> None:
-        """Forget the state of a deleted topic's partitions."""
+    def topics_deleted(self, group: ShareGroup, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
+        """Forget the state of the partitions of deleted topics."""
+
+        def without(held: Preparation) -> Preparation:
+            return Preparation(*({each: topics[each] for each in topics if each not in gone} for topics in held.by_state))
+
         held = group.preparation
-        if held is None or not any(topic_id in each for each in (held.initializing, held.initialized, held.deleting)):
-            return
-        left = Preparation(
-            _without(held.initializing, topic_id), _without(held.initialized, topic_id),
-            {each: name for each, name in held.deleting.items() if each != topic_id},
-        )  # fmt: skip
-        self._write(group, left, now)
+        if held is not None and any(not topics.keys().isdisjoint(gone) for topics in held.by_state):
+            yield from self._rewrite(group, without, now)
 
     # Administration
 
@@ -414,9 +446,13 @@ class ShareGroups:
         self, group: ShareGroup, held: Preparation, gone: Mapping[bytes, tuple[str, frozenset[int]]], now: int
     ) -> Generator[None, Any, Deleted]:
         pause = pauses(WRITES)
-        initialized = {topic_id: each for topic_id, each in held.initialized.items() if topic_id not in gone}
         deleting = {**held.deleting, **{topic_id: name for topic_id, (name, _) in gone.items()}}
-        self._write(group, Preparation(held.initializing, initialized, deleting), now)
+
+        def begin(held: Preparation) -> Preparation:
+            initialized = {topic_id: each for topic_id, each in held.initialized.items() if topic_id not in gone}
+            return Preparation(held.initializing, initialized, deleting)
+
+        yield from self._rewrite(group, begin, now)
         done: Deleted = []
         for topic_id, (name, indexes) in gone.items():
             wrong = []
@@ -430,8 +466,8 @@ class ShareGroups:
             for topic_id, name in deleting.items()
             if not any(topic_id == other and why is None for _, other, why in done)
         }
-        if gone and self._lookup(group.group_id) is group:
-            self._write(group, Preparation(held.initializing, initialized, left), now)
+        if gone:
+            yield from self._rewrite(group, lambda held: Preparation(held.initializing, held.initialized, left), now)
         return done
 
     def delete_state(self, group: ShareGroup, now: int) -> Generator[None, Any, ErrorCode]:
@@ -467,10 +503,15 @@ def _unknown(group: ShareGroup, member_id: str) -> Refusal:
 def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> dict[bytes, Prepared]:
     made = dict(one)
     for topic_id, each in other.items():
-        before = made[topic_id].partitions if topic_id in made else frozenset()
-        made[topic_id] = each._replace(partitions=before | each.partitions)
+        made[topic_id] = each._replace(partitions=made[topic_id].partitions | each.partitions) if topic_id in made else each
     return made
 
 
-def _without(topics: Mapping[bytes, Prepared], topic_id: bytes) -> dict[bytes, Prepared]:
-    return {each: prepared for each, prepared in topics.items() if each != topic_id}
+def _initialized(held: Preparation, topics: Mapping[bytes, Prepared], failed: bool) -> Preparation:
+    """The preparation after these partitions were initialized, or were not."""
+    left = {}
+    for topic_id, each in held.initializing.items():
+        rest = each.partitions - topics[topic_id].partitions if topic_id in topics else each.partitions
+        if rest:
+            left[topic_id] = each._replace(partitions=rest)
+    return Preparation(left, held.initialized if failed else _joined(held.initialized, topics), held.deleting)

@@ -5,7 +5,7 @@ Kafka adds a hash of the topics to a group's epoch. Here it stays 0, which means
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kafkawire.coordinator_log import CoordinatorRecord
@@ -18,6 +18,7 @@ from kafkawire.coordinator_records import share_group_target_assignment_metadata
 from kafkawire.declare import Message
 from wirebroker.core.groups.share_group import Preparation, Prepared, ShareGroup, ShareMember
 from wirebroker.core.groups.simple_assignor import Partitions
+from wirebroker.slices import after
 
 MEMBER_KEYS = (
     current.ShareGroupCurrentMemberAssignmentKey, target.ShareGroupTargetAssignmentMemberKey,
@@ -71,13 +72,17 @@ def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
     return CoordinatorRecord(key, value)
 
 
-def preparation_record(group_id: str, held: Preparation) -> CoordinatorRecord:
-    """Which partitions have a state."""
+def preparation_record(group_id: str, held: Preparation) -> Iterator[CoordinatorRecord | None]:
+    """The record that tells which partitions have a state; None before it where a slice ends."""
+    initializing = _infos(held.initializing)
+    yield from after(initializing)
+    initialized = _infos(held.initialized)
+    yield from after(initialized)
     value = state.ShareGroupStatePartitionMetadataValue(
-        initializing_topics=_infos(held.initializing), initialized_topics=_infos(held.initialized),
+        initializing_topics=initializing, initialized_topics=initialized,
         deleting_topics=[state.TopicInfo(topic_id=topic_id, topic_name=name) for topic_id, name in held.deleting.items()],
     )  # fmt: skip
-    return CoordinatorRecord(state.ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
+    yield CoordinatorRecord(state.ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
 
 
 def _infos(topics: Mapping[bytes, Prepared]) -> list[state.TopicPartitionsInfo]:

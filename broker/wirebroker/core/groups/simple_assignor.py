@@ -1,4 +1,4 @@
-"""The assignor of share groups, "simple", which gives a partition to several members (Kafka's SimpleAssignor).
+"""The assignor of share groups, "simple", which gives a partition to several members, in slices (Kafka's SimpleAssignor).
 
 Every partition gets the same number of members, as far as possible, and every member about as many partitions. Members keep
 what they have. The result is Kafka's for the same history, so it follows the order of Java's hash tables.
@@ -6,11 +6,12 @@ what they have. The result is Kafka's for the same history, so it follows the or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, uuid_hash
+from wirebroker.slices import weighted_pauses
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """Topic id to partitions, in order."""
@@ -26,29 +27,68 @@ class ShareSubscriber(NamedTuple):
 
 def simple(
     members: Mapping[str, ShareSubscriber], assignable: Mapping[bytes, Collection[int]], *, same: bool
-) -> dict[str, Partitions]:  # fmt: skip
+) -> Generator[None, Any, dict[str, Partitions]]:
     """The assignment of each member. `members` are in the order of Kafka's hash table, `assignable` the partitions that may be
     given out; `same` says that all members subscribe to the same topics.
     """
-    ids, subscribers = list(members), list(members.values())
+    subscribers = list(members.values())
     if not any(each.topics for each in subscribers):
         return {}
-    given = [{(topic, i) for topic, indexes in each.given.items() for i in indexes} for each in subscribers]
-    if same:
-        topics = subscribers[0].topics
-        targets = [(topic, i) for topic in topics for i in sorted(assignable.get(topic, ()))]
-        given = [{place for place in held if place[0] in topics} for held in given]
-        _Balance(range(len(ids)), targets, given, _hash_of_place).balance()
-    else:
-        for topic in dict.fromkeys(topic for each in subscribers for topic in each.topics):
-            subscribed = [i for i, each in enumerate(subscribers) if topic in each.topics]
-            targets = [(topic, i) for i in sorted(assignable.get(topic, ()))]
-            own = [{place for place in held if place[0] == topic} for held in given]
-            _Balance(subscribed, targets, own, lambda place: place[1]).balance()
-            given = [
-                {place for place in held if place[0] != topic} | now for held, now in zip(given, own, strict=True)
-            ]  # fmt: skip
-    return {member_id: as_partitions(held) for member_id, held in zip(ids, given, strict=True)}
+    given = yield from (_give_same if same else _give_mixed)(subscribers, assignable)
+    made = {}
+    pause = weighted_pauses()
+    for member_id, places in zip(members, given, strict=True):
+        made[member_id] = as_partitions(places)
+        if pause(len(places)):
+            yield
+    return made
+
+
+def _give_same(
+    subscribers: Sequence[ShareSubscriber], assignable: Mapping[bytes, Collection[int]]
+) -> Generator[None, Any, list[set[Place]]]:
+    topics = dict.fromkeys(subscribers[0].topics)
+    targets = [(topic, i) for topic in topics for i in sorted(assignable.get(topic, ()))]
+    given = []
+    pause = weighted_pauses()
+    for each in subscribers:
+        if pause(len(each.given)):
+            yield
+        given.append({(topic, i) for topic, indexes in each.given.items() if topic in topics for i in indexes})
+    yield from _Balance(range(len(subscribers)), targets, given, _hash_of_place).balance()
+    return given
+
+
+def _give_mixed(
+    subscribers: Sequence[ShareSubscriber], assignable: Mapping[bytes, Collection[int]]
+) -> Generator[None, Any, list[list[Place]]]:
+    """Balance each topic by itself, among its subscribers and those who have partitions of it and give them back."""
+    given: list[dict[bytes, set[Place]]] = [
+        {topic: {(topic, i) for i in indexes} for topic, indexes in each.given.items()} for each in subscribers
+    ]
+    subscribed: dict[bytes, list[int]] = {}
+    pause = weighted_pauses()
+    for number, each in enumerate(subscribers):
+        for topic in dict.fromkeys(each.topics):
+            subscribed.setdefault(topic, []).append(number)
+        if pause(len(each.topics)):
+            yield
+    holders: dict[bytes, list[int]] = {}
+    for number, held in enumerate(given):
+        for topic in held:
+            holders.setdefault(topic, []).append(number)
+    for topic, members in subscribed.items():
+        involved = sorted({*members, *holders.get(topic, ())})
+        own = [given[number].get(topic, set()) for number in involved]
+        targets = [(topic, i) for i in sorted(assignable.get(topic, ()))]
+        wanting = frozenset(members)
+        takers = [i for i, number in enumerate(involved) if number in wanting]
+        yield from _Balance(takers, targets, own, lambda place: place[1]).balance()
+        for number, places in zip(involved, own, strict=True):
+            given[number][topic] = places
+        if pause(len(involved) + len(targets)):
+            yield
+    return [[place for places in held.values() for place in places] for held in given]
 
 
 def as_partitions(places: Iterable[Place]) -> Partitions:
@@ -83,19 +123,26 @@ class _Balance:
             for place in held:
                 self._owners.setdefault(place, set()).add(number)
         self._targets = targets
+        self._pause = weighted_pauses()
 
-    def balance(self) -> None:
+    def balance(self) -> Generator[None, Any, None]:
         """Take from members and partitions that have too many, then give to those that have too few."""
         for member, held in enumerate(self._given):
             gone = self._in_order(held, buckets_for(len(held)))[: max(len(held) - self._wanted[member], 0)]
             for place in gone:
                 self._move(place, member, owns=False)
+            if self._pause(len(held)):
+                yield
         for place in self._in_order(self._owners, self._buckets):
+            if self._pause(1):
+                yield
             for member in sorted(self._owners[place])[: max(len(self._owners[place]) - self._sharing, 0)]:
                 self._move(place, member, owns=False)
         for place in self._targets:
             self._owners.setdefault(place, set())
-        self._give()
+        if self._pause(len(self._targets)):
+            yield
+        yield from self._give()
 
     @property
     def _buckets(self) -> int:
@@ -114,11 +161,13 @@ class _Balance:
             self._given[member].discard(place)
             self._owners[place].discard(member)
 
-    def _give(self) -> None:
+    def _give(self) -> Generator[None, Any, None]:
         """Go round the members with too few partitions."""
         unfilled = [member for member in self._members if len(self._given[member]) < self._wanted[member]]
         turn, gave = 0, False
         for place in self._in_order(self._owners, self._buckets):
+            if self._pause(1):
+                yield
             missing = self._sharing - len(self._owners[place])
             while missing > 0 and unfilled:
                 if turn >= len(unfilled):

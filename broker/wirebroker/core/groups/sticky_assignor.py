@@ -1,4 +1,4 @@
-"""The assignor of streams groups (StickyTaskAssignor in Kafka 4.3.1).
+"""The assignor of streams groups, in slices (StickyTaskAssignor in Kafka 4.3.1).
 
 Active tasks go to the member that had them, then to one that had a standby of them, then to the process with the least load;
 standby tasks alike, but never to a process that has the task already. Quotas keep the members' numbers of tasks level.
@@ -6,12 +6,13 @@ standby tasks alike, but never to a process that has the task already. Quotas ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from wirebroker.core.groups.java_order import JavaHeap, buckets_for, hash_order
 from wirebroker.core.groups.streams_member import NOTHING, TaskId, Tasks
 from wirebroker.core.names import java_hash
+from wirebroker.slices import SLICE, pauses
 
 
 class Assignable(NamedTuple):
@@ -95,6 +96,7 @@ class _Assignment:
         self._process_of: dict[str, _Process] = {}
         self._was_active: dict[TaskId, str] = {}
         self._was_standby: dict[TaskId, list[str]] = {}
+        self._pause = pauses(SLICE)
         self.given: dict[str, tuple[dict[TaskId, int], dict[TaskId, int]]] = {}
         for member_id, process_id, had in members:
             process = self._processes.setdefault(process_id, _Process())
@@ -129,20 +131,28 @@ class _Assignment:
     def _tasks(self, work: Iterable[Work]) -> list[TaskId]:
         return [(each.subtopology, index) for each in work for index in range(each.tasks)]
 
-    def assign_active(self) -> None:
+    def assign_active(self) -> Generator[None, Any, None]:
         """Give out the active tasks."""
         tasks = sorted(self._tasks(self._work), key=lambda task: task[::-1])
         for find in (self._was_active.get, self._had_standby):
-            tasks = self._not_given_back(tasks, find)
+            tasks = yield from self._not_given_back(tasks, find)
         heap = self._by_load()
         for task in sorted(tasks):
+            if self._pause():
+                yield
             process = heap.pop()
             member_id, count = process.give_to_least_loaded()
             self._give(member_id, task, count, active=True)
             heap.push(process)
 
-    def _not_given_back(self, tasks: list[TaskId], find: Callable[[TaskId], str | None]) -> list[TaskId]:
-        return [task for task in tasks if not self._give_back(task, find(task), self._active_quota, active=True)]
+    def _not_given_back(self, tasks: list[TaskId], find: Callable[[TaskId], str | None]) -> Generator[None, Any, list[TaskId]]:
+        left = []
+        for task in tasks:
+            if self._pause():
+                yield
+            if not self._give_back(task, find(task), self._active_quota, active=True):
+                left.append(task)
+        return left
 
     def _had_standby(self, task: TaskId) -> str | None:
         return self._least_loaded(self._was_standby.get(task), None)
@@ -160,17 +170,21 @@ class _Assignment:
         # As in Kafka: the process of the first one decides, not that of the chosen one.
         return best if task is None or task not in self._process_of[first].tasks else None
 
-    def assign_standby(self) -> None:
+    def assign_standby(self) -> Generator[None, Any, None]:
         """Give out the standby tasks, as far as there are processes for them."""
         left: list[tuple[TaskId, int]] = []
         tasks = sorted(self._tasks(each for each in self._work if each.stateful), key=lambda task: task[::-1], reverse=True)
         for task in tasks:
+            if self._pause():
+                yield
             missing = self._standbys
             while missing and self._give_standby_back(task):
                 missing -= 1
             left.append((task, missing))
         heap = self._by_load()
         for task, missing in sorted(left, reverse=True):
+            if self._pause():
+                yield
             while missing and self._give_standby(heap, task):
                 missing -= 1
 
@@ -197,12 +211,12 @@ class _Assignment:
         return found
 
 
-def sticky(members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> Mapping[str, Tasks]:
+def sticky(members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> Generator[None, Any, Mapping[str, Tasks]]:
     """The target of each member. `members` are in the order of Kafka's hash table, `work` in that of the subtopologies' ids."""
     if not members:
         return {}
     made = _Assignment(members, work, standbys)
-    made.assign_active()
+    yield from made.assign_active()
     if standbys:
-        made.assign_standby()
+        yield from made.assign_standby()
     return {member_id: NOTHING._replace(active=active, standby=standby) for member_id, (active, standby) in made.given.items()}

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
+from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.java_order import TimelineOrder
 from wirebroker.core.groups.streams_member import NOTHING, Holders, StreamsMember, TaskId, Tasks
 from wirebroker.core.groups.streams_topology import Configured, Topology
 from wirebroker.core.groups.timed import TimedGroup
-from wirebroker.core.purgatory import Timers
 
 STREAMS = "streams"
 EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = "Empty", "NotReady", "Assigning", "Reconciling", "Stable"
@@ -24,9 +24,8 @@ FIRST_EPOCH = 1
 class StreamsGroup(TimedGroup):
     """A streams group."""
 
-    def __init__(self, group_id: str, timers: Timers) -> None:
-        super().__init__(timers)
-        self.group_id = group_id
+    def __init__(self, group_id: str, changes: Changes) -> None:
+        super().__init__(group_id, changes)
         self.epoch = FIRST_EPOCH
         self.assignment_epoch = FIRST_EPOCH
         """The group epoch for which `targets` were computed."""

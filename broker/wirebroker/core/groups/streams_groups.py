@@ -6,9 +6,10 @@ the end, so a refused request changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
@@ -17,6 +18,7 @@ from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import group_number
 from wirebroker.core.coordinator_errors import RETRY_MS
+from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.consumer_groups import ABANDON, REBALANCE, SESSION, Refused
 from wirebroker.core.groups.java_order import buckets_for, hash_order
 from wirebroker.core.groups.members import LEAVES, LEAVES_FOR_A_WHILE
@@ -40,15 +42,15 @@ from wirebroker.core.groups.streams_topology import (
     Told,
     Topology,
     configure,
-    from_request,
 )
 from wirebroker.core.names import java_hash
+from wirebroker.slices import after, at_once
 
 DELAY = "delay"
 MOST_ERRORS = 1000
 """The number of topics whose creation failed that are remembered."""
 STANDBYS = "num.standby.replicas"
-Log = Callable[[str, Sequence[CoordinatorRecord], int], ErrorCode]
+Log = Callable[[str, Iterable[CoordinatorRecord | None], int], Generator[None, Any, ErrorCode]]
 Claims = Sequence[TaskIds] | None
 
 
@@ -128,15 +130,16 @@ class _Step:
 
 class StreamsGroups:
     """The streams groups of the cluster. `find` returns the group of a heartbeat, perhaps a new one that is not registered,
-    or the refusal; `enter` registers a group and returns whether it was new; `log` writes records down, all or none, and
-    returns the client's error.
+    or the refusal; `enter` registers a group and returns whether it was new; `log` writes records down in slices, all or
+    none (see `GroupCoordinator`), and returns the client's error.
     """
 
     def __init__(
-        self, cluster: Cluster, find: Callable[[str, bool], StreamsGroup | Refused],
+        self, cluster: Cluster, changes: Changes, find: Callable[[str, bool], StreamsGroup | Refused],
         enter: Callable[[StreamsGroup, int], bool], log: Log,
     ) -> None:  # fmt: skip
         self._cluster = cluster
+        self._changes = changes
         self._find = find
         self._enter = enter
         self._log = log
@@ -154,20 +157,31 @@ class StreamsGroups:
 
     # Heartbeats
 
-    def heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, now: int) -> StreamsAnswer | Refused:
-        """A member joins, stays or leaves. The request is valid for every group; see `request_error`."""
+    def heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, sent: Topology | Misfit | None, client: Client, now: int
+    ) -> Generator[None, Any, StreamsAnswer | Refused]:
+        """A member joins, stays or leaves. The request is valid for every group (see `request_error`), and `sent` is its
+        topology.
+        """
         if request.member_epoch in (LEAVES, LEAVES_FOR_A_WHILE):
             return self._leave(request, now)
+        return (yield from self._changes.alone(request.group_id, self._heartbeat(request, sent, client, now)))
+
+    def _heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, sent: Topology | Misfit | None, client: Client, now: int
+    ) -> Generator[None, Any, StreamsAnswer | Refused]:
         group = self._find(request.group_id, request.member_epoch == 0)
         if isinstance(group, Refused):
             return group
-        step = self._step(group, request, client)
+        step = yield from self._step(group, request, sent, client)
         if isinstance(step, Refused):
             return step
         delay = 0 if group.members else self._setting(group.group_id, "streams.initial.rebalance.delay.ms")
-        epoch, target = self._target(step, delay > 0 or group.has_timer(DELAY, ""), now)
+        yield from after(step.topology.required)
+        epoch, target = yield from self._target(step, delay > 0 or group.has_timer(DELAY, ""), now)
         updated = step.new
         step.new = reconcile(updated, epoch, target, group.holders, _claimed(request))
+        yield from after(target.active)
         shown = request.member_epoch == 0 or step.old.assigned != step.new.assigned
         # Kafka keeps these two apart from its records, so they hold even if this request is refused.
         group.endpoints_epoch += shown and step.new.endpoint is not None
@@ -178,30 +192,31 @@ class StreamsGroups:
             endpoints = self._endpoints(step)
             if endpoints is None:
                 return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-        records = [*self._records(step, now)]
-        if step.new != updated:
-            records.append(current_record(group.group_id, step.new))
-        if error := self._log(group.group_id, records, now):
+        if error := (yield from self._log(group.group_id, self._records(step, updated, now), now)):
             return Refused(error)
         told = [*step.told, *_troubles(step.configured, group.shutdown_by)]
         if self._enter(group, now):  # Kafka makes another object of a new group, which knows only what was written down
             group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
         self._apply(step, now)
         if delay and not group.has_timer(DELAY, ""):
-            group.set_timer(DELAY, "", now + delay, lambda when: self._assign_delayed(group, when))
+            steps = partial(self._assign_delayed, group)
+            alone, work = self._changes.alone, self._cluster.timers.work
+            group.set_timer(DELAY, "", now + delay, lambda when: work(alone(group.group_id, steps(when))))
         self._set_timers(group, updated, step.new, now)
         return StreamsAnswer(
             step.new.member_id, step.new.epoch, self._setting(group.group_id, "streams.heartbeat.interval.ms"),
             step.new.assigned if shown else None, told, group.endpoints_epoch, endpoints, step.configured.missing,
         )  # fmt: skip
 
-    def _step(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, client: Client) -> _Step | Refused:
+    def _step(
+        self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, sent: Topology | Misfit | None, client: Client
+    ) -> Generator[None, Any, _Step | Refused]:
         """The group and the member after this heartbeat, except for their tasks."""
         old = self._member(group, request)
         if isinstance(old, Refused):
             return old
         new = _updated(old, request, client)
-        topology = _topology(group, request)
+        topology = _topology(group, sent)
         if new is None:
             return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
         if isinstance(topology, Refused):
@@ -209,7 +224,8 @@ class StreamsGroups:
         facts = self._facts(topology)
         configured = group.configured
         if configured is None or group.topology is None or facts != group.facts:
-            made = configure(topology, self._count)
+            yield from after(facts)
+            made = yield from configure(topology, lambda name: facts[name][1] if name in facts else None)
             if isinstance(made, Misfit):
                 return Refused(*made)
             configured = group.configured = made
@@ -269,7 +285,7 @@ class StreamsGroups:
 
     # Targets
 
-    def _target(self, step: _Step, delayed: bool, now: int) -> tuple[int, Tasks]:
+    def _target(self, step: _Step, delayed: bool, now: int) -> Generator[None, Any, tuple[int, Tasks]]:
         """The target epoch and the member's target, computed again if the group's epoch has risen and it is not too early."""
         group = step.group
         if delayed:
@@ -278,7 +294,7 @@ class StreamsGroups:
             return group.assignment_epoch, NOTHING
         if group.assignment_epoch < step.epoch:
             if not self._too_soon(group, now):
-                step.targets = self._assign(group, step.configured, step.configs, step.new)
+                step.targets = yield from self._assign(group, step.configured, step.configs, step.new)
                 return step.epoch, step.targets[step.new.member_id]
             why = "Assignment delayed due to the configured assignment interval."
             step.told.append(Told(Status.ASSIGNMENT_DELAYED, why))
@@ -291,7 +307,7 @@ class StreamsGroups:
     @staticmethod
     def _assign(
         group: StreamsGroup, configured: Configured, configs: Mapping[str, str], changed: StreamsMember | None
-    ) -> Mapping[str, Tasks]:
+    ) -> Generator[None, Any, Mapping[str, Tasks]]:
         """The targets of all members, with another version of one."""
         members = {member_id: group.members[member_id] for member_id in group.in_order()}
         if changed is not None:
@@ -301,24 +317,26 @@ class StreamsGroups:
             return dict.fromkeys(in_order, NOTHING)
         assignable = [Assignable(each, members[each].process_id, group.targets.get(each, NOTHING)) for each in in_order]
         work = [Work(key, each.tasks, bool(each.changelogs)) for key, each in configured.subtopologies.items()]
-        return sticky(assignable, work, int(configs.get(STANDBYS, "0")))
+        return (yield from sticky(assignable, work, int(configs.get(STANDBYS, "0"))))
 
-    def _assign_delayed(self, group: StreamsGroup, now: int) -> None:
+    def _assign_delayed(self, group: StreamsGroup, now: int) -> Generator[None, Any, None]:
         """The initial delay is over: compute the first targets, which the members get with their next heartbeats."""
         if not group.members or group.epoch <= group.assignment_epoch or group.configured is None:
             return
         if self._too_soon(group, now):
             return
-        made = self._assign(group, group.configured, group.configs, None)
-        if not self._log(group.group_id, list(target_records(group, made, group.epoch, now)), now):
+        made = yield from self._assign(group, group.configured, group.configs, None)
+        if not (yield from self._log(group.group_id, target_records(group, made, group.epoch, now), now)):
             group.take_targets(made, group.epoch, now)
             self._report(group)
 
     # Writing down
 
     @staticmethod
-    def _records(step: _Step, now: int) -> Iterable[CoordinatorRecord]:
-        """The records of all that changes, except for the member's own tasks, in Kafka's order."""
+    def _records(step: _Step, updated: StreamsMember, now: int) -> Iterator[CoordinatorRecord | None]:
+        """The records of all that changes, in Kafka's order, with None where a slice ends. `updated` is the member with its
+        tasks before this step.
+        """
         group, group_id = step.group, step.group.group_id
         yield from group.prelude
         if step.new != step.old:
@@ -329,6 +347,8 @@ class StreamsGroups:
             yield epoch_record(group_id, step.epoch, step.valid_topology_epoch, step.configs)
         if step.targets is not None:
             yield from target_records(group, step.targets, step.epoch, now)
+        if step.new != updated:
+            yield current_record(group_id, step.new)
 
     def _apply(self, step: _Step, now: int) -> None:
         group = step.group
@@ -410,7 +430,7 @@ class StreamsGroups:
     def _fence(self, group: StreamsGroup, member_id: str, now: int) -> ErrorCode:
         """Remove a member. The group's epoch rises, and the next heartbeat computes a new target."""
         epoch = epoch_record(group.group_id, group.epoch + 1, group.valid_topology_epoch, group.configs)
-        if error := self._log(group.group_id, [*member_tombstones(group.group_id, [member_id]), epoch], now):
+        if error := at_once(self._log(group.group_id, [*member_tombstones(group.group_id, [member_id]), epoch], now)):
             return error
         for kind in (SESSION, REBALANCE):
             group.cancel_timer(kind, member_id)
@@ -510,11 +530,10 @@ def _updated(member: StreamsMember, request: StreamsGroupHeartbeatRequest, clien
     )
 
 
-def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Topology | Refused:
+def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology | Refused:
     """The group's topology; the first member brings it, and later ones must have the same one or an older one."""
-    if request.topology is None:
+    if sent is None:
         return group.topology or Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-    sent = from_request(request.topology)
     if isinstance(sent, Misfit):
         return Refused(*sent)
     if group.topology is None or sent == group.topology:

@@ -6,8 +6,9 @@ how many partitions, are still missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import IntEnum
+from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeVar
 
 from kafkawire.coordinator_records.streams_group_topology import StreamsGroupTopologyValue, Subtopology, TopicInfo
@@ -15,6 +16,7 @@ from kafkawire.declare import Struct
 from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names
 from wirebroker.core.names import java_hash
+from wirebroker.slices import TOPICS, after, pauses, weighted_pauses
 
 S = TypeVar("S", bound=Struct)
 Counts = Callable[[str], int | None]
@@ -156,11 +158,12 @@ class _InvalidError(Exception):
         self.misfit = Misfit(code, message)
 
 
-def configure(topology: Topology, existing: Counts) -> Configured | Misfit:
-    """What the existing topics make of a topology."""
+def configure(topology: Topology, existing: Counts) -> Generator[None, Any, Configured | Misfit]:
+    """What the existing topics make of a topology, in slices. `existing` does not change meanwhile."""
     try:
         groups = [group for each in topology.subtopologies.values() for group in _copartitioned(each)]
-        return _configured(topology, groups, existing)
+        yield from after(topology.required)
+        return (yield from _configured(topology, groups, existing))
     except _TopicsDoNotFitError as unfit:
         return Configured(None, {}, unfit.told)
     except _InvalidError as invalid:
@@ -181,12 +184,13 @@ def _copartitioned(subtopology: Subtopology) -> list[set[str]]:
     return found
 
 
-def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts) -> Configured:
+def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts) -> Generator[None, Any, Configured]:
     everything = topology.subtopologies.values()
     absent = sorted({name for each in everything for name in each.source_topics if existing(name) is None})
     if absent:
         raise _TopicsDoNotFitError(Status.MISSING_SOURCE_TOPICS, f"Source topics {_summary(absent)} are missing.")
-    decided = _repartition_counts(topology, existing)
+    yield from after(topology.required)
+    decided = yield from _repartition_counts(topology, existing)
 
     def count(name: str) -> int:
         found = existing(name)
@@ -196,22 +200,26 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
             raise _InvalidError
         return found
 
-    _copartition(topology, groups, decided, count)
+    yield from _copartition(topology, groups, decided, count)
     tasks: dict[str, int] = {}
     for key, each in topology.subtopologies.items():
         read = [*each.source_topics, *_names(each.repartition_source_topics)]
         if not read:
             raise _InvalidError(f"No source topics found for subtopology {key}")
         tasks[key] = max(count(name) for name in read)
+    yield from after(topology.required)
     for key, each in topology.subtopologies.items():
         decided |= dict.fromkeys(_names(each.state_changelog_topics), tasks[key])
-    configured = {
-        key: ConfiguredSubtopology(
-            tasks[key], each, _internal(each.repartition_source_topics, decided),
+    configured = {}
+    pause = pauses(TOPICS)
+    for key, each in sorted(topology.subtopologies.items()):
+        sources, changelogs = (
+            _internal(each.repartition_source_topics, decided),
             _internal(each.state_changelog_topics, decided),
         )
-        for key, each in sorted(topology.subtopologies.items())
-    }  # fmt: skip
+        configured[key] = ConfiguredSubtopology(tasks[key], each, sources, changelogs)
+        if pause():
+            yield
     missing = _missing(configured.values(), topology, existing)
     if not missing:
         return Configured(configured, {}, None)
@@ -220,32 +228,45 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
     )
 
 
-def _repartition_counts(topology: Topology, existing: Counts) -> dict[str, int]:
+def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None, Any, dict[str, int]]:
     """The number of partitions of each repartition topic: its own, or as many as the largest input of its writer has."""
-    everything = topology.subtopologies.values()
+    everything = list(topology.subtopologies.values())
     counts = {
         topic.name: topic.partitions
         for each in everything
         for topic in each.repartition_source_topics
         if topic.partitions != 0
     }  # fmt: skip
-    unknown = True
-    while unknown:
-        unknown = progress = False
-        for each in everything:
-            for sink in [name for name in each.repartition_sink_topics if name not in counts]:
-                read = [counts.get(name) for name in _names(each.repartition_source_topics)]
-                known = [found for found in (*read, *map(existing, each.source_topics)) if found is not None]
-                if known:
-                    counts[sink] = max(known)
-                    progress = True
-                else:
-                    unknown = True
-        if unknown and not progress:
-            raise _InvalidError(
-                "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that "
-                "cannot be resolved."
-            )
+    readers: dict[str, list[int]] = {}
+    for number, each in enumerate(everything):
+        for name in _names(each.repartition_source_topics):
+            readers.setdefault(name, []).append(number)
+    # Kafka goes through all subtopologies, in rounds, until every number is known. Here a subtopology has its turn in the round
+    # in which a topic that it reads becomes known, so that a long chain does not take as many rounds as it has links.
+    turns = [(0, number) for number in range(len(everything))]
+    done: set[int] = set()
+    pause = pauses(TOPICS)
+    while turns:
+        if pause():
+            yield
+        turn, number = heappop(turns)
+        if number in done:
+            continue
+        each = everything[number]
+        read = (counts.get(name) for name in _names(each.repartition_source_topics))
+        largest = max((found for found in (*read, *map(existing, each.source_topics)) if found is not None), default=None)
+        if largest is None:
+            continue
+        done.add(number)
+        for sink in [name for name in each.repartition_sink_topics if name not in counts]:
+            counts[sink] = largest
+            for reader in readers.get(sink, ()):
+                heappush(turns, (turn + (reader <= number), reader))
+    if any(name not in counts for each in everything for name in each.repartition_sink_topics):
+        raise _InvalidError(
+            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that "
+            "cannot be resolved."
+        )
     if any(name not in counts for each in everything for name in _names(each.repartition_source_topics)):
         raise _InvalidError(
             "Failed to compute number of partitions for all repartition topics, because a repartition source topic is never "
@@ -256,22 +277,28 @@ def _repartition_counts(topology: Topology, existing: Counts) -> dict[str, int]:
 
 def _copartition(
     topology: Topology, groups: Sequence[set[str]], decided: dict[str, int], count: Callable[[str], int]
-) -> None:  # fmt: skip
+) -> Generator[None, Any, None]:
     """Give repartition topics that are read together with others as many partitions (CopartitionedTopicsEnforcer)."""
     infos = [topic for each in topology.subtopologies.values() for topic in each.repartition_source_topics]
     fixed = set_of_names(topic.name for topic in infos if topic.partitions != 0)
     internal = {topic.name for topic in infos}
+    fixed_counts: list[int] | None = None  # a group may not change them
+    pause = weighted_pauses()
     for group in groups:
         if not group:
             continue
+        if pause(len(group)):
+            yield
         repartitioned = {name: count(name) for name in set_of_names(sorted(group)) if name in internal}
         external = {name: count(name) for name in group if name not in internal}
         if external:
             _same(external.values(), external)
             wanted = next(iter(external.values()))
         elif fixed:
-            _same([count(name) for name in fixed], repartitioned)
-            wanted = count(fixed[0])
+            if fixed_counts is None:
+                fixed_counts = [*map(count, fixed)]
+            _same(fixed_counts, repartitioned)
+            wanted = fixed_counts[0]
         else:
             wanted = max(repartitioned.values())
         for name, found in repartitioned.items():

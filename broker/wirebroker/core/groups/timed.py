@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from wirebroker.core.purgatory import Action, Timer, Timers
+from collections.abc import Iterator
+
+from wirebroker.core.groups.changing import Changes
+from wirebroker.core.purgatory import Action, Timer
 
 
 class TimedGroup:
     """A group that waits for its members."""
 
-    def __init__(self, timers: Timers) -> None:
-        self._timers = timers
+    def __init__(self, group_id: str, changes: Changes) -> None:
+        self.group_id = group_id
+        self._changes = changes
         self._pending: dict[tuple[str, str], Timer] = {}
 
     def set_timer(self, kind: str, member_id: str, when: int, action: Action) -> None:
-        """Run the action at `when` (ms since the epoch); it replaces an earlier timer of this kind and member."""
+        """Run the action at `when` (ms since the epoch), or once nobody changes the group any more; it replaces an earlier
+        timer of this kind and member.
+        """
         self.cancel_timer(kind, member_id)
-        self._pending[kind, member_id] = self._timers.at(when, action)
+        timers = self._changes.timers
+        timer = timers.at(when, lambda now: timers.work(self._run(kind, member_id, timer, action, now)))
+        self._pending[kind, member_id] = timer
+
+    def _run(self, kind: str, member_id: str, timer: Timer, action: Action, now: int) -> Iterator[None]:
+        yield from self._changes.settled([self.group_id])
+        if self._pending.get((kind, member_id)) is timer:  # the change has not cancelled it
+            action(now)
 
     def has_timer(self, kind: str, member_id: str) -> bool:
         """Whether a timer of this kind runs for the member."""

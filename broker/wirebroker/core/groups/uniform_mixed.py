@@ -6,24 +6,37 @@ fewest partitions. Then partitions move, topic by topic, from members with many 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from typing import Any
 
 from wirebroker.core.groups.java_order import uuid_order
+from wirebroker.slices import weighted_pauses
 
 ROUNDS = 16
 """The largest number of rounds over all topics."""
 FREE = -1
 
 
-def give(assignment: dict[bytes, list[int]], topic: bytes, index: int) -> None:
-    """Add a partition. A new topic goes to the front, as with HashMap.computeIfAbsent within a bucket."""
-    if topic in assignment:
-        assignment[topic].append(index)
-        return
-    before = dict(assignment)
-    assignment.clear()
-    assignment[topic] = [index]
-    assignment.update(before)
+Backwards = dict[bytes, dict[int, None]]
+"""The partitions of a member by topic id, in order, the topics from the last to the first.
+
+HashMap.computeIfAbsent puts a new topic in front of the others in its bucket, and a dict can only append.
+"""
+
+
+def backwards(given: Mapping[bytes, Sequence[int]]) -> Backwards:
+    """A copy to which partitions can be added."""
+    return {topic: dict.fromkeys(given[topic]) for topic in reversed(list(given))}
+
+
+def forwards(given: Backwards) -> Mapping[bytes, Collection[int]]:
+    """The same in the order of Java's hash table."""
+    return {topic: given[topic] for topic in reversed(given)}
+
+
+def give(assignment: Backwards, topic: bytes, index: int) -> None:
+    """Add a partition."""
+    assignment.setdefault(topic, {})[index] = None
 
 
 class _Balancer:
@@ -78,7 +91,7 @@ class _Balancer:
 
 
 class MixedAssignment:
-    """One assignment in progress. Members are numbered in their given order."""
+    """One assignment in progress, in slices. Members are numbered in their given order."""
 
     def __init__(
         self,
@@ -87,29 +100,38 @@ class MixedAssignment:
         sizes: Mapping[bytes, int],
     ) -> None:
         self._members = list(topics)
+        self._topics = topics
         self._sizes = sizes
         self._given = given
         self._subscribers: dict[bytes, list[int]] = {}
-        for number, member_id in enumerate(self._members):
-            for topic in topics[member_id]:
-                self._subscribers.setdefault(topic, []).append(number)
-        self._owners = {topic: [FREE] * sizes[topic] for topic in self._subscribers}
+        self._owners: dict[bytes, list[int]] = {}
         self._counts = [0] * len(self._members)
-        self._made: list[dict[bytes, list[int]]] = [{} for _ in self._members]
-        self._wanted = [frozenset(topics[member_id]) for member_id in self._members]
+        self._made: list[Backwards] = [{} for _ in self._members]
+        self._pause = weighted_pauses()
 
-    def build(self) -> dict[str, dict[bytes, list[int]]]:
-        """The partitions by member and topic id; empty if no member subscribes to a topic."""
+    def build(self) -> Generator[None, Any, dict[str, Backwards]]:
+        """The partitions of each member; empty if no member subscribes to a topic."""
+        for number, member_id in enumerate(self._members):
+            for topic in self._topics[member_id]:
+                self._subscribers.setdefault(topic, []).append(number)
+                if self._pause(1):
+                    yield
         if not self._subscribers:
             return {}
-        self._keep()
+        self._owners = {topic: [FREE] * self._sizes[topic] for topic in self._subscribers}
+        yield from self._keep()
         for topic in self._in_order(topic for topic, owners in self._owners.items() if FREE in owners):
             balancer = _Balancer(self._counts, self._subscribers[topic])
             for index, owner in enumerate(self._owners[topic]):
                 if owner == FREE:
                     self._move(topic, index, balancer.least())
-        self._balance()
+            if self._pause(self._weight(topic)):
+                yield
+        yield from self._balance()
         return dict(zip(self._members, self._made, strict=True))
+
+    def _weight(self, topic: bytes) -> int:
+        return 2 * self._sizes[topic] + len(self._subscribers[topic])
 
     def _in_order(self, topics: Iterable[bytes]) -> list[bytes]:
         """The topics, those with the most partitions per subscriber first."""
@@ -120,19 +142,22 @@ class MixedAssignment:
 
         return sorted(topics, key=place)
 
-    def _keep(self) -> None:
+    def _keep(self) -> Generator[None, Any, None]:
         for number, member_id in enumerate(self._members):
-            for topic, partitions in self._given[member_id].items():
-                if topic in self._wanted[number]:
-                    self._made[number][topic] = list(partitions)
-                    self._counts[number] += len(partitions)
-                    for index in partitions:
-                        self._owners[topic][index] = number
+            wanted = frozenset(self._topics[member_id])
+            kept = {topic: partitions for topic, partitions in self._given[member_id].items() if topic in wanted}
+            self._made[number] = backwards(kept)
+            for topic, partitions in kept.items():
+                self._counts[number] += len(partitions)
+                for index in partitions:
+                    self._owners[topic][index] = number
+                if self._pause(len(partitions)):
+                    yield
 
     def _move(self, topic: bytes, index: int, to: int) -> None:
         owner = self._owners[topic][index]
         if owner != FREE:
-            self._made[owner][topic].remove(index)
+            del self._made[owner][topic][index]
             if not self._made[owner][topic]:
                 del self._made[owner][topic]
             self._counts[owner] -= 1
@@ -140,7 +165,7 @@ class MixedAssignment:
         self._owners[topic][index] = to
         self._counts[to] += 1
 
-    def _balance(self) -> None:
+    def _balance(self) -> Generator[None, Any, None]:
         topics = self._in_order(topic for topic, members in self._subscribers.items() if len(members) >= 2)
         last_changed: bytes | None = None
         for _ in range(ROUNDS):
@@ -149,6 +174,8 @@ class MixedAssignment:
                     return  # a whole round without a change
                 if self._balance_topic(topic) or last_changed is None:
                     last_changed = topic
+                if self._pause(self._weight(topic)):
+                    yield
 
     def _balance_topic(self, topic: bytes) -> int:
         """Move partitions of one topic to members with fewer; the number of moves."""

@@ -7,7 +7,7 @@ A snapshot record has the whole state of a share partition, an update record wha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
@@ -193,11 +193,10 @@ class ShareCoordinator:
         self._drop(key, written)
         return None
 
-    def topic_deleted(self, topic_id: bytes, now: int) -> None:
-        """Forget the share partitions of a deleted topic, at once or in slices."""
-        gone = [key for key in self.states if key[1] == topic_id]
-        if gone:
-            self._cluster.timers.work(sliced(lambda keys: self._forget_all(keys, now), gone, WRITES))
+    def topics_deleted(self, topic_ids: Collection[bytes], now: int) -> Iterator[None]:
+        """Forget the share partitions of deleted topics, in slices."""
+        gone = [key for key in self.states if key[1] in topic_ids]
+        yield from sliced(lambda keys: self._forget_all(keys, now), gone, WRITES)
 
     def _forget_all(self, keys: Iterable[Key], now: int) -> None:
         for key in keys:

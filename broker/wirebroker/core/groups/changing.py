@@ -1,0 +1,85 @@
+"""Changes of groups that take several slices.
+
+Kafka's coordinator handles the requests for a group one after the other. So whoever needs a group that is being changed, a
+request or a timer, waits until the change is done. It helps meanwhile: each of its own slices runs one of the change. So
+nobody waits for a driver that does not call, and a change that nobody drives any more holds nobody up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any, TypeVar
+
+from wirebroker.core.purgatory import Timers
+
+T = TypeVar("T")
+
+
+class _Change:
+    """The rest of a change after its first slice."""
+
+    __slots__ = ("done", "error", "result", "slices")
+
+    def __init__(self, slices: Generator[None, Any, Any]) -> None:
+        self.slices = slices
+        self.done = False
+        self.result: Any = None
+        self.error: Exception | None = None
+
+
+class Changes:
+    """The changes of one coordinator's groups."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.timers = timers
+        self.running: dict[str, _Change] = {}
+        """By group id."""
+
+    def concern(self, group_ids: Iterable[str]) -> bool:
+        """Whether one of these groups is being changed."""
+        return any(each in self.running for each in group_ids)
+
+    def alone(self, group_id: str, slices: Generator[None, Any, T]) -> Generator[None, Any, T]:
+        """Change a group that nobody else is changing. A change that is dropped between two slices is closed."""
+        try:
+            next(slices)
+        except StopIteration as last:
+            return last.value  # type: ignore[no-any-return]
+        change = self.running[group_id] = _Change(slices)
+        try:
+            while not change.done:
+                yield None
+                self._go_on(group_id, change)
+        finally:
+            if not change.done:
+                del self.running[group_id]
+                slices.close()
+        if change.error is not None:
+            raise change.error
+        return change.result  # type: ignore[no-any-return]
+
+    def _go_on(self, group_id: str, change: _Change) -> None:
+        if change.done:
+            return
+        try:
+            next(change.slices)
+        except StopIteration as last:
+            change.result = last.value
+        except Exception as error:  # it belongs to whoever began the change
+            change.error = error
+        else:
+            return
+        change.done = True
+        del self.running[group_id]
+
+    def settled(self, group_ids: Iterable[str]) -> Generator[None, Any, None]:
+        """Wait, and help, until none of these groups is being changed."""
+        for group_id in group_ids:
+            while (change := self.running.get(group_id)) is not None:
+                self._go_on(group_id, change)
+                yield None
+
+    def finish(self) -> None:
+        """Finish all changes at once."""
+        for _ in self.settled(list(self.running)):
+            pass
