@@ -266,3 +266,9 @@ def test_only_windows_refuses_the_names_of_its_devices(monkeypatch: pytest.Monke
     assert [metadata._name_error(name) for name in names] == [""] * 6
     monkeypatch.setattr(metadata.os, "name", "nt")
     assert [bool(metadata._name_error(name)) for name in names] == [True, True, True, False, False, False]
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "-1", "x"], ids=["long", "square", "negative", "letter"])
+def test_the_id_of_a_broker_is_a_number(data: Path, number: str) -> None:
+    (data / "meta.properties").write_text(f"version=1\nnode.id={number}\ncluster.id=c\n")
+    assert "meta.properties: the id of the node is '" in refusal(data)

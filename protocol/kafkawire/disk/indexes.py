@@ -91,7 +91,7 @@ def read_transaction_index(path: Path) -> list[AbortedTransaction]:
         raw = _whole(path, TRANSACTION_ENTRY.size)
     except FileNotFoundError:
         return []
-    found = []
+    found: list[AbortedTransaction] = []
     for at, (version, *fields) in enumerate(TRANSACTION_ENTRY.iter_unpack(raw)):
         if version != 0:
             raise DamagedFile(path, f"the entry has version {version}, expected 0", at * TRANSACTION_ENTRY.size)

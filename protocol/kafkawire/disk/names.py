@@ -17,7 +17,7 @@ _FUTURE_FOLDER = re.compile(r"(.+-(?:0|[1-9][0-9]*))\.[0-9a-f]{32}-future")
 _DELETED_FOLDER = re.compile(r".+\.[0-9a-f]{32}-delete")
 _SEGMENT = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
 _LAST_OFFSET = f"{2**63 - 2:020d}"
-"""The last offset that a log can have; a file with a larger one in its name is none of Kafka's."""
+"""The last offset that a log can have; Kafka makes no file with a larger one in its name."""
 
 
 def file_name(offset: int, suffix: str) -> str:

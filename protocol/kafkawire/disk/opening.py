@@ -47,7 +47,7 @@ def open_to_read(path: Path, buffering: int = -1) -> BinaryIO:
     """
     if not isinstance(path, Path):
         return path.open("rb")
-    return open(path, "rb", buffering, opener=open_plain)  # type: ignore[return-value]
+    return open(path, "rb", buffering, opener=open_plain)
 
 
 def read_whole(path: Path) -> bytes:

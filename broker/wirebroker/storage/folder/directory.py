@@ -35,6 +35,8 @@ from wirebroker.storage.folder.recovery import Known
 METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
 """The names that an unused directory may have, also if its first start was killed."""
+DIGITS = 10
+"""The most digits of a broker's id."""
 
 
 def make_root(root: Path) -> None:
@@ -134,7 +136,7 @@ class LogDirectory:
     def _number(self, path: Path, properties: dict[str, str]) -> int:
         """The broker's id, which has another name in Kafka 3."""
         text = properties.get("node.id", properties.get("broker.id", ""))
-        if not text.isdigit():
+        if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
             raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
         return int(text)
 

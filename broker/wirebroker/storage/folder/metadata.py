@@ -39,7 +39,7 @@ _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
 
 
 def check_image(image: Image, path: Path) -> None:
-    """Raises DamagedFile if these are no topics of Kafka: names become folders, and counts loops, whoever wrote the file."""
+    """Raises DamagedFile if Kafka could not have these topics: names become folders, and counts become loops."""
     names = set()
     for topic in image.topics.values():
         why = _name_error(topic.name) or ("two topics have it" if topic.name in names else "")
