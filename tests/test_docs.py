@@ -36,6 +36,7 @@ from wirebroker.conformance.recording import load
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.setting_definitions import BROKER_SETTINGS
+from wirebroker.expectations import Difference, subset
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
 from wirebroker.scenarios.reading import find
@@ -375,6 +376,15 @@ def test_the_page_on_testing_shows_why_a_fault_never_fired(mock_kafka: MockKafka
     assert shown_after(page("testing.md"), "printed by assert_fired") == f"{failed.value}\n"
 
 
+def test_the_page_on_testing_shows_how_records_differ(mock_kafka: MockKafka) -> None:
+    for item in ("tea", "milk", "salt"):
+        mock_kafka.produce("orders", value={"item": item, "paid": True})
+    expected = [subset({"item": each, "paid": True}) for each in ("tea", "coffee", "salt", "rice")]
+    with pytest.raises(Difference) as failed:
+        mock_kafka.assert_records("orders", expected, timeout=0.01)
+    assert shown_after(page("testing.md"), "printed by assert_records") == f"{failed.value}\n"
+
+
 def test_the_page_on_the_audit_shows_its_output() -> None:
     text = AUDIT.read_text(encoding="utf-8")
     code = text.partition("```python\n")[2].partition("```")[0]
@@ -536,7 +546,7 @@ def send_an_order(kafka: MockKafka) -> None:
     producer.close()
 
 
-@pytest.mark.parametrize(("name", "count"), [("control.md", 4)])
+@pytest.mark.parametrize(("name", "count"), [("control.md", 5)])
 def test_the_control_answers_curl_as_shown(name: str, count: int, controlled: MockKafka) -> None:
     if shutil.which("curl") is None:
         lacking("curl", "curl is not installed")

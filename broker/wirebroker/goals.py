@@ -20,8 +20,8 @@ from wirebroker.suggestions import did_you_mean
 __tracebackhide__ = True  # pytest shows the caller's line
 
 T_co = TypeVar("T_co", covariant=True)
-MOST_AT_ONCE = 20_000
-"""The number of records that one look reads; the next look goes on after them."""
+MOST_AT_ONCE = 4000
+"""The number of records that one look reads, at 14 µs each on a busy machine; the next look goes on after them."""
 MOST_OTHERS = 1000
 """Records beyond the expected ones that are read to show them."""
 SETTLED = ("Stable", "Empty", "Dead", "NotReady")
@@ -214,19 +214,25 @@ class GroupReady:
         }
         if not assigned and not held:
             return ["had committed nothing and read no partition"]
-        lags = {where: lag_of(engine, *where, held.get(where)) for where in sorted(assigned | held.keys())}
+        lags: dict[tuple[str, int], int] = {}
+        for where in sorted(assigned | held.keys()):
+            left = self._lag + MOST_AT_ONCE - sum(lags.values())
+            lags[where] = lag_of(engine, *where, held.get(where), left)
         if sum(lags.values()) <= self._lag:
             return []
         parts = [f"{topic}-{index} by {lag}" for (topic, index), lag in lags.items() if lag]
         return [f"was behind in {', '.join(parts[:8])}{f' and {len(parts) - 8} more' if len(parts) > 8 else ''}"]
 
 
-def lag_of(engine: Engine, topic: str, index: int, committed: int | None) -> int:
-    """The records for a read_committed consumer from this offset on, or from the log start: without markers, unlike Kafka's."""
+def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: int = MOST_AT_ONCE) -> int:
+    """The records for a read_committed consumer from this offset on, or from the log start, counted up to `most`.
+
+    Unlike Kafka's lag it counts no markers.
+    """
     partition = engine.cluster.partition(topic, index)
     if partition is None or (committed or 0) >= partition.last_stable_offset:
         return 0
-    return sum(1 for _ in islice(operations.committed_records(partition, committed or 0), MOST_AT_ONCE))
+    return sum(1 for _ in islice(operations.committed_records(partition, committed or 0), max(most, 0)))
 
 
 # Quiet

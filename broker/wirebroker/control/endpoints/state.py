@@ -6,6 +6,7 @@ from functools import partial
 from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from wirebroker import operations, states
 from wirebroker.control.controlled import Controlled, ControlledBroker
@@ -16,6 +17,9 @@ from wirebroker.core.producers import Key, ProducerEntry, unpack
 from wirebroker.goals import GroupReady
 from wirebroker.states import Group, PartitionState, Transaction
 from wirebroker.suggestions import did_you_mean
+
+MOST_LAG = 1000
+"""The records of a lag are counted while the broker's clients wait."""
 
 
 class Batch(Form):
@@ -101,7 +105,10 @@ class Awaited(Form):
 
     members: Annotated[Natural | None, about("stable, with so many members")] = None
     committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
-    lag: Annotated[Natural | None, about("all records that a read_committed consumer gets are committed, but so many")] = None
+    lag: Annotated[
+        Annotated[int, Meta(ge=0, le=MOST_LAG)] | None,
+        about("all records that a read_committed consumer gets are committed, but so many"),
+    ] = None
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
