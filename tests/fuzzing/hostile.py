@@ -28,7 +28,7 @@ from hostilekit import start, with_records, with_values
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records import GROUP_RECORDS, TRANSACTION_RECORDS
 from kafkawire.disk.checkpoints import RECOVERY_POINTS
-from kafkawire.errors import EncodeError
+from kafkawire.errors import WireError
 from kafkawire.metadata_log import _record_class
 from kafkawire.metadata_records import METADATA_RECORDS
 from kafkawire.metadata_records.partition_record import PartitionRecord
@@ -102,7 +102,7 @@ class HostileCase:
         (self.outside / "folder-0").mkdir()
         shutil.copytree(self.data / "orders-0", self.outside / "orders-0")
         for _ in range(self.random.randint(1, 3)):
-            with suppress(OSError, EncodeError):  # two strange things do not go together
+            with suppress(OSError, WireError):  # two strange things do not go together
                 self.random.choice(self.kinds)(self)
         before, touched = _seen(place), set[str]()
         try:
@@ -130,10 +130,7 @@ class HostileCase:
 
     def _plain(self) -> Path:
         """A file in the directory, or a place where there is nothing. Raises OSError."""
-        path = self._file()
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise FileExistsError(str(path))
-        return path
+        return _plain(self._file())
 
     def _file(self) -> Path:
         """A file or folder in the directory, that is there or that the broker may make."""
@@ -186,6 +183,7 @@ class HostileCase:
             cls = _record_class(self.random.choice(tuple(METADATA_RECORDS)))
             records.append(self.maker.message(cls, versions_of(cls)[-1]))
         self.did.append(f"records {records}"[:3000])
+        _plain(self.data / "__cluster_metadata-0" / f"{0:020d}.log")
         with_records(self.data, records)
 
     def coordinator(self) -> None:
@@ -200,7 +198,8 @@ class HostileCase:
         if self.random.random() < 0.3:
             valued = self.random.randbytes(20)
         self.did.append(f"{topic} has {record}"[:3000])
-        with_values(self.random.choice(sorted(self.data.glob(f"{topic}-*/*.log"))), [valued or b""], [keyed])
+        log = self.random.choice(sorted(self.data.glob(f"{topic}-*/*.log")) or [self.data])
+        with_values(_plain(log), [valued or b""], [keyed])
         (self.data / RECOVERY_POINTS).unlink(missing_ok=True)
 
 
@@ -208,6 +207,13 @@ STRANGE: tuple[Callable[[HostileCase], None], ...] = (
     HostileCase.link, HostileCase.link, HostileCase.name, HostileCase.size, HostileCase.text, HostileCase.metadata,
     HostileCase.metadata, HostileCase.coordinator,
 )  # fmt: skip
+
+
+def _plain(path: Path) -> Path:
+    """The path, if this is a file or nothing is there. Raises OSError."""
+    if path.is_symlink() or (path.exists() and (not path.is_file() or path.stat().st_size > 1 << 20)):
+        raise FileExistsError(str(path))
+    return path
 
 
 def _socket(path: Path, target: Path) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kafkawire.batches import BatchHeader, iter_records
 from kafkawire.declare import Message
 from kafkawire.disk.damage import DamagedFile
-from kafkawire.disk.names import LOG, METADATA_FOLDER, file_name, offsets_in
+from kafkawire.disk.names import LAST_OFFSET, LOG, METADATA_FOLDER, file_name, offsets_in
 from kafkawire.disk.walking import Walk
 from kafkawire.errors import ProtocolError
 from kafkawire.metadata_log import Transactions, read_metadata
@@ -338,7 +338,11 @@ class MetadataFiles(NamedTuple):
 
 def metadata_files(folder: Path) -> MetadataFiles:
     """The newest snapshot and the segments after it. Raises OSError."""
-    snapshots = sorted((int(match[1]), path) for path in folder.iterdir() if (match := _SNAPSHOT.fullmatch(path.name)))
+    snapshots = sorted(
+        (int(match[1]), path)
+        for path in folder.iterdir()
+        if (match := _SNAPSHOT.fullmatch(path.name)) and match[1] <= LAST_OFFSET
+    )
     since, newest = snapshots[-1] if snapshots else (0, None)
     bases = offsets_in(folder, LOG)
     ends = [*bases[1:], since + 1]

@@ -16,8 +16,8 @@ _PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]*)")
 _FUTURE_FOLDER = re.compile(r"(.+-(?:0|[1-9][0-9]*))\.[0-9a-f]{32}-future")
 _DELETED_FOLDER = re.compile(r".+\.[0-9a-f]{32}-delete")
 _SEGMENT = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
-_LAST_OFFSET = f"{2**63 - 2:020d}"
-"""The last offset that a log can have; Kafka makes no file with a larger one in its name."""
+LAST_OFFSET = f"{1 << 62:020d}"
+"""The last offset that a file can have; Kafka makes no file with a larger one in its name."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -28,7 +28,7 @@ def file_name(offset: int, suffix: str) -> str:
 def offset_of(name: str, suffix: str) -> int | None:
     """The offset in a file's name, None for any other name."""
     match = _SEGMENT.fullmatch(name)
-    return int(match[1]) if match and match[2] == suffix and match[1] <= _LAST_OFFSET else None
+    return int(match[1]) if match and match[2] == suffix and match[1] <= LAST_OFFSET else None
 
 
 def folder_name(topic: str, index: int) -> str:
@@ -76,7 +76,7 @@ def listing(folder: Path) -> Listing:
     names = os.listdir(folder)
     offsets: dict[str, list[int]] = {suffix: [] for suffix in (*SEGMENT_FILES, SNAPSHOT)}
     for name in names:
-        if (match := _SEGMENT.fullmatch(name)) and match[1] <= _LAST_OFFSET:
+        if (match := _SEGMENT.fullmatch(name)) and match[1] <= LAST_OFFSET:
             offsets[match[2]].append(int(match[1]))
     for found in offsets.values():
         found.sort()

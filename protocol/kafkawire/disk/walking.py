@@ -26,8 +26,8 @@ SEARCH_WORK = 16 * SEARCH_LIMIT
 """The most bytes whose CRC that search computes."""
 ANYWHERE = 1 << 63
 """An offset above all others: below it there may be gaps."""
-LAST_OFFSET = ANYWHERE - 2
-"""The last offset that a log can have, so that the offset after it is still a number of 64 bits."""
+LAST_OFFSET = 1 << 62
+"""The last offset that a file can have, so that those of later records are still numbers of 64 bits."""
 WRONG_CRC = "the CRC of the batch does not match its bytes"
 _LEAST = HEADER_SIZE - LOG_OVERHEAD
 
