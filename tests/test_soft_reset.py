@@ -135,6 +135,25 @@ def test_brokers_replicas_and_leaders_go_back(mock_kafka_factory: Start) -> None
         assert state.log_start_offset == state.high_watermark == state.log_end_offset
 
 
+def test_reassignments_are_completed_and_slow_no_more(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(brokers=2, topics=["orders"])
+    kafka.faults.add(faults.slow_reassignment(ms=60_000, api="AlterPartitionReassignments"))
+    first = kafka.partition("orders").leader
+    other = 3 - first
+
+    def reassigned(to: int) -> tuple[list[int], list[int]]:
+        partitions = [{"partition_index": 0, "replicas": [to]}]
+        ask(kafka, "AlterPartitionReassignments", 0, timeout_ms=1000, topics=[{"name": "orders", "partitions": partitions}])
+        state = kafka.partition("orders")
+        return state.replicas, state.in_sync
+
+    assert reassigned(other) == ([other, first], [first])
+    kafka.reset(soft=True)
+    state = kafka.partition("orders")
+    assert (state.replicas, state.in_sync) == ([other], [other])
+    assert reassigned(first) == ([first], [first])
+
+
 def test_the_clock_goes_back_and_sessions_have_as_long_to_go(mock_kafka_factory: Start) -> None:
     kafka = mock_kafka_factory(topics=["orders"], clock="frozen")
     began = kafka.clock.now()

@@ -112,6 +112,7 @@ class Controller:
 
     def recover(self, now: int) -> None:
         """Start all brokers that are down, let frozen replicas follow, and let the preferred replicas lead, all at once."""
+        self.slow_until = 0
         for node_id in self._cluster.brokers:
             self.broker_up(node_id, now)
         self.finish()
