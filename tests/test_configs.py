@@ -5,8 +5,10 @@ The tables were recorded from Kafka 4.3.1: the messages are those of its answers
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirebroker
+from default_settings import defaults
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
 from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
@@ -28,6 +31,7 @@ from wirebroker.core.setting_definitions import (
     ignored_patterns,
 )
 from wirebroker.mock import MockKafka
+from wirekit import client
 
 TAKEN = [
     ("cleanup.policy", "compact, delete", ["compact", "delete"], "compact,delete"),
@@ -198,6 +202,15 @@ def test_defaults_are_kafka_s_except_where_a_test_should_not_wait() -> None:
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
     }
+
+
+def test_the_defaults_are_those_that_a_recorded_kafka_tells(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    """Those that a broker of ours has instead are its own settings, so that Kafka's default stays visible behind each."""
+    recorded = json.loads((Path(__file__).parent / "data" / "defaults-4.3.1.json").read_text(encoding="utf-8"))
+    found = defaults(client(mock_kafka_factory(topics=["t"])))
+    ours = {name for name in BrokerConfigs({}).static if name in recorded["broker"]}
+    assert len(ours) == 10
+    assert found == recorded
 
 
 def test_with_several_brokers_the_coordinators_topics_are_replicated_as_kafka_does() -> None:

@@ -27,7 +27,6 @@ from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import ProfileName
 from wirebroker.core.quotas import CLIENT_ID, CONNECTION, FETCH, IP, MUTATION, PRODUCE, REQUEST, USER
 from wirebroker.engine import Engine
-from wirebroker.loading import load_broker
 from wirebroker.net.forks import at_home
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Address, Listener, one_each
@@ -179,7 +178,6 @@ class MockKafka(Waits):
         self.stop()
 
     async def __aenter__(self) -> MockKafka:
-        load_broker()
         await self._start()
         return self
 
@@ -189,7 +187,6 @@ class MockKafka(Waits):
     def start(self) -> None:
         """Start the broker in a thread of its own. RuntimeError if it is running."""
         self._check_stopped()
-        load_broker()
         self._thread = self._given_thread or LoopThread()
         try:
             self._thread.await_(self._start())

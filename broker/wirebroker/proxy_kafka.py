@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from wirebroker.clock import SystemClock
-from wirebroker.loading import load_messages
 from wirebroker.net.listener import Address, parse_address
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.thread import LoopThread, call_on
@@ -74,7 +73,6 @@ class ProxyKafka:
 
     def start(self) -> None:
         """Open the first listener. The other brokers get theirs when an answer names them. Raises OSError."""
-        load_messages()
         self._thread = self._given_thread or LoopThread()
         try:
             self._address = self._thread.await_(self._start())

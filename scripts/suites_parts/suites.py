@@ -309,7 +309,8 @@ def rskafka(address: str) -> Run:
         told = call([tool("cargo"), "metadata", "--format-version", "1", "--quiet"], folder, "`cargo metadata`")
         (manifest,) = (each["manifest_path"] for each in json.loads(told)["packages"] if each["name"] == "rskafka")
         shutil.copytree(Path(manifest).parent, folder / "source")
-        (folder / "source" / "rust-toolchain.toml").unlink(missing_ok=True)  # any newer Rust will do
+        (folder / "source" / "rust-toolchain.toml").unlink(missing_ok=True)  # any newer Rust will do, and a newer rsasl
+        call([tool("cargo"), "update", "--quiet", "-p", "rsasl"], folder / "source", "`cargo update`")
         call([tool("cargo"), "test", "--no-run", "--quiet", *chosen], folder / "source", "`cargo test --no-run`")
         (folder / "complete").touch()
     found = listeners(address)

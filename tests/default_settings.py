@@ -1,0 +1,23 @@
+"""The defaults of all settings as a broker tells them, for a test and for the recording (scripts/record-oracle --defaults)."""
+
+from __future__ import annotations
+
+from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from wirebroker.wire_client import WireClient
+
+RESOURCES = {"broker": (4, "1"), "topic": (2, "t"), "group": (32, "g"), "client metrics": (16, "m")}
+DEFAULT = 5
+"""The source of a default among a setting's synonyms."""
+
+
+def defaults(client: WireClient) -> dict[str, dict[str, str | None]]:
+    """By kind of resource and name: the default, null where there is none. A topic `t` has to exist."""
+    asked = [DescribeConfigsResource(kind, name, None) for kind, name in RESOURCES.values()]
+    answer = client.request(DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False), 4)
+    return {
+        named: {
+            each.name: next((synonym.value for synonym in each.synonyms if synonym.source == DEFAULT), None)
+            for each in told.configs
+        }
+        for named, told in zip(RESOURCES, answer.results, strict=True)
+    }
