@@ -148,6 +148,9 @@ class Controller:
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         self._forget_lag(partition, node_id)
+        self._thaw(partition, node_id, now)
+
+    def _thaw(self, partition: Partition, node_id: int, now: int) -> None:
         self._change([partition], lambda each: each.replication.thaw(node_id, self._cluster.alive, now), now)
 
     def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
@@ -166,7 +169,7 @@ class Controller:
     def _caught_up(self, partition: Partition, now: int) -> None:
         """The slow replicas of a reassignment are in sync."""
         for node in [each for each in partition.adding if each in partition.replication.frozen]:
-            self._change([partition], lambda each, node=node: each.replication.thaw(node, self._cluster.alive, now), now)
+            self._thaw(partition, node, now)
 
     def cancel_reassignment(self, partition: Partition, now: int) -> bool:
         """Keep the replicas that the partition had before; False if only an unclean election, which is off, allows that."""
