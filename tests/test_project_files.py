@@ -36,6 +36,16 @@ def test_the_workflow_runs_ci_run_and_the_tests_elsewhere() -> None:
     assert jobs["others"]["steps"][-1]["run"].startswith("python -m pytest")
 
 
+def test_every_client_suite_runs_daily() -> None:
+    told = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "client-suites", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    names = re.findall(r"^  ([\w-]+) +\d\S* +\d broker", told.partition("suites:\n")[2], re.MULTILINE)
+    workflow = read(".github/workflows/suites.yml")
+    assert workflow[True]["schedule"] == [{"cron": "17 3 * * *"}], "YAML takes the word on for a boolean"
+    assert workflow["jobs"]["suite"]["strategy"]["matrix"]["suite"] == sorted(names)
+
+
 def test_actions_are_named_by_their_commits() -> None:
     """A tag can be moved to other code."""
     for workflow in (ROOT / ".github" / "workflows").iterdir():
