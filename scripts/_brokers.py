@@ -22,9 +22,9 @@ from _kafka_server import READY_WITHIN, KafkaServer, KafkaUnavailable
 from bench_parts.process import Server
 
 from kafkawire.messages.metadata import MetadataRequest
-from wirebroker.wire_client import WireClient
+from wirebroker.client.wire import WireClient
 
-WIREBROKER = (sys.executable, "-c", "import sys; from wirebroker.cli import main; sys.exit(main())")
+WIREBROKER = (sys.executable, "-c", "import sys; from wirebroker.commands.cli import main; sys.exit(main())")
 """The command that starts wirebroker."""
 LEVELS = ("off", "verdicts", "changes", "exchanges", "all")
 

@@ -30,8 +30,8 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from wirebroker.effects import Reply
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
+from wirebroker.requests.effects import Reply
 
 SHOWN = 10
 """How many lines each table has."""

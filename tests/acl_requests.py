@@ -24,9 +24,9 @@ from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from kafkawire.primitives import format_uuid
 from kafkawire.registry import KEYS, request_class, spoken
+from wirebroker.client.wire import Connection, ConnectionClosed
 from wirebroker.core.acls import OPERATIONS, Operation, ResourceType
 from wirebroker.decode.plain import message_of
-from wirebroker.wire_client import Connection, ConnectionClosed
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret"}
 SETTINGS = {

@@ -17,8 +17,8 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import WireClient
 from wirekit import batch, client
 
 

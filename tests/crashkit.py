@@ -32,8 +32,8 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import WireClient
 from wirekit import batch, produce_request
 
 TOPIC = "orders"
@@ -49,7 +49,7 @@ class Served:
 
     def __init__(self, data: Path | Sequence[Path], *flags: str) -> None:
         given = str(data) if isinstance(data, Path) else ",".join(map(str, data))
-        self._command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--data", given, *flags]
+        self._command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", "--data", given, *flags]
 
     def __enter__(self) -> Served:
         self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

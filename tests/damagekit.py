@@ -35,10 +35,10 @@ from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from test_storage_coordinators import state_of
-from wirebroker.engine import Engine
+from wirebroker.client.wire import WireClient
+from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder.store import FolderStore
-from wirebroker.wire_client import WireClient
+from wirebroker.storage.store import FolderStore
 from wirekit import RawProducer, client, produce_request
 
 SETTINGS = {

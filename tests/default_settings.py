@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from wirebroker.wire_client import WireClient
+from wirebroker.client.wire import WireClient
 
 RESOURCES = {"broker": (4, "1"), "topic": (2, "t"), "group": (32, "g"), "client metrics": (16, "m")}
 DEFAULT = 5

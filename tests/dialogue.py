@@ -18,7 +18,7 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import api_name, versions
-from wirebroker.wire_client import Connection, ConnectionClosed, NoAnswer, address_of
+from wirebroker.client.wire import Connection, ConnectionClosed, NoAnswer, address_of
 from wirekit import Reachable, batch, produce_request
 
 WITHIN = 20.0

@@ -16,10 +16,10 @@ import pytest
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from wirebroker.core.producers import open_since
-from wirebroker.effects import Close, Effect, Reply
-from wirebroker.engine import Engine
-from wirebroker.storage.folder import files
-from wirebroker.storage.folder.store import FolderStore, Job
+from wirebroker.engine.engine import Engine
+from wirebroker.requests.effects import Close, Effect, Reply
+from wirebroker.storage import files
+from wirebroker.storage.store import FolderStore, Job
 
 START = 1_800_000_000_000
 SETTINGS = {
@@ -150,7 +150,7 @@ class Disk:
         def through(path: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
             if not self._mine(path) or not set("wa+") & set(mode):
                 return plain(path, mode, *rest, **options)
-            assert "b" in mode, "text is written through wirebroker.storage.folder.files"
+            assert "b" in mode, "text is written through wirebroker.storage.files"
             flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if "w" in mode else 0)
             return io.BufferedRandom(Raw(os.open(path, flags, 0o644)), 1024)
 

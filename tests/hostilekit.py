@@ -11,8 +11,8 @@ from kafkawire.declare import Message
 from kafkawire.disk.checkpoints import RECOVERY_POINTS
 from kafkawire.disk.damage import DataError
 from kafkawire.metadata_log import metadata_bytes
-from wirebroker.engine import Engine
-from wirebroker.storage.folder.store import FolderStore
+from wirebroker.engine.engine import Engine
+from wirebroker.storage.store import FolderStore
 
 NOW = 1_800_000_000_000
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
-from wirebroker.wire_client import Connection, ConnectionClosed
+from wirebroker.client.wire import Connection, ConnectionClosed
 
 Plain = dict[str, Any]
 RECORDED = "oauth-4.3.1.json"

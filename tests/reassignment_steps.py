@@ -24,7 +24,7 @@ from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSta
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafkawire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from wirebroker.wire_client import WireClient
+from wirebroker.client.wire import WireClient
 
 STEPS = """
 create w 1,2; stop 3; move w 1,3; move w 1,3; cancel w; cancel w; move w 3; elect w; move w 1,2; start 3; move w 2,1

@@ -21,12 +21,12 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.primitives import format_uuid
-from wirebroker import MockKafka, faults, permissions
-from wirebroker.acl_specs import acl_of
-from wirebroker.apis import SERVED, TELEMETRY
+from wirebroker import MockKafka, faults
+from wirebroker.apis import SERVED, TELEMETRY, permissions
+from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.core import acls as core_acls
 from wirebroker.core.acls import EVERYBODY, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
-from wirebroker.wire_client import Connection, ConnectionClosed, address_of
+from wirebroker.security.acl_specs import acl_of
 from wirekit import batch, produce_request
 
 KAFKA = "4.3.1"

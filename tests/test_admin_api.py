@@ -66,8 +66,8 @@ from wirebroker.core.setting_definitions import (
     TOPIC_SETTINGS,
     meanings,
 )
-from wirebroker.effects import Reply
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
+from wirebroker.requests.effects import Reply
 
 NOW = 1_700_000_000_000
 TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

@@ -29,13 +29,13 @@ from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from wirebroker import MockKafka, faults
+from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.net.listener import Listener
 from wirebroker.security import oauthbearer, scram
 from wirebroker.security.clients import tokens
 from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, Failure
 from wirebroker.security.plain import Plain
 from wirebroker.security.protocols import SecurityProtocol
-from wirebroker.wire_client import Connection, ConnectionClosed, address_of
 from wirekit import batch, produce_request
 
 MECHANISMS = [PLAIN, SCRAM_SHA_256, SCRAM_SHA_512]

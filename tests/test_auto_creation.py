@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import WireClient
 from wirekit import client
 
 Start = Callable[..., MockKafka]

@@ -23,7 +23,7 @@ from kafkawire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from wirebroker.core.purgatory import Timers
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
 from wirekit import batch, client, produce_request
 

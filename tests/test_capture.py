@@ -36,7 +36,7 @@ from wirebroker.capture.packets import Line, Segment, segment_of
 from wirebroker.capture.recording import Capture
 from wirebroker.capture.session import Answered, Session
 from wirebroker.capture.streams import Piece, Streams
-from wirebroker.cli import main
+from wirebroker.commands.cli import main
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, ConfigType
 from wirebroker.trace.rows import ProduceRow, Row
 from wirekit import RawProducer, batch, lacking, produce_request

@@ -38,10 +38,10 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from wirebroker import faults
+from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.partition import EndMarker
 from wirebroker.mock import MockKafka
 from wirebroker.trace.layout import line
-from wirebroker.wire_client import ConnectionClosed
 from wirekit import batch
 
 Start = Callable[..., Cluster]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wirebroker.cli import main
+from wirebroker.commands.cli import main
 from wirebroker.commands.conformance import check_answers
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import Scenario, compare, deliberate, load

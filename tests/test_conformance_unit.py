@@ -20,12 +20,12 @@ from kafkawire.frames import encode_response
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from wirebroker.client.wire import ConnectionClosed, NoAnswer, WireClient
 from wirebroker.conformance import readiness
 from wirebroker.conformance.batches import record_data
 from wirebroker.conformance.recording import Normaliser, Scenario, compare, load
 from wirebroker.conformance.replay import ALL_OPERATIONS, observe
 from wirebroker.conformance.run import BEHIND_MS, CLOCKS_APART_MS, Run
-from wirebroker.wire_client import ConnectionClosed, NoAnswer, WireClient
 
 SCENARIOS = load()
 NOW = 1_800_000_000_000

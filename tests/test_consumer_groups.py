@@ -39,19 +39,12 @@ from kafkawire.messages.offset_delete import (
 )
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from wirebroker.common.slices import at_once
 from wirebroker.core.groups.assignors import ASSIGNORS, Group, Partitions, Subscriber
 from wirebroker.core.groups.embedded import read_assignment, write_assignment
-from wirebroker.core.groups.java_order import (
-    buckets_for,
-    buckets_of_copy,
-    hash_order,
-    set_of_names,
-    set_of_numbers,
-    uuid_hash,
-)
+from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, set_of_names, set_of_numbers, uuid_hash
 from wirebroker.core.names import java_hash
 from wirebroker.mock import MockKafka
-from wirebroker.slices import at_once
 from wirekit import client, kafka_jars
 
 GROUP = "team"

@@ -28,12 +28,12 @@ from kafkawire.errors import ProtocolError
 from kafkawire.extras import how_to_install
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka, faults
+from wirebroker.client.wire import ConnectionClosed, WireClient, address_of
 from wirebroker.control.endpoint import EVENTS, JSON
 from wirebroker.control.endpoints import records, verdicts
 from wirebroker.control.hosts import Hosts
 from wirebroker.control.table import ENDPOINTS
 from wirebroker.faults.files import FaultFileError, loads
-from wirebroker.wire_client import ConnectionClosed, WireClient, address_of
 from wirekit import RawProducer, client
 
 pytest_plugins = ["pytester"]
@@ -883,7 +883,7 @@ def test_bytes_that_are_not_http_close_their_connection(garbage: bytes, control:
 def test_an_internal_error_is_answered_and_logged(
     control: ControlClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirebroker.operations.topic_named", lambda *_: 1 / 0)
+    monkeypatch.setattr("wirebroker.testing.operations.topic_named", lambda *_: 1 / 0)
     answer = control.raw("GET", "/topics/orders")
     assert (answer.status, answer.media) == (500, PROBLEM)
     assert "GET /topics/orders failed because of an error in wirebroker" in caplog.text

@@ -14,12 +14,12 @@ import pytest
 import damagekit
 from kafkawire.batches import read_header
 from kafkawire.disk.damage import DamagedFile
-from wirebroker.cli import main
-from wirebroker.engine import Engine
+from wirebroker.commands.cli import main
+from wirebroker.core.logs.interface import Log
+from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder.inspection import Inspection
-from wirebroker.storage.folder.store import FolderStore
-from wirebroker.storage.interface import Log
+from wirebroker.storage.inspection import Inspection
+from wirebroker.storage.store import FolderStore
 from wirekit import RawProducer, client
 
 LOG = f"{0:020d}.log"

@@ -28,7 +28,7 @@ from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, Part
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.registry import request_class
 from wire.random_messages import MESSAGES, Maker, damaged, versions_of
-from wirebroker.cli import main
+from wirebroker.commands.cli import main
 from wirebroker.decode.forms import UnknownForm, read_bytes, written
 from wirebroker.decode.frames import NotRecognised, decode_all, encode_plain
 from wirebroker.decode.plain import PlainError

@@ -44,7 +44,7 @@ def run(kafka: MockKafka, **parts: Any) -> tuple[int, str]:
 def printed() -> str:
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "wirebroker.cli", "demo", "--no-spark"], capture_output=True, text=True, timeout=50,
+        [sys.executable, "-m", "wirebroker.commands.cli", "demo", "--no-spark"], capture_output=True, text=True, timeout=50,
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done.stdout

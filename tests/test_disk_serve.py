@@ -18,7 +18,7 @@ from crashkit import Served
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from test_groups import Client, find
 from test_transactions import Reader, TransactionalProducer
-from wirebroker.wire_client import WireClient
+from wirebroker.client.wire import WireClient
 from wirekit import batch, client, produce_request, without_times
 
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process cannot be set here")
@@ -131,7 +131,7 @@ def test_a_stop_without_the_directory_says_so(data: Path) -> None:
 def test_a_start_on_a_full_disk_is_one_sentence(data: Path) -> None:
     import subprocess
 
-    command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--data", str(data)]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", "--data", str(data)]
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))

@@ -24,7 +24,7 @@ import pytest
 
 from controlkit import ControlClient
 from kafkawire.messages.metadata import MetadataRequest
-from wirebroker.wire_client import WireClient
+from wirebroker.client.wire import WireClient
 
 ROOT = Path(__file__).resolve().parent.parent
 OFFLINE = re.compile(r"NewConnectionError|name resolution|Max retries exceeded|Network is unreachable")
@@ -223,7 +223,7 @@ def shown_in_ci() -> list[dict[str, str]]:
 def test_the_services_of_ci_advertise_what_the_page_says(number: int) -> None:
     shown = shown_in_ci()[number]
     here = os.environ | shown | {"WIREBROKER_CONTROL": "127.0.0.1:0"}
-    command = [sys.executable, "-m", "wirebroker.cli", "serve", "--host", "127.0.0.1", "--port", "0"]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--host", "127.0.0.1", "--port", "0"]
     process = subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

@@ -29,17 +29,17 @@ from wirebroker import faults
 from wirebroker.apis import SERVED
 from wirebroker.audit.findings import KINDS, severity_of
 from wirebroker.audit.journal import FIELDS
-from wirebroker.cli import build_parser, main
+from wirebroker.commands.cli import build_parser, main
 from wirebroker.commands.demo import demonstrate
 from wirebroker.commands.demo.show import Screen
 from wirebroker.conformance.recording import load
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.setting_definitions import BROKER_SETTINGS
-from wirebroker.expectations import Difference, subset
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
 from wirebroker.scenarios.reading import find
+from wirebroker.testing.expectations import Difference, subset
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import ProduceRow
 from wirebroker.trace.sinks import ConsoleSink
@@ -202,7 +202,7 @@ def test_every_command_that_is_shown_has_a_test() -> None:
 @pytest.mark.parametrize(("arguments", "output"), of_ours("serve"))
 def test_a_broker_starts_as_shown(arguments: list[str], output: str, tmp_path: Path) -> None:
     free = ["0" if before == "--control" else each for before, each in pairwise(["", *arguments])]
-    command = [sys.executable, "-m", "wirebroker.cli", *free, "--port", "0"]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", *free, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
         lines = []
@@ -217,7 +217,7 @@ def test_a_broker_starts_as_shown(arguments: list[str], output: str, tmp_path: P
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("proxy"))
 def test_a_proxy_shows_verdicts_as_shown(arguments: list[str], output: str, mock_kafka: MockKafka) -> None:
-    command = [sys.executable, "-m", "wirebroker.cli", *arguments, "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", *arguments, "--listen", "127.0.0.1:0"]
     mock_kafka.create_topic("orders")
     command[command.index("--upstream") + 1] = mock_kafka.bootstrap_servers
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, contextlib.ExitStack() as at_failure:
@@ -285,7 +285,7 @@ def test_a_capture_is_shown_as_shown(
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("scenario"))
 def test_a_scenario_runs_as_shown(arguments: list[str], output: str) -> None:
-    command = [sys.executable, "-m", "wirebroker.cli", *arguments]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", *arguments]
     run = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert run.returncode in (0, 1), run.stderr
     assert output in run.stdout

@@ -14,13 +14,13 @@ from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
-from wirebroker import operations
-from wirebroker.connection import Connection
+from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.purgatory import Timers
-from wirebroker.effects import Close, Reply
-from wirebroker.engine import Engine
-from wirebroker.storage.memory import MemoryLog
+from wirebroker.engine.engine import Engine
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Close, Reply
+from wirebroker.testing import operations
 from wirekit import NOW, batch, produce_request
 
 

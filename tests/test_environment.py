@@ -17,16 +17,16 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from wirebroker import MockKafka
-from wirebroker.access.jaas import login_modules, sections, users_of
-from wirebroker.access.login import LoginFailed, log_in
-from wirebroker.access.settings import Access
-from wirebroker.cli import build_parser
+from wirebroker.client.jaas import login_modules, sections, users_of
+from wirebroker.client.login import LoginFailed, log_in
+from wirebroker.client.settings import Access
+from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands import environment
+from wirebroker.commands.cli import build_parser
 from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import places
 from wirebroker.commands.usage import UsageError, pair
 from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256
-from wirebroker.wire_client import Connection, address_of
 
 WITH_ZOOKEEPER = {
     "KAFKA_BROKER_ID": "3", "KAFKA_ZOOKEEPER_CONNECT": "zk:2181", "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN", "KAFKA_JMX_PORT": "9101",
@@ -53,7 +53,7 @@ def read(variables: dict[str, str], *flags: str) -> tuple[Namespace, dict[str, s
 
 
 def test_a_broker_starts_with_variables_that_kafka_does_not_know() -> None:
-    command = [sys.executable, "-m", "wirebroker.cli", "serve"]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", "serve"]
     with subprocess.Popen(command, env=WITH_ZOOKEEPER, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]

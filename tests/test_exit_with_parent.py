@@ -21,7 +21,7 @@ stdin = {"pipe": subprocess.PIPE, "null": subprocess.DEVNULL, "inherited": None}
 child = subprocess.Popen([*sys.argv[2:]], stdin=stdin)
 time.sleep(60)
 """
-COMMAND = [sys.executable, "-m", "wirebroker.cli"]
+COMMAND = [sys.executable, "-m", "wirebroker.commands.cli"]
 IN_A_SHELL = ["sh", "-c", '"$@"; true', "sh", *COMMAND]
 
 

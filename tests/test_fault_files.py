@@ -16,9 +16,9 @@ import pytest
 
 from answers import only
 from wirebroker import faults
+from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.faults.files import FaultFileError, dump, file_kinds, load, loads, parse, schema
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import ConnectionClosed, WireClient
 from wirekit import FEW_PLUGINS, RawProducer, produce_request
 
 pytest_plugins = ["pytester"]
@@ -180,7 +180,7 @@ def test_a_broker_loads_a_file_and_writes_one(mock_kafka: MockKafka, tmp_path: P
 
 def serve(*arguments: str) -> tuple[subprocess.Popen[str], WireClient]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--topic", "orders", *arguments],
+        [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", "--topic", "orders", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
@@ -207,7 +207,7 @@ def test_a_bad_file_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     path = tmp_path / "faults.toml"
     path.write_text('[[fault]]\nkind = "lose_akc"\n')
     run = subprocess.run(
-        [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--faults", str(path)],
+        [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", "--faults", str(path)],
         capture_output=True, text=True, timeout=20, check=False,
     )  # fmt: skip
     assert run.returncode == 2

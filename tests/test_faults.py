@@ -38,9 +38,9 @@ from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsReq
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
+from wirebroker.client.wire import WireClient
 from wirebroker.faults import NotFired
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import WireClient
 from wirekit import RawProducer, batch, client
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 3, "other": 1})

@@ -12,10 +12,10 @@ from kafkawire.declare import from_plain
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
+from wirebroker.client.wire import Connection, address_of
 from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
-from wirebroker.options import BrokerOptions, OptionError
+from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.layout import line
-from wirebroker.wire_client import Connection, address_of
 
 UPGRADE, DOWNGRADE = 1, 2
 ELIGIBLE = "eligible.leader.replicas.version"

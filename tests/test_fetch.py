@@ -15,8 +15,8 @@ from kafkawire.messages.fetch import EpochEndOffset, FetchPartition, FetchReques
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.apis.fetch import Fetch
+from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import WireClient
 from wirekit import batch, client, produce_request
 
 LARGE = 1 << 20

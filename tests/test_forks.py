@@ -16,7 +16,7 @@ import pytest
 
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka
-from wirebroker.wire_client import ConnectionClosed
+from wirebroker.client.wire import ConnectionClosed
 from wirekit import RawProducer, client
 
 pytestmark = [

@@ -23,15 +23,15 @@ from fuzzing.served import ServedCase
 from kafkawire.disk import opening
 from kafkawire.errors import EncodeError
 from wirebroker.apis import describe_cluster, produce
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.groups import GroupCoordinator
+from wirebroker.core.logs import memory
 from wirebroker.core.partition import Partition
-from wirebroker.effects import Reply
-from wirebroker.engine import Engine
-from wirebroker.exchange import Exchange
+from wirebroker.engine.engine import Engine
 from wirebroker.proxy import relay
-from wirebroker.storage import memory
-from wirebroker.storage.folder import directory, store
-from wirebroker.storage.folder.store import FolderStore
+from wirebroker.requests.effects import Reply
+from wirebroker.storage import directory, store
+from wirebroker.storage.store import FolderStore
 
 FAST, SLOW = range(16), range(1000, 1060)
 CONTROL_EXAMPLES = 5

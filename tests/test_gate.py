@@ -11,8 +11,8 @@ from kafkawire.errors import ErrorCode
 from kafkawire.frames import KEY_VERSION_CORRELATION
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from test_engine import Lab
-from wirebroker.connection import Connection, Decision, Delay, Disconnect, Refuse
 from wirebroker.mock import MockKafka
+from wirebroker.requests.connection import Connection, Decision, Delay, Disconnect, Refuse
 from wirekit import NOW, batch, client, produce_request
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -15,9 +15,9 @@ from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from test_tls import ask, context
 from wirebroker import MockKafka, faults
+from wirebroker.client.wire import Connection, NoAnswer, address_of
 from wirebroker.faults import FaultError
 from wirebroker.net.sockets import AT_ONCE
-from wirebroker.wire_client import Connection, NoAnswer, address_of
 
 LONG = 10.0
 """Seconds that an answer may take on a busy machine."""

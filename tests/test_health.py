@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from wirebroker import MockKafka
-from wirebroker.cli import main
-from wirebroker.wire_client import address_of
+from wirebroker.client.wire import address_of
+from wirebroker.commands.cli import main
 
 USERS = {"alice": "a secret"}
 

@@ -11,9 +11,9 @@ import pytest
 
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker import MockKafka
-from wirebroker.access.settings import read_access
-from wirebroker.access.stores import BadStore, pem_of
-from wirebroker.wire_client import Connection, address_of
+from wirebroker.client.settings import read_access
+from wirebroker.client.stores import BadStore, pem_of
+from wirebroker.client.wire import Connection, address_of
 
 KEY = b64decode(
     "/u3+7QAAAAIAAAABAAAAAQAGYnJva2VyAAABogn9m14AAAB/MH0wDgYKKwYBBAEqAhEBAQUABGtCYKve5C/krlRGC74kBO6LuBwT"

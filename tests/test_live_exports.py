@@ -16,11 +16,11 @@ from controlkit import ControlClient
 from test_live_events import events
 from wirebroker import MockKafka, faults
 from wirebroker.capture.session import Session
+from wirebroker.client.wire import Connection, address_of
 from wirebroker.scenarios.play import play
 from wirebroker.scenarios.reading import find, read
 from wirebroker.trace.rows import ProduceRow, ReplyRow, Row, ShadowRow
 from wirebroker.trace.scenario import scenario_of
-from wirebroker.wire_client import Connection, address_of
 from wirekit import batch, produce_request
 
 

@@ -15,12 +15,12 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from test_filters import FOUND, FOUND_BY_ITS_BATCH, ROWS, STRUCK
 from wirebroker import MockKafka, faults
+from wirebroker.client.wire import Connection, address_of
+from wirebroker.common.printable import printable
 from wirebroker.control.endpoints.events import ALWAYS
-from wirebroker.printable import printable
 from wirebroker.trace.brief import brief
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.rows import ReplyRow
-from wirebroker.wire_client import Connection, address_of
 from wirekit import batch, produce_request
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")

@@ -17,7 +17,7 @@ from kafkawire.compression import NAMES
 from kafkawire.declare import from_plain
 from kafkawire.registry import KEYS, request_class, versions
 from wirebroker.apis import SERVED, TELEMETRY
-from wirebroker.wire_client import Connection, ConnectionClosed, address_of
+from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 
 resource = pytest.importorskip("resource")
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process cannot be set here")
@@ -27,7 +27,7 @@ class Serving:
     """`wirebroker serve` in a process that can open nothing more, once it is `full`."""
 
     def __init__(self, *flags: str) -> None:
-        command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--control", "127.0.0.1:0", *flags]
+        command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", "--control", "127.0.0.1:0", *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         lines = [self.process.stdout.readline() for _ in range(3)]

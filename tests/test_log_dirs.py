@@ -22,8 +22,8 @@ from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteReco
 from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkawire.primitives import format_uuid
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder import moves
-from wirebroker.storage.folder.log import FolderLog
+from wirebroker.storage import moves
+from wirebroker.storage.log import FolderLog
 from wirekit import client
 
 ORDERS = "orders-0"

@@ -21,13 +21,13 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from wirebroker.core.logs.memory import INTERNAL_SEGMENT, MemoryLog
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.truncation import truncate
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.operations import stored_records
-from wirebroker.storage.folder.store import FolderStore
-from wirebroker.storage.memory import INTERNAL_SEGMENT, MemoryLog
+from wirebroker.storage.store import FolderStore
+from wirebroker.testing.operations import stored_records
 from wirekit import NOW, client
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}

@@ -30,22 +30,22 @@ from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.names import ApiName, ErrorName
 from kafkawire.registry import KEYS
 from wirebroker import MockKafka, ProxyKafka, faults
-from wirebroker.client_settings import Access, Library, MechanismName, client_settings
-from wirebroker.clock import CLOCKS, ClockName
+from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.profile import PROFILES, ProfileName
 from wirebroker.faults import FaultError
 from wirebroker.mock import Settings
 from wirebroker.net import host
+from wirebroker.net.clock import CLOCKS, ClockName
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Listener
 from wirebroker.net.protocol import BrokerProtocol
-from wirebroker.options import CHOICES
 from wirebroker.security.mechanisms import SERVED
 from wirebroker.security.protocols import protocol_named
+from wirebroker.testing.client_settings import Access, Library, MechanismName, client_settings
+from wirebroker.testing.options import CHOICES
 from wirebroker.trace.levels import LEVELS, Level
 from wirebroker.trace.rows import EVENTS, EventName
-from wirebroker.wire_client import ConnectionClosed
 from wirekit import RawProducer, batch, client, produce_request
 
 

@@ -16,9 +16,9 @@ from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
+from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.mock import MockKafka
 from wirebroker.net.host import IDLE_CHECKS
-from wirebroker.wire_client import ConnectionClosed, WireClient
 from wirekit import RawProducer, batch, client, dial, produce_request
 
 

@@ -24,8 +24,8 @@ from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from oauth_tokens import BROKERS, RECORDED, first, key_set, play, signed, unsecured
 from wirebroker import MockKafka
+from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.security.mechanisms import OAUTHBEARER
-from wirebroker.wire_client import Connection, ConnectionClosed, address_of
 
 URL = "sasl.oauthbearer.jwks.endpoint.url"
 PREFIX = "listener.name.sasl_plaintext.oauthbearer"

@@ -8,12 +8,13 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from wirebroker import MockKafka, states
+from wirebroker import MockKafka
 from wirebroker.control.endpoint import Endpoint
 from wirebroker.control.forms import Form
 from wirebroker.control.table import ENDPOINTS
 from wirebroker.faults.rules import Rule
 from wirebroker.mock import ClockControl, Faults, Quotas, TelemetryView, TraceView
+from wirebroker.testing import states
 
 METHODS: dict[str, Callable[..., Any]] = {
     "GET /health": MockKafka.connection_count,

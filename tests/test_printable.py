@@ -17,12 +17,13 @@ from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from wirebroker import MockKafka, failure_report, faults
+from wirebroker import MockKafka, faults
 from wirebroker.__main__ import main
+from wirebroker.client.wire import Connection, address_of
+from wirebroker.common.printable import printable
 from wirebroker.faults.files import dump
-from wirebroker.printable import printable
+from wirebroker.testing import failure_report
 from wirebroker.trace.sinks import ConsoleSink
-from wirebroker.wire_client import Connection, address_of
 from wirekit import batch, produce_request
 
 FORGED = "12:30:05.250  #7   orders-0  forged"

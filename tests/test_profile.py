@@ -14,7 +14,7 @@ from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import explain
 from wirebroker.core.profile import PROFILES, Rules, profile
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
 from wirekit import NOW, batch
 
 

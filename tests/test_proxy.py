@@ -22,7 +22,8 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
-from wirebroker.cli import build_parser, main
+from wirebroker.client.wire import Connection, address_of
+from wirebroker.commands.cli import build_parser, main
 from wirebroker.commands.proxy import client_tls
 from wirebroker.faults import FaultError
 from wirebroker.mock import MockKafka
@@ -30,7 +31,6 @@ from wirebroker.net.protocol import WRITE_HIGH_WATER
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.rows import ShadowRow
-from wirebroker.wire_client import Connection, address_of
 from wirekit import ask_in_vain, batch, client
 
 
@@ -263,7 +263,7 @@ def test_a_broker_that_cannot_be_reached_is_named(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_misspelt_broker_is_named_at_the_start() -> None:
-    command = [sys.executable, "-m", "wirebroker.cli", "proxy", "--upstream", "no-such-host.invalid:9092"]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", "proxy", "--upstream", "no-such-host.invalid:9092"]
     command += ["--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process, ExitStack() as after:
         after.callback(process.kill)

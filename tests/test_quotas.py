@@ -14,10 +14,10 @@ from kafkawire.declare import from_plain
 from kafkawire.frames import encode_request
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
+from wirebroker.client.wire import Connection, ConnectionClosed, NoAnswer, address_of
 from wirebroker.core.quotas import KeyedQuotas, Measured, Quotas, Rate, TokenBucket, Window, entity_of, java_int, java_round
-from wirebroker.options import BrokerOptions, OptionError
+from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.layout import line
-from wirebroker.wire_client import Connection, ConnectionClosed, NoAnswer, address_of
 from wirekit import batch, produce_request
 
 AT_ONCE = 0.3

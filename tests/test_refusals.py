@@ -44,13 +44,14 @@ from kafkawire.messages.offset_fetch import (
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS, request_class, versions
-from wirebroker import faults, operations
+from wirebroker import faults
 from wirebroker.apis import SERVED
-from wirebroker.connection import Connection
 from wirebroker.core.groups.offsets import Committed
-from wirebroker.effects import Close, Reply
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Close, Reply
 from wirebroker.requests.errors import refuse
+from wirebroker.testing import operations
 from wirekit import NOW, batch
 
 REFUSED = 41

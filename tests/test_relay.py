@@ -39,12 +39,12 @@ from kafkawire.registry import KEYS, PRODUCE, api_name, request_class, response_
 from wire.random_messages import Maker, versions_of
 from wirebroker import faults
 from wirebroker.core.producers import Reject, explain
-from wirebroker.effects import Close, Reply
 from wirebroker.proxy.addresses import CARRIERS, NamelessAnswers, carries_addresses, names_no_node
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy.shadow import Shadow
+from wirebroker.requests.effects import Close, Reply
 from wirekit import NOW, batch, header, produce_request
 
 ANSWERED = [(key, version) for key in APIS for version in versions_of(response_class(key))]

@@ -22,8 +22,8 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import WireClient
 from wirekit import batch, client
 
 ASKED = [("a", [0, 1, 0]), ("b", [0]), ("a", [1]), ("nope", [0])]

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from wirebroker import MockKafka, ProxyKafka, faults
-from wirebroker.cli import main
+from wirebroker.commands.cli import main
 from wirekit import RawProducer, client
 
 Play = Callable[[MockKafka], None]

@@ -18,8 +18,8 @@ import kafka
 import pytest
 
 from wirebroker import clients
-from wirebroker.cli import main
 from wirebroker.clients import CLIENTS, ClientName
+from wirebroker.commands.cli import main
 from wirebroker.mock import StoredRecord
 from wirebroker.scenarios.journal import Journal, Sent, label
 from wirebroker.scenarios.outcome import Counts, count, judge
@@ -371,7 +371,7 @@ def test_a_client_that_is_not_installed_is_named(
 
 def test_any_client_can_meet_a_scenario_by_address(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
-    command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--scenario", "B5/2", "--require-fired"]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", "--scenario", "B5/2", "--require-fired"]
     command += ["--trace", str(trace)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

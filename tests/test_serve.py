@@ -23,13 +23,13 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka
-from wirebroker.cli import main
-from wirebroker.options import OptionError
-from wirebroker.wire_client import ConnectionClosed, WireClient
+from wirebroker.client.wire import ConnectionClosed, WireClient
+from wirebroker.commands.cli import main
+from wirebroker.testing.options import OptionError
 from wirekit import without_times
 
-COMMAND = [sys.executable, "-m", "wirebroker.cli"]
-MAIN = "import sys; from wirebroker.cli import main; sys.exit(main())"
+COMMAND = [sys.executable, "-m", "wirebroker.commands.cli"]
+MAIN = "import sys; from wirebroker.commands.cli import main; sys.exit(main())"
 Start = Callable[..., subprocess.Popen[str]]
 
 

@@ -20,10 +20,10 @@ from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
 from wirebroker.apis.share_fetch import ShareFetch, Slices, _in_reach
+from wirebroker.client.wire import WireClient
 from wirebroker.core.share.in_flight import Batches, InFlight, InFlightBatch, RecordState
 from wirebroker.core.share.partition import SharePartition
 from wirebroker.trace.rows import ShareRow
-from wirebroker.wire_client import WireClient
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 Ranges = list[tuple[int, int, int]]

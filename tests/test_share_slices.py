@@ -27,7 +27,7 @@ from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSta
 from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from test_slices import ALL, World, produce
 from wirebroker.core.groups.share_group import ShareGroup
-from wirebroker.effects import Reply
+from wirebroker.requests.effects import Reply
 from wirekit import NOW
 
 MEMBER = "m" * 22

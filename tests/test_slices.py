@@ -86,16 +86,16 @@ from kafkawire.messages.write_share_group_state import StateBatch as WriteStateB
 from kafkawire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteStateData
 from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from wirebroker import faults
-from wirebroker.connection import Connection
+from wirebroker.common.slices import SLICE
 from wirebroker.core.cluster import GROUP_TOPIC
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.transactions.states import State
-from wirebroker.effects import Reply
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
 from wirebroker.faults.rules import Rule
-from wirebroker.slices import SLICE
-from wirebroker.storage.folder.store import FolderStore
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Reply
+from wirebroker.storage.store import FolderStore
 from wirekit import NOW, batch, produce_request
 
 TOPICS, PARTITIONS = 300, 2

@@ -18,7 +18,7 @@ from kafkawire.registry import KEYS, request_class
 from test_share_groups import ACCEPT, Shared
 from test_transactions import NEW, OLD, Reader, started
 from wirebroker import MockKafka, faults
-from wirebroker.wire_client import ConnectionClosed
+from wirebroker.client.wire import ConnectionClosed
 from wirekit import RawProducer, batch, client, lacking, produce_request
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "soft-reset"

@@ -40,16 +40,16 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.primitives import parse_uuid
-from wirebroker.cli import main
+from wirebroker.commands.cli import main
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import load
 from wirebroker.conformance.replay import replay
-from wirebroker.engine import Engine
+from wirebroker.core.logs.memory import MemoryLog
+from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder import files
-from wirebroker.storage.folder.locking import DirectoryLock
-from wirebroker.storage.folder.log import FolderLog
-from wirebroker.storage.memory import MemoryLog
+from wirebroker.storage import files
+from wirebroker.storage.locking import DirectoryLock
+from wirebroker.storage.log import FolderLog
 from wirekit import RawProducer, batch, client
 
 SMALL = {"segment.bytes": "1048576"}
@@ -528,7 +528,7 @@ def test_another_process_is_refused_also_after_somebody_has_read_the_lock(data: 
         "import sys\n"
         f"sys.platform = {platform!r}\n"
         "from pathlib import Path\n"
-        "from wirebroker.storage.folder.locking import DirectoryLock\n"
+        "from wirebroker.storage.locking import DirectoryLock\n"
         f"lock = DirectoryLock(Path({str(data)!r}))\n"
         f"Path({str(data / '.lock')!r}).read_bytes()\n"
         "print('locked', flush=True)\n"

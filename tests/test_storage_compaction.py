@@ -15,14 +15,14 @@ import pytest
 from kafkawire.batches import Record, build_batch, read_header
 from kafkawire.disk.checkpoints import offsets_text
 from kafkawire.disk.names import LOG
-from wirebroker import operations
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.truncation import truncate
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka, StoredRecord
-from wirebroker.operations import stored_records
-from wirebroker.storage.folder.log import FolderLog
-from wirebroker.storage.folder.store import FolderStore, Job
+from wirebroker.storage.log import FolderLog
+from wirebroker.storage.store import FolderStore, Job
+from wirebroker.testing import operations
+from wirebroker.testing.operations import stored_records
 from wirekit import NOW
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}

@@ -16,10 +16,10 @@ from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.consumer import ConsumerGroup
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder.snapshots import snapshot_bytes
-from wirebroker.storage.folder.store import FolderStore
+from wirebroker.storage.snapshots import snapshot_bytes
+from wirebroker.storage.store import FolderStore
 from wirekit import client
 
 DATA = Path(__file__).parent / "data"

@@ -37,9 +37,9 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
+from wirebroker.client.wire import ConnectionClosed
 from wirebroker.mock import MockKafka
 from wirebroker.trace.rows import LeaderRow
-from wirebroker.wire_client import ConnectionClosed
 from wirekit import RawProducer, batch, client
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 2, "other": 1})

@@ -42,9 +42,9 @@ from kafkawire.disk.properties import (
 from kafkawire.errors import ProtocolError
 from kafkawire.metadata_log import metadata_bytes, read_metadata
 from wirebroker.core.producers import BatchMetadata, ProducerEntry, last_batch_only, pack
-from wirebroker.storage.folder.metadata import MetadataLog
-from wirebroker.storage.folder.segment import FULL, Index, OpenFiles, Segment, SegmentSettings
-from wirebroker.storage.folder.snapshots import read_snapshot, snapshot_bytes
+from wirebroker.storage.metadata import MetadataLog
+from wirebroker.storage.segment import FULL, Index, OpenFiles, Segment, SegmentSettings
+from wirebroker.storage.snapshots import read_snapshot, snapshot_bytes
 from wirekit import batch
 
 INT64, INT32, INT16 = (st.integers(-(2**bits), 2**bits - 1) for bits in (63, 31, 15))

@@ -28,8 +28,8 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import WireClient
 from wirekit import client, kafka_jars
 
 T = TypeVar("T")

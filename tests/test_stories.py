@@ -21,10 +21,10 @@ from kafkawire.messages.metadata import MetadataRequest
 from test_groups import Client, find
 from test_transactions import Reader, TransactionalProducer
 from wirebroker import faults
-from wirebroker.cli import main
+from wirebroker.client.wire import WireClient
+from wirebroker.commands.cli import main
 from wirebroker.mock import MockKafka
 from wirebroker.proxy_kafka import ProxyKafka
-from wirebroker.wire_client import WireClient
 from wirekit import ask_in_vain, batch, client, produce_request, without_times
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "debugging.md"
@@ -225,7 +225,7 @@ def without_addresses(log: str) -> list[str]:
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A command of wirebroker that is ready, and where it listens."""
-    command = [sys.executable, "-m", "wirebroker.cli", *arguments]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             address = re.findall(r"127.0.0.1:\d+", process.stdout.readline())[0]

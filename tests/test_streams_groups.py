@@ -17,11 +17,11 @@ from kafkawire.declare import from_plain
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
+from wirebroker.client.wire import WireClient
+from wirebroker.common.slices import at_once
 from wirebroker.core.groups.java_order import JavaHeap
 from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
 from wirebroker.core.groups.streams_member import NOTHING, Tasks
-from wirebroker.slices import at_once
-from wirebroker.wire_client import WireClient
 
 DELAYED, MISSING_SOURCES, MISSING_INTERNAL, SHUTDOWN = 5, 1, 3, 4
 UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 25, 69

@@ -16,8 +16,8 @@ from kafkawire.messages.get_telemetry_subscriptions import (
 )
 from kafkawire.messages.push_telemetry import PushTelemetryRequest
 from wirebroker import MockKafka, ProxyKafka
+from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.core.telemetry import KEPT_BYTES, KEPT_PUSHES, Push, Pushes
-from wirebroker.wire_client import Connection, ConnectionClosed, address_of
 
 NOBODY = bytes(16)
 GZIP = 1

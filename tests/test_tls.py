@@ -28,10 +28,10 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from test_serve import COMMAND
 from wirebroker import MockKafka
-from wirebroker.access.settings import BadConfig, read_access
+from wirebroker.client.settings import BadConfig, read_access
+from wirebroker.client.wire import address_of
 from wirebroker.net.tls import TlsError, tls_of
 from wirebroker.security.principals import PrincipalRules, distinguished_name
-from wirebroker.wire_client import address_of
 from wirekit import dial
 
 

@@ -20,11 +20,11 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from test_tls import ask, context
 from wirebroker import MockKafka
+from wirebroker.client.wire import address_of
 from wirebroker.net import tls_transport
 from wirebroker.net.protocol import SLICE
 from wirebroker.net.thread import LoopThread
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
-from wirebroker.wire_client import address_of
 
 LONG = 10.0
 """Seconds that an answer may take on a busy machine."""

@@ -28,6 +28,7 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker import faults
+from wirebroker.client.wire import ConnectionClosed
 from wirebroker.mock import MockKafka
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.layout import line
@@ -51,7 +52,6 @@ from wirebroker.trace.rows import (
 )
 from wirebroker.trace.schema import schema
 from wirebroker.trace.sinks import MOST_LINES, ConsoleSink
-from wirebroker.wire_client import ConnectionClosed
 from wirekit import RawProducer, ask_in_vain, batch, client, produce_request
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

@@ -19,13 +19,13 @@ from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from wirebroker import faults
-from wirebroker.cli import main
+from wirebroker.client.wire import WireClient
+from wirebroker.commands.cli import main
 from wirebroker.commands.trace import moment
 from wirebroker.mock import MockKafka
 from wirebroker.trace.layout import line
 from wirebroker.trace.rows import FaultRow, ProduceRow, RunRow, ShadowRow, row_from_json
 from wirebroker.trace.timeline import LINES, timelines
-from wirebroker.wire_client import WireClient
 from wirekit import RawProducer, batch, produce_request
 
 START = 1_800_000_000_000
@@ -297,7 +297,7 @@ def test_a_file_is_followed(mixed: Path, tmp_path: Path) -> None:
     path = tmp_path / "growing.jsonl"
     first, second, third = mixed.read_text(encoding="utf-8").splitlines(keepends=True)[:3]
     path.write_text(first + second[:20], encoding="utf-8")
-    command = [sys.executable, "-m", "wirebroker.cli", "trace", "show", str(path), "--follow"]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", "trace", "show", str(path), "--follow"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         shown = [process.stdout.readline()]

@@ -30,9 +30,9 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.transactions.states import PREVIOUS, State
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import ConnectionClosed
 from wirekit import batch, client, produce_request
 
 OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, CONCURRENT, UNSTABLE, FENCED = 45, 47, 48, 49, 51, 88, 90

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-import wirebroker.engine as engine_module
+import wirebroker.engine.engine as engine_module
 from kafkawire.batches import HEADER_SIZE, Record, build_batch
 from kafkawire.compression import GZIP, ZSTD
 from kafkawire.frames import encode_request
@@ -17,12 +17,12 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from wirebroker.effects import Outcome, Reply
-from wirebroker.engine import Engine
-from wirebroker.exchange import Aside, Steps
-from wirebroker.fair_turns import Turns
+from wirebroker.apis.exchange import Aside, Steps
+from wirebroker.common.slices import SLICE, pauses
+from wirebroker.engine.engine import Engine
+from wirebroker.engine.turns import Turns
 from wirebroker.mock import MockKafka
-from wirebroker.slices import SLICE, pauses
+from wirebroker.requests.effects import Outcome, Reply
 from wirebroker.trace import recorder
 from wirebroker.trace.rows import ReplyRow, RequestRow
 from wirekit import NOW, batch, client, dial, has_come, produce_request

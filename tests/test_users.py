@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from wirebroker.access.login import log_in
-from wirebroker.access.settings import Access
+from wirebroker.client.login import log_in
+from wirebroker.client.settings import Access
+from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.usage import UsageError
 from wirebroker.commands.users import users_of
-from wirebroker.wire_client import Connection, address_of
 
 
 def test_users_of_a_file_and_of_a_variable_log_in(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("# of the tests\n\nalice: spaced:word \nbob:old\n")
     file.chmod(0o600)
-    command = [sys.executable, "-m", "wirebroker.cli", "serve", "--listener", "S=SASL_PLAINTEXT://127.0.0.1:0"]
+    command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--listener", "S=SASL_PLAINTEXT://127.0.0.1:0"]
     flags = ["--users-file", str(file), "--user", "bob:@env:BOBS_PASSWORD"]
     environment = os.environ | {"BOBS_PASSWORD": "new"}
     with subprocess.Popen([*command, *flags], env=environment, stdout=subprocess.PIPE, text=True) as broker:

@@ -18,8 +18,8 @@ from kafkawire.batches import BatchHeader, Record, build_batch
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS
+from wirebroker.client.wire import ConnectionClosed, WireClient, address_of
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import ConnectionClosed, WireClient, address_of
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
 from _kafka_server import jar_folder

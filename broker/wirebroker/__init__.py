@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wirebroker.version import __version__
+from wirebroker.common.version import __version__
 
 if TYPE_CHECKING:
     from wirebroker.mock import MockKafka, StoredRecord

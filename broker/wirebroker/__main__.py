@@ -2,7 +2,7 @@
 
 import sys
 
-from wirebroker.cli import main
+from wirebroker.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,36 +21,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from kafkawire.batches import Record as WireRecord
-from wirebroker import made, operations, states
-from wirebroker.clock import ClockName
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import ProfileName
 from wirebroker.core.quotas import CLIENT_ID, CONNECTION, FETCH, IP, MUTATION, PRODUCE, REQUEST, USER
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
+from wirebroker.net.clock import ClockName
 from wirebroker.net.forks import at_home
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Address, Listener, one_each
 from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.net.tls import CA, CLIENT, Tls, make_certificates, tls_of
-from wirebroker.operations import StoredRecord
-from wirebroker.options import BrokerOptions, Folders
 from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.security.protocols import protocol_named
 from wirebroker.security.web_tokens import unsecured_token
-from wirebroker.states import PartitionState
-from wirebroker.suggestions import did_you_mean
-from wirebroker.topic_specs import Topics
+from wirebroker.testing import operations, states
+from wirebroker.testing import started as made
+from wirebroker.testing.operations import StoredRecord
+from wirebroker.testing.options import BrokerOptions, Folders
+from wirebroker.testing.states import PartitionState
+from wirebroker.testing.topic_specs import Topics
+from wirebroker.testing.views import Faults, TraceView, checked_rules
+from wirebroker.testing.waits import Waits
 from wirebroker.trace.levels import Level
-from wirebroker.views import Faults, TraceView, checked_rules
-from wirebroker.waits import Waits
 
 if TYPE_CHECKING:
     from wirebroker.audit.journal import Rows
     from wirebroker.audit.report import AuditReport
-    from wirebroker.client_settings import Library, MechanismName
     from wirebroker.control.server import Control
     from wirebroker.faults.rules import Rule
-    from wirebroker.metric_points import MetricPoint
+    from wirebroker.testing.client_settings import Library, MechanismName
+    from wirebroker.testing.metric_points import MetricPoint
 
 T = TypeVar("T")
 Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
@@ -101,7 +102,7 @@ class MockKafka(Waits):
     logs are kept in that directory or in several, in Kafka's own files, and what is in them already is served; `sync` says when
     they are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts
     as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may
-    log in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.acl_specs`): with them the broker
+    log in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`): with them the broker
     has an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. `features` are the
     levels with which a new cluster begins, such as {"transaction.version": 1}. `faults` are rules from `wirebroker.faults`;
     copies of them, which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises ValueError for an
@@ -361,7 +362,7 @@ class MockKafka(Waits):
         unless it is given; with OAUTHBEARER any name will do. A client certificate is in it if ssl.client.auth asks for one.
         ValueError for an unknown library or user, if there is no user, and with OAUTHBEARER if tokens must be signed.
         """
-        from wirebroker.client_settings import Access, client_settings
+        from wirebroker.testing.client_settings import Access, client_settings
 
         users, name = self._options.users, user
         if self._protocol.sasl:
@@ -689,7 +690,7 @@ class TelemetryView:
 
         RuntimeError without that package, ValueError for a push that cannot be read.
         """
-        from wirebroker.metric_points import points
+        from wirebroker.testing.metric_points import points
 
         return self._kafka._call(lambda engine: points(engine.telemetry.pushes, client_id, metric))
 

@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from wirebroker.clock import SystemClock
+from wirebroker.net.clock import SystemClock
 from wirebroker.net.listener import Address, parse_address
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.proxy.proxy import Proxy
-from wirebroker.views import Faults, TraceView
+from wirebroker.testing.views import Faults, TraceView
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
-    from wirebroker.metric_points import MetricPoint
+    from wirebroker.testing.metric_points import MetricPoint
 
 RECHECK_S = 0.01
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -146,7 +146,7 @@ class ProxyKafka:
 
         RuntimeError without that package, ValueError for a push that cannot be read.
         """
-        from wirebroker.metric_points import points
+        from wirebroker.testing.metric_points import points
 
         return self._call(lambda proxy: points(proxy.pushes, client_id, metric))
 

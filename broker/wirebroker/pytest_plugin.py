@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from wirebroker import made
+from wirebroker.testing import started as made
 
 if TYPE_CHECKING:
     from wirebroker.mock import MockKafka, Settings
@@ -61,7 +61,7 @@ def mock_kafka_settings() -> Settings:
 
 @pytest.fixture(scope="session")
 def _wirebroker_thread() -> Iterator[LoopThread]:
-    from wirebroker.loading import load_broker
+    from wirebroker.apis.loading import load_broker
     from wirebroker.net.thread import LoopThread
 
     # Here and not in the loop's thread: pytest rewrites what is imported, and CPython before 3.12 cannot parse in two
@@ -148,8 +148,8 @@ def _started(request: pytest.FixtureRequest, settings: dict[str, Any], thread: L
 
 
 def _made(thread: LoopThread, settings: Mapping[str, Any]) -> MockKafka:
+    from wirebroker.common.suggestions import did_you_mean
     from wirebroker.mock import MockKafka, Settings
-    from wirebroker.suggestions import did_you_mean
 
     __tracebackhide__ = True
     for name in settings:
@@ -231,7 +231,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Give each example of Hypothesis a broker of its own."""
     if hasattr(getattr(item, "obj", None), "hypothesis"):
-        from wirebroker import pytest_examples
+        from wirebroker.testing import pytest_examples
 
         pytest_examples.prepare(item, lambda kafka: _another(item.config, kafka))
 
@@ -263,7 +263,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     brokers = item.config.stash[_brokers]
     if not report.failed or not brokers:
         return
-    from wirebroker import failure_report
+    from wirebroker.testing import failure_report
 
     found: list[dict[str, str] | None] = []
     with suppress(RuntimeError):  # in a forked process

@@ -11,7 +11,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wirebroker.cli import main
+from wirebroker.commands.cli import main
 
 try:
     from airflow.exceptions import AirflowFailException

@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, LongType, StringType, StructField, StructType
 
-from wirebroker.suggestions import nearest
+from wirebroker.common.suggestions import nearest
 from wirebroker_audit.checks import finding
 from wirebroker_audit.contents import SIDE, head
 from wirebroker_audit.tables import local_rows, united

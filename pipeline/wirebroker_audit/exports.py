@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkawire.batches import Record, build_batch
-from wirebroker.access.settings import Access
+from wirebroker.client.settings import Access
 from wirebroker_audit.report.formats import FORMATS, Row, key_of, read_findings, write_format
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client, ask
 

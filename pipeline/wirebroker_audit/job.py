@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from wirebroker.access.settings import Access, BadConfig
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
-from wirebroker.version import __version__
+from wirebroker.client.settings import Access, BadConfig
+from wirebroker.common.version import __version__
 from wirebroker_audit import against_table, checks, consumers, contents, groups, other_rules, schema, tables
 from wirebroker_audit.against_table import BadTable, Description, is_description, read_description, read_table
 from wirebroker_audit.coordinators import Open

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkawire.batches import HEADER_SIZE, read_header
-from wirebroker.access.settings import Access
 from wirebroker.audit.findings import EXPIRATION_MS
+from wirebroker.client.settings import Access
 from wirebroker_audit.live_segments import RESTARTED
 from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, stored_crc, walk
 from wirebroker_audit.wire import EARLIEST, PLAINTEXT, BrokerError, Client, LivePartition

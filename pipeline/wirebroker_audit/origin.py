@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource
 
 from kafkawire.disk.names import LOG, offset_of
 from kafkawire.primitives import format_uuid
-from wirebroker.access.settings import OPTION, Access
+from wirebroker.client.settings import OPTION, Access
 from wirebroker_audit import schema
 from wirebroker_audit.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.coordinators import TRANSACTION_TOPIC, Coordinators

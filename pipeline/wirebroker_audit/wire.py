@@ -19,10 +19,10 @@ from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsReq
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.primitives import Buffer, format_uuid
-from wirebroker import wire_client
-from wirebroker.access.login import LoginFailed, log_in
-from wirebroker.access.settings import TIMEOUT_MS, Access
-from wirebroker.wire_client import Connection
+from wirebroker.client import wire as wire_client
+from wirebroker.client.login import LoginFailed, log_in
+from wirebroker.client.settings import TIMEOUT_MS, Access
+from wirebroker.client.wire import Connection
 
 ATTEMPTS, PAUSE = 8, 0.5
 """How often a request is sent again while the broker says that it may succeed later, and the seconds in between."""

@@ -26,7 +26,7 @@ from bench_parts.report import table
 from bench_parts.rude import Rude
 
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from wirebroker.wire_client import ConnectionClosed, NoAnswer, WireClient
+from wirebroker.client.wire import ConnectionClosed, NoAnswer, WireClient
 
 LONGEST = 20.0
 """Seconds after which a row is given up; the good client's wait is then reported as more than that."""

@@ -53,7 +53,7 @@ from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, Top
 from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from wirebroker.wire_client import WireClient
+from wirebroker.client.wire import WireClient
 
 TOPICS, PARTITIONS = 1_000, 3
 GOOD, FILLED, ANY = "good", "filled", "topic-0007"

@@ -28,7 +28,7 @@ from bench_parts.report import table
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from wirebroker.wire_client import WireClient
+from wirebroker.client.wire import WireClient
 
 WITHIN = 600.0
 STOP_WITHIN = 120.0

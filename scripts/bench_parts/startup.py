@@ -26,7 +26,7 @@ METADATA = struct.pack(">i", len(_BODY)) + _BODY
 IMPORTS = {
     "import wirebroker": "import wirebroker",
     "from wirebroker import MockKafka": "from wirebroker import MockKafka",
-    "import wirebroker.cli": "import wirebroker.cli",
+    "import wirebroker.commands.cli": "import wirebroker.commands.cli",
 }
 _TIMED = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
 

@@ -21,7 +21,7 @@ from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from wirebroker.wire_client import WireClient
+from wirebroker.client.wire import WireClient
 
 SECONDS = 3.0
 CONCURRENT_TRANSACTIONS = 51

@@ -9,8 +9,8 @@ import inspect
 import sys
 import textwrap
 
-from wirebroker import engine
-from wirebroker.cli import main
+from wirebroker.commands.cli import main
+from wirebroker.engine.engine import engine
 
 WITH = """\
         if faults is not None:

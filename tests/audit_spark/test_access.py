@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from wirebroker import MockKafka
-from wirebroker.access import java_properties
-from wirebroker.access.login import LoginFailed, scram
-from wirebroker.access.settings import OPTION, Access, BadConfig, read_access
+from wirebroker.client import java_properties
+from wirebroker.client.login import LoginFailed, scram
+from wirebroker.client.settings import OPTION, Access, BadConfig, read_access
 from wirebroker_audit import wire
 from wirebroker_audit.wire import Client
 from wirekit import RawProducer

@@ -34,7 +34,7 @@ from wirebroker.audit.findings import SEVERITIES, Finding, RecordRow
 from wirebroker.audit.journal import Intended
 from wirebroker.audit.reconcile import reconcile
 from wirebroker.audit.stored import compacted_to, scan
-from wirebroker.cli import main
+from wirebroker.commands.cli import main
 from wirebroker_audit import tables
 from wirebroker_audit.command import show
 from wirebroker_audit.directory import find_partitions

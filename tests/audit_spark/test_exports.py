@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from audit_spark.synthetic import Writer
 from wirebroker import MockKafka
 from wirebroker.audit.findings import Finding
-from wirebroker.cli import build_parser, main
+from wirebroker.commands.cli import build_parser, main
 from wirebroker_audit import exports
 from wirebroker_audit.command import first_line
 from wirebroker_audit.job import CannotAudit, Request, Result

@@ -106,7 +106,7 @@ def test_an_audit_that_is_interrupted_says_so_and_leaves_nothing(number: signal.
     arguments = ["audit", "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
-        [sys.executable, "-m", "wirebroker.cli", *arguments], stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-m", "wirebroker.commands.cli", *arguments], stderr=subprocess.PIPE, text=True, env=environment
     )
     assert process.stderr is not None
     lines = []

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
-from wirebroker.access.settings import read_access
-from wirebroker.cli import main
+from wirebroker.client.settings import read_access
+from wirebroker.commands.cli import main
 from wirebroker.mock import MockKafka
 from wirebroker_audit.wire import NEEDS_CONFIG, BrokerError, ask
 from wirekit import RawProducer, kafka_jars

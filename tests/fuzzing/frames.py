@@ -6,7 +6,7 @@ import struct
 from random import Random
 
 from kafkawire.registry import request_header_version
-from wirebroker.wire_client import CLIENT_ID
+from wirebroker.client.wire import CLIENT_ID
 
 HEAD = struct.Struct(">hhih")
 TAGGED = (

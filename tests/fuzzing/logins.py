@@ -11,7 +11,7 @@ import jwt
 from hypothesis import strategies as st
 
 from kafkawire.disk.metadata import ScramCredential
-from wirebroker.access.jaas import login_modules
+from wirebroker.client.jaas import login_modules
 from wirebroker.security.mechanisms import Challenge
 from wirebroker.security.oauthbearer import OAuthBearer
 from wirebroker.security.plain import Plain

@@ -22,8 +22,8 @@ from hypothesis.errors import HypothesisWarning
 from fuzzing.logins import LOGINS, log_in
 from fuzzing.sessions import CAPTURES, DECODED
 from wirebroker.audit.journal import FIELDS, intended_rows
-from wirebroker.cli import build_parser, main
 from wirebroker.commands import serve, trace
+from wirebroker.commands.cli import build_parser, main
 from wirebroker.commands.environment import from_environment
 from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.profile import PROFILES, profile

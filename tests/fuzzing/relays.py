@@ -31,10 +31,10 @@ from kafkawire.messages import APIS
 from kafkawire.registry import API_VERSIONS, KEYS, api_name, request_class, response_class
 from wire.random_messages import Maker, versions_of
 from wirebroker import faults
-from wirebroker.effects import Close, Reply, Shaped
 from wirebroker.proxy.addresses import carries_addresses
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
+from wirebroker.requests.effects import Close, Reply, Shaped
 
 START = 1_800_000_000_000
 SLOW = 0.5

@@ -38,7 +38,7 @@ from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsReq
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.registry import KEYS, PRODUCE, versions
 from wirebroker.apis import SERVED
-from wirebroker.wire_client import WireClient
+from wirebroker.client.wire import WireClient
 
 TOO_LONG = 0.1
 """Seconds that the good connection may wait."""
@@ -67,7 +67,7 @@ class Server:
         """Start it. Raises Finding if it does not."""
         topics = [f"--topic={name}:{count}" for name, (count, _) in TOPICS.items()] + [f"--topic={SHARED}:1"]
         where = ["--data", str(self._place / "data")] if self._data else []
-        command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", *topics, *where]
+        command = [sys.executable, "-m", "wirebroker.commands.cli", "serve", "--port", "0", *topics, *where]
         with self._errors.open("ab") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert self.process.stdout is not None

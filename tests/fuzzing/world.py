@@ -33,10 +33,10 @@ from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, api_name, request_class, response_class
 from wirebroker import faults
-from wirebroker.connection import Connection
-from wirebroker.effects import Close, Reply
-from wirebroker.engine import Engine
-from wirebroker.storage.folder.store import FolderStore
+from wirebroker.engine.engine import Engine
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Close, Reply
+from wirebroker.storage.store import FolderStore
 
 START = 1_800_000_000_000
 SLICE = 0.25

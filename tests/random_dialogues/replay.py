@@ -27,9 +27,9 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.registry import KEYS, api_name, request_class
 from random_dialogues.symbols import NAME, Json, Symbols, from_json, to_json
+from wirebroker.client.wire import Connection, NoAnswer, WireClient
 from wirebroker.conformance.readiness import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
 from wirebroker.core.names import abs_hash
-from wirebroker.wire_client import Connection, NoAnswer, WireClient
 
 Answers = dict[int, Json]
 """Connection to the answer that came on it."""

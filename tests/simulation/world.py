@@ -16,10 +16,10 @@ from typing import Any
 
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
-from wirebroker.connection import Connection
 from wirebroker.core.profile import Rules
-from wirebroker.effects import Close, Reply
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Close, Reply
 
 START = 1_800_000_000_000
 PARTITIONS = 2

@@ -3,7 +3,7 @@
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is none yet. The
 handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
 Handlers fill every field; the codec omits the fields that a version does not have. A module is imported before clients come
-(`wirebroker.loading`), in an engine without a host when the first request of its API arrives. The file skipped.md in this
+(`wirebroker.apis.loading`), in an engine without a host when the first request of its API arrives. The file skipped.md in this
 folder lists the absent APIs, with reasons.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 from kafkawire.declare import Message
 from kafkawire.messages import APIS
 from kafkawire.registry import KEYS, versions
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.profile import Rules
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange, Steps
+from wirebroker.requests.effects import Outcome
 
 Handler = Callable[[Any, Exchange], "Message | Outcome | Steps"]
 

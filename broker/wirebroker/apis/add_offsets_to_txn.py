@@ -5,8 +5,8 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from wirebroker.apis.end_txn import PRODUCER_FENCED_FROM, epoch_error
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.cluster import GROUP_TOPIC
-from wirebroker.exchange import Exchange
 
 
 def handle(request: AddOffsetsToTxnRequest, exchange: Exchange) -> AddOffsetsToTxnResponse:

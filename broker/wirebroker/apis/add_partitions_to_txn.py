@@ -21,9 +21,9 @@ from kafkawire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from wirebroker.apis.end_txn import PRODUCER_FENCED_FROM, epoch_error
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 BATCHED_FROM = 4
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.features import KRAFT
 from wirebroker.core.refusals import Refusal, voter_refusal
-from wirebroker.exchange import Exchange
 
 CONTROLLER = "CONTROLLER"
 """The listener of Kafka's controllers."""

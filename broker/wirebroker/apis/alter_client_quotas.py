@@ -18,11 +18,11 @@ from kafkawire.messages.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.groups.java_order import buckets_for, hash_order
 from wirebroker.core.names import java_hash
 from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of, java_buckets, value_error
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:

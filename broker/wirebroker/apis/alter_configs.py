@@ -11,11 +11,11 @@ from typing import Any
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
+from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, repeated
 from wirebroker.core.refusals import Refusal
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:

@@ -15,14 +15,14 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES
 from wirebroker.apis.overdue import timed_out
+from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.partition import Partition
 from wirebroker.core.placement import assignment_error
 from wirebroker.core.refusals import Refusal
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:

@@ -13,8 +13,8 @@ from kafkawire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 
 LONGEST_NAME = 255
 FUTURE_SUFFIX = len(".") + 32 + len("-future")

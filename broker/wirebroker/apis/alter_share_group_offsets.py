@@ -9,9 +9,9 @@ from kafkawire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.refusals import MESSAGES, Refusal
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 NO_TOPIC_ID = bytes(16)
 UNKNOWN = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")

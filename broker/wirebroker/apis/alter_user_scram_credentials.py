@@ -16,8 +16,8 @@ from kafkawire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.refusals import Refusal
-from wirebroker.exchange import Exchange
 from wirebroker.security.scram import BY_NUMBER, LEAST_ITERATIONS, MOST_ITERATIONS, credential_of_salted
 
 Change = ScramCredentialDeletion | ScramCredentialUpsertion

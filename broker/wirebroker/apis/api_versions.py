@@ -19,8 +19,8 @@ from kafkawire.messages.api_versions import (
     SupportedFeatureKey,
 )
 from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, versions
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.features import ELIGIBLE_REPLICAS, FEATURES, GROUP, KRAFT, SHARE, STREAMS, TRANSACTION
-from wirebroker.exchange import Exchange
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FEATURES_FROM_ZERO = 4

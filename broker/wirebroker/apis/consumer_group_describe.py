@@ -17,11 +17,11 @@ from kafkawire.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.members import ConsumerMember
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, MEMBER, pauses, weighted_pauses
 
 CLASSIC, CONSUMER = 0, 1
 

@@ -14,8 +14,8 @@ from kafkawire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.groups.consumer_groups import GroupHeartbeat, HeartbeatAnswer, Refused
-from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:

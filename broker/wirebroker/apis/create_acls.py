@@ -6,10 +6,10 @@ from enum import IntEnum
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange
+from wirebroker.requests.effects import Outcome
 
 NO_AUTHORIZER = "No Authorizer is configured."
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from kafkawire.disk.metadata import TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.acls import Operation, ResourceType
 from wirebroker.core.delegation_tokens import Lifetimes, new_id, secret_of
-from wirebroker.exchange import Exchange
 from wirebroker.security.principals import ANONYMOUS, USER, Principal
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session

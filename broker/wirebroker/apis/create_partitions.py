@@ -17,14 +17,14 @@ from kafkawire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
+from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 STRICT_SINCE = 3
 """Since this version a topic is refused if too many partitions were created lately (KIP-599)."""

@@ -20,16 +20,16 @@ from kafkawire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
+from wirebroker.common.slices import at_once, pauses
 from wirebroker.core.cluster import GROWN, INTERNAL_TOPICS, Cluster
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import at_once, pauses
 
 METADATA_TOPIC = "__cluster_metadata"
 STRICT_SINCE = 6

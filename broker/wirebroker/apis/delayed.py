@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kafkawire.declare import Message
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.partition import Partition
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange
+from wirebroker.requests.effects import Outcome
 
 
 class Delayed:

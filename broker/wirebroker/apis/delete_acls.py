@@ -11,9 +11,9 @@ from kafkawire.messages.delete_acls import (
 )
 from wirebroker.apis.create_acls import NO_AUTHORIZER
 from wirebroker.apis.describe_acls import UNKNOWN_FILTER, filter_of
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.acls import Acl
 from wirebroker.core.refusals import MOST_RECORDS, Refusal
-from wirebroker.exchange import Exchange, Steps
 
 TOO_MANY = Refusal(ErrorCode.INVALID_REQUEST, f"Cannot remove more than {MOST_RECORDS} acls in a single delete operation.")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, pauses
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, pauses
 
 
 def handle(request: DeleteGroupsRequest, exchange: Exchange) -> Steps:

@@ -19,12 +19,12 @@ from kafkawire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from wirebroker.apis.delayed import Delayed
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
+from wirebroker.requests.effects import Outcome
 
 HIGH_WATERMARK = -1
 UNKNOWN_LOW_WATERMARK = -1

@@ -8,8 +8,8 @@ from kafkawire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.refusals import MESSAGES, Refusal
-from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Steps:

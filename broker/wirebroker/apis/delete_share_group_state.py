@@ -8,10 +8,10 @@ from kafkawire.messages.delete_share_group_state import (
     DeleteStateResult,
     PartitionResult,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
+from wirebroker.common.slices import pauses
 from wirebroker.core.share.coordinator import WRITES
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: DeleteShareGroupStateRequest, exchange: Exchange) -> Steps:

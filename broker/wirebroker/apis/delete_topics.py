@@ -18,12 +18,12 @@ from kafkawire.messages.delete_topics import (
     DeleteTopicState,
 )
 from kafkawire.primitives import ZERO_UUID
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
+from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Topic
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
-from wirebroker.throttling import Mutations
+from wirebroker.requests.throttling import Mutations
 
 NOT_HERE = "This server does not host this topic-partition."
 STRICT_SINCE = 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_acls import DeleteAclsFilter
 from kafkawire.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.acls import Filter
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange
+from wirebroker.requests.effects import Outcome
 
 UNKNOWN_FILTER = "its filter of ACLs has an unknown type, operation or permission"
 

@@ -17,11 +17,11 @@ from kafkawire.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.groups.java_order import SMALLEST, hash_order
 from wirebroker.core.names import java_hash
 from wirebroker.core.quotas import CLIENT_ID, IP, USER
 from wirebroker.core.refusals import Refusal
-from wirebroker.exchange import Exchange
 
 EXACT, DEFAULT, SPECIFIED = range(3)
 MATCH_TYPES = {DEFAULT: "MATCH_TYPE_DEFAULT", SPECIFIED: "MATCH_TYPE_SPECIFIED"}

@@ -12,8 +12,8 @@ from kafkawire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from wirebroker.apis.exchange import Exchange
 from wirebroker.apis.metadata import ALL_CLUSTER_OPERATIONS, NOT_REQUESTED
-from wirebroker.exchange import Exchange
 
 BROKERS, CONTROLLERS = 1, 2
 

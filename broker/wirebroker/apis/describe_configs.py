@@ -19,13 +19,13 @@ from kafkawire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import Entry, Source
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.setting_definitions import ConfigType, meanings
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 KINDS = frozenset(ResourceType)
 RESOURCES = 16

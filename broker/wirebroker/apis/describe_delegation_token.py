@@ -15,9 +15,9 @@ from kafkawire.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from wirebroker.apis.create_delegation_token import KEY, is_allowed
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.acls import Operation, ResourceType
 from wirebroker.core.delegation_tokens import concerns, secret_of
-from wirebroker.exchange import Exchange
 
 
 def handle(request: DescribeDelegationTokenRequest, exchange: Exchange) -> DescribeDelegationTokenResponse:

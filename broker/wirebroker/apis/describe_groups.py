@@ -13,11 +13,11 @@ from kafkawire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, MEMBERS, pauses
 from wirebroker.core.acls import OPERATIONS, ResourceType, bits
 from wirebroker.core.groups.classic import Group, Member
 from wirebroker.core.groups.states import State
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, MEMBERS, pauses
 
 NOT_REQUESTED = -(2**31)
 ALL_GROUP_OPERATIONS = bits(OPERATIONS[ResourceType.GROUP])

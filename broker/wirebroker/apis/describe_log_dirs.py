@@ -17,9 +17,9 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 UNKNOWN = -1
 

@@ -14,12 +14,12 @@ from kafkawire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import unpack
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:

@@ -17,8 +17,8 @@ from kafkawire.messages.describe_quorum import (
     ResponseTopicData,
 )
 from wirebroker.apis.create_topics import METADATA_TOPIC
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.cluster import Cluster
-from wirebroker.exchange import Exchange
 
 EPOCH = 1
 

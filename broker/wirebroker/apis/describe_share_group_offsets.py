@@ -18,12 +18,12 @@ from kafkawire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.offset_lookup import LATEST
 from wirebroker.core.refusals import MESSAGES, Refusal
 from wirebroker.core.share.coordinator import UNKNOWN
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 NO_TOPIC_ID = bytes(16)
 

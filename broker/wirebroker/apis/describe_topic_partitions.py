@@ -16,12 +16,12 @@ from kafkawire.messages.describe_topic_partitions import (
     ResponseCursor,
 )
 from kafkawire.primitives import ZERO_UUID
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata import ALL_TOPIC_OPERATIONS
+from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps:

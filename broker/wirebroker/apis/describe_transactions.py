@@ -11,9 +11,9 @@ from kafkawire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.transactions.transaction import TopicPartition
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, pauses
 
 
 def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:

@@ -15,7 +15,7 @@ from kafkawire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from wirebroker.exchange import Exchange
+from wirebroker.apis.exchange import Exchange
 
 
 def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> DescribeUserScramCredentialsResponse:

@@ -15,10 +15,10 @@ from kafkawire.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES
 from wirebroker.apis.overdue import timed_out
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
+from wirebroker.common.slices import pauses
 
 PREFERRED, UNCLEAN = 0, 1
 MESSAGES = {

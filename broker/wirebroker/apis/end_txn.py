@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.transactions.coordinator import EndRequest, Producer
-from wirebroker.exchange import Exchange
 
 PRODUCER_FENCED_FROM = 2
 BUMPS_EPOCH_FROM = 5

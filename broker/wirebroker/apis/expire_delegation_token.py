@@ -9,9 +9,9 @@ from kafkawire.disk.metadata import TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from wirebroker.apis.create_delegation_token import is_allowed
+from wirebroker.apis.exchange import Exchange
 from wirebroker.apis.renew_delegation_token import found
 from wirebroker.core.delegation_tokens import has_expired, may_renew
-from wirebroker.exchange import Exchange
 
 
 def handle(request: ExpireDelegationTokenRequest, exchange: Exchange) -> ExpireDelegationTokenResponse:

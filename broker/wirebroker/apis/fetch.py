@@ -30,6 +30,8 @@ from kafkawire.messages.fetch import (
     SnapshotId,
 )
 from kafkawire.registry import response_header_version
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import sliced
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.fetch_sessions import FetchContext, Named, PartitionKey, Results, TopicKey
 from wirebroker.core.leadership import leader_error
@@ -37,10 +39,8 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 from wirebroker.core.quotas import FETCH as CONSUMER_BYTE_RATE
 from wirebroker.core.racks import RACK_AWARE, preferred_replica
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import sliced
-from wirebroker.throttling import UNLIMITED
+from wirebroker.requests.effects import Outcome
+from wirebroker.requests.throttling import UNLIMITED
 
 if TYPE_CHECKING:
     from kafkawire.messages.share_fetch import ShareFetchResponse

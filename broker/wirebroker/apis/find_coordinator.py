@@ -15,10 +15,10 @@ from contextlib import suppress
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.configs import ConfigError
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, pauses
 
 KINDS = {0: ("group", GROUP_TOPIC), 1: ("transaction", TRANSACTION_TOPIC), 2: ("share", SHARE_TOPIC)}
 SHARE, SHARE_SINCE = 2, 6

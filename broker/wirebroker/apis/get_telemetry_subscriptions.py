@@ -13,8 +13,8 @@ from kafkawire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from kafkawire.primitives import ZERO_UUID, format_uuid
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.telemetry import Client
-from wirebroker.exchange import Exchange
 
 ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
 

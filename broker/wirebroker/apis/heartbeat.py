@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkawire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from wirebroker.exchange import Exchange
+from wirebroker.apis.exchange import Exchange
 
 
 def handle(request: HeartbeatRequest, exchange: Exchange) -> HeartbeatResponse:

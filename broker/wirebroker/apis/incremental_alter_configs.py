@@ -12,7 +12,7 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from wirebroker.apis.alter_configs import alter_resources
-from wirebroker.exchange import Exchange, Steps
+from wirebroker.apis.exchange import Exchange, Steps
 
 
 def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> Steps:

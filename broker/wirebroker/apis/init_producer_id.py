@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.transactions.coordinator import NO_ID_YET, InitRequest, Producer
-from wirebroker.exchange import Exchange
 
 PRODUCER_FENCED_FROM = 4
 

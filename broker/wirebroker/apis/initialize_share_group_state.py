@@ -14,11 +14,11 @@ from kafkawire.messages.initialize_share_group_state import (
     InitializeStateResult,
     PartitionResult,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.refusals import MESSAGES, Refusal
 from wirebroker.core.share.coordinator import WRITES
 from wirebroker.core.share.in_flight import Key
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: InitializeShareGroupStateRequest, exchange: Exchange) -> Steps:

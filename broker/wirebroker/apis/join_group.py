@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.groups.classic import Joined, JoinRequest
-from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:

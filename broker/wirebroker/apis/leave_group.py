@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 
 
 def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:

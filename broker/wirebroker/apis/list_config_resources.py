@@ -14,9 +14,9 @@ from kafkawire.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.config_resources import ResourceType
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
 from wirebroker.core.groups.share_group import SHARE, ShareGroup
 from wirebroker.core.groups.streams_group import NOT_READY, STREAMS, StreamsGroup
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, pauses
 
 CLASSIC = "classic"
 _FILTERED = {NOT_READY: "not_ready"}

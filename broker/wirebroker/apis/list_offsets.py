@@ -19,10 +19,10 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.offset_lookup import LATEST
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
 OFFSET_NOT_AVAILABLE_FROM, NEVER = 5, 2**15

@@ -15,9 +15,9 @@ from kafkawire.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> Steps:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.patterns import PatternError, compile_pattern
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import Transaction
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, pauses
 
 MATCHED_AT_ONCE = 16
 """The number of ids matched with a pattern in a slice; one can take a millisecond."""

@@ -24,13 +24,13 @@ from kafkawire.messages.metadata import (
     MetadataResponseTopic,
 )
 from kafkawire.primitives import ZERO_UUID
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.acls import OPERATIONS, ResourceType, bits
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 TOPIC_IDS_FROM = 12
 NOT_REQUESTED = -(2**31)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.config_resources import unwritten
 from wirebroker.core.refusals import Refusal
-from wirebroker.exchange import Exchange
 
 CHANGES = 32
 """Changes of the metadata in a slice."""

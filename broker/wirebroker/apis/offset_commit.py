@@ -19,11 +19,11 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from wirebroker.apis.exchange import Aside, Exchange, Steps
+from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.offsets import Committed, expires_at
-from wirebroker.exchange import Aside, Exchange, Steps
-from wirebroker.slices import SLICE, pauses
 
 Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
 """An existing partition of the request, and the error of its offset."""

@@ -9,9 +9,9 @@ from kafkawire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.groups.offsets import TopicPartition
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import SLICE, pauses
 
 
 def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:

@@ -23,9 +23,9 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, pauses
 
 Requested = Iterable[tuple[str, list[int]]] | None
 Topics = Generator[None, Any, list[OffsetFetchResponseTopics]]

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.exchange import Exchange
-from wirebroker.slices import pauses
+from wirebroker.apis.exchange import Exchange
+from wirebroker.common.slices import pauses
 
 M = TypeVar("M", bound=Message)
 

@@ -30,19 +30,19 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.primitives import Buffer
 from wirebroker.apis.delayed import Delayed
+from wirebroker.apis.exchange import Aside, Exchange, Steps
 from wirebroker.apis.produce_shape import answer_of, remember_shape
 from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, produce_error, unreadable
 from wirebroker.apis.produce_twice import answer_unread, named_once, names_twice
+from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Appended, Partition
 from wirebroker.core.quotas import PRODUCE
 from wirebroker.core.record_checks import Checked, RecordReject, TakesLong, check, size_of_only_batch
 from wirebroker.core.transactions.verification import Verified
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Aside, Exchange, Steps
+from wirebroker.requests.effects import Outcome
 from wirebroker.requests.parts import own_records
-from wirebroker.slices import pauses
 
 ALL = -1
 """The acks of a producer that waits for all in-sync replicas."""

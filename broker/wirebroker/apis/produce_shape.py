@@ -22,11 +22,11 @@ from kafkawire.messages.produce import (
     TopicProduceResponse,
 )
 from kafkawire.primitives import read_uvarint
-from wirebroker.connection import Connection, ProduceShape
+from wirebroker.apis.exchange import EngineParts, Exchange
 from wirebroker.core.partition import Appended
 from wirebroker.core.record_checks import RecordReject, TakesLong
-from wirebroker.effects import Reply
-from wirebroker.exchange import EngineParts, Exchange
+from wirebroker.requests.connection import Connection, ProduceShape
+from wirebroker.requests.effects import Reply
 
 FLEXIBLE_FROM = 9
 ATTRIBUTES_AT = 22

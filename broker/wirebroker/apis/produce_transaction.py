@@ -20,11 +20,11 @@ from kafkawire.batches import (
 from kafkawire.compression import ZSTD
 from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.produce import ProduceRequest
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
-from wirebroker.exchange import Exchange
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 11, 12
 MAGIC, MAGIC_AT, ATTRIBUTES_END = 2, 16, 23

@@ -13,9 +13,9 @@ import logging
 from kafkawire.compression import NAMES
 from kafkawire.errors import ErrorCode, WireError
 from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from wirebroker.apis.exchange import Exchange
 from wirebroker.apis.get_telemetry_subscriptions import client_of
 from wirebroker.core.telemetry import Client, push_of
-from wirebroker.exchange import Exchange
 
 logger = logging.getLogger("wirebroker")
 RESERVED = (bytes(16), bytes(15) + b"\1")

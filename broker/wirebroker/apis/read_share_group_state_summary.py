@@ -11,11 +11,11 @@ from kafkawire.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
+from wirebroker.common.slices import pauses
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.in_flight import Key
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: ReadShareGroupStateSummaryRequest, exchange: Exchange) -> Steps:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.features import KRAFT
 from wirebroker.core.refusals import Refusal, voter_refusal
-from wirebroker.exchange import Exchange
 
 
 def handle(request: RemoveRaftVoterRequest, exchange: Exchange) -> RemoveRaftVoterResponse:

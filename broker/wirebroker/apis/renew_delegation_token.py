@@ -10,8 +10,8 @@ from kafkawire.disk.metadata import TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from wirebroker.apis.create_delegation_token import KEY, is_allowed, lifetimes
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.delegation_tokens import has_expired, may_renew
-from wirebroker.exchange import Exchange
 
 
 def handle(request: RenewDelegationTokenRequest, exchange: Exchange) -> RenewDelegationTokenResponse:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange
+from wirebroker.apis.exchange import Exchange
+from wirebroker.requests.effects import Outcome
 from wirebroker.security.mechanisms import Failure, Success
 from wirebroker.security.session import Stage
 

@@ -19,13 +19,13 @@ from kafkawire.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.acls import Operation, ResourceType
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.partition import RENEW, Acknowledged, Broken
 from wirebroker.core.share.partitions import PARTITIONS, Settling
 from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 LONGEST_MEMBER_ID = 36
 RENEWS_SINCE = 2

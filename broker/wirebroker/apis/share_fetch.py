@@ -26,9 +26,12 @@ from kafkawire.messages.share_fetch import (
     ShareFetchResponse,
 )
 from wirebroker.apis import share_acknowledge
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.fetch import takes_too_much
 from wirebroker.apis.share_acknowledge import RENEWS_SINCE, Outcomes, is_member_id, leader_of, may_read
+from wirebroker.common.slices import at_once, pauses
 from wirebroker.core.leadership import leader_error
+from wirebroker.core.logs.interface import Slice
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 from wirebroker.core.share.acquiring import Acquired, Acquisition, FetchedBatch, without
@@ -36,10 +39,7 @@ from wirebroker.core.share.in_flight import RecordState
 from wirebroker.core.share.partition import Broken, SharePartition
 from wirebroker.core.share.partitions import PARTITIONS, Held, Settling, SharePartitions
 from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, Wanted
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import at_once, pauses
-from wirebroker.storage.interface import Slice
+from wirebroker.requests.effects import Outcome
 
 NO_BYTES = memoryview(b"")
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1

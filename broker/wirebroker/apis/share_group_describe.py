@@ -12,11 +12,11 @@ from kafkawire.messages.share_group_describe import (
     TopicPartitions,
 )
 from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.share_group import ShareGroup, ShareMember
 from wirebroker.core.groups.share_groups import ASSIGNOR
 from wirebroker.core.refusals import MESSAGES
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, MEMBER, pauses, weighted_pauses
 
 
 def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:

@@ -13,10 +13,10 @@ from kafkawire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.share_acknowledge import is_member_id
 from wirebroker.core.groups.share_groups import ShareHeartbeat
 from wirebroker.core.refusals import Refusal
-from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> Steps:

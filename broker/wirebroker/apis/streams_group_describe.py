@@ -22,12 +22,12 @@ from kafkawire.messages.streams_group_describe import (
     Topology,
 )
 from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.streams_group import StreamsGroup
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, Tasks
 from wirebroker.core.groups.streams_topology import Configured, InternalTopic
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import IDS, MEMBER, pauses, weighted_pauses
 
 
 def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:

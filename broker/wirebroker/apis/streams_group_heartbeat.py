@@ -23,6 +23,8 @@ from kafkawire.messages.streams_group_heartbeat import (
 )
 from kafkawire.messages.streams_group_heartbeat import Status as ToldStatus
 from wirebroker.apis import create_topics
+from wirebroker.apis.exchange import Aside, Exchange, Steps
+from wirebroker.common.slices import TOPICS
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.consumer_groups import Refused
@@ -30,8 +32,6 @@ from wirebroker.core.groups.streams_groups import Client, Endpoint, StreamsAnswe
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_topology import InternalTopic, Status, Told, from_request, topics_of
 from wirebroker.core.names import topic_name_error
-from wirebroker.exchange import Aside, Exchange, Steps
-from wirebroker.slices import TOPICS
 
 CREATED_WITHIN_MS = 30_000
 SHOWN = 3

@@ -16,14 +16,14 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.offset_commit import encode_batch, metadata_error
+from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 4, 5
 NO_SEQUENCE = -1

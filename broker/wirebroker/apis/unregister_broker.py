@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from wirebroker.exchange import Exchange
+from wirebroker.apis.exchange import Exchange
 
 
 def handle(request: UnregisterBrokerRequest, exchange: Exchange) -> UnregisterBrokerResponse:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+from wirebroker.apis.exchange import Exchange
 from wirebroker.core.features import UPGRADE, Update, refusal
-from wirebroker.exchange import Exchange
 
 
 def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeaturesResponse:

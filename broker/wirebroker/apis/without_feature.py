@@ -7,7 +7,7 @@ from typing import Any
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import response_class
-from wirebroker.exchange import Exchange
+from wirebroker.apis.exchange import Exchange
 from wirebroker.requests.errors import refuse
 
 

@@ -8,10 +8,10 @@ from kafkawire.messages.write_share_group_state import (
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
+from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
+from wirebroker.common.slices import pauses
 from wirebroker.core.share.in_flight import StateBatch
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: WriteShareGroupStateRequest, exchange: Exchange) -> Steps:

@@ -14,11 +14,11 @@ from kafkawire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import pauses
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import EndMarker
 from wirebroker.core.transactions.coordinator import MARKERS
-from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
 
 
 def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from wirebroker.audit.content import digest, head
 from wirebroker.audit.wording import Wording
-from wirebroker.suggestions import did_you_mean
+from wirebroker.common.suggestions import did_you_mean
 
 FIELDS = (
     "topic", "partition", "key", "key_base64", "value", "value_base64", "value_sha256", "acknowledged", "producer", "id",

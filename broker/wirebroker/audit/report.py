@@ -13,8 +13,8 @@ from wirebroker.audit.findings import COPIES, INTERNAL_TOPICS, KINDS, BatchRow, 
 from wirebroker.audit.journal import Intended, Rows, intended_rows
 from wirebroker.audit.reconcile import Where, reconcile
 from wirebroker.audit.stored import Contents, StoredPartition
-from wirebroker.printable import printable
-from wirebroker.suggestions import did_you_mean
+from wirebroker.common.printable import printable
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.trace.rows import ProduceRow
 
 SHOWN, SAID = 10, 100

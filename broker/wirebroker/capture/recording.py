@@ -17,7 +17,7 @@ from kafkawire.registry import KEYS, request_class
 from wirebroker.capture.files import packet_block, start_of_file
 from wirebroker.capture.packets import LONGEST_PAYLOAD, Endpoint, Line
 from wirebroker.capture.secrets import SECRET_APIS, hidden, redacted_answer, redacted_request
-from wirebroker.printable import printable
+from wirebroker.common.printable import printable
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 logger = logging.getLogger("wirebroker")

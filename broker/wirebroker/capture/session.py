@@ -19,10 +19,10 @@ from kafkawire.registry import request_class
 from wirebroker.capture.files import DamagedCapture, read_packets
 from wirebroker.capture.packets import Endpoint, segment_of
 from wirebroker.capture.streams import Ended, Piece, Stream, Streams
-from wirebroker.connection import Connection
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Relay
+from wirebroker.requests.connection import Connection
 from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row
 

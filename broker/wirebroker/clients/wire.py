@@ -20,8 +20,8 @@ from kafkawire.errors import ProtocolError, error_name
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker.client.wire import WireClient
 from wirebroker.clients import ProducerSettings, Report
-from wirebroker.wire_client import WireClient
 
 VERSION, METADATA_VERSION = 12, 12
 OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, REQUEST_TIMED_OUT = 45, 59, 7

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from kafkawire.errors import WireError
 from kafkawire.messages.api_versions import ApiVersionsRequest
+from wirebroker.client.wire import WireClient, address_of
+from wirebroker.common.printable import complain
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import Difference, Scenario, deliberate, load
 from wirebroker.conformance.replay import RemoteBroker, replay
-from wirebroker.printable import complain
-from wirebroker.wire_client import WireClient, address_of
 
 NEEDS_RESTART = "restarts the broker, which cannot be done by address"
 NEEDS_GROUPS = "needs share groups and streams groups"

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from kafkawire.errors import ProtocolError
+from wirebroker.common.printable import complain, printable, printable_lines
 from wirebroker.decode.forms import UnknownForm, read_bytes
 from wirebroker.decode.frames import decode_all
 from wirebroker.decode.show import lines
-from wirebroker.printable import complain, printable, printable_lines
 
 
 def run(arguments: argparse.Namespace) -> int:

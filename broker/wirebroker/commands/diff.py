@@ -7,7 +7,7 @@ import argparse
 from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Lane, Outcomes, differences, table
 from wirebroker.capture.session import Session
-from wirebroker.printable import complain, printable
+from wirebroker.common.printable import complain, printable
 
 
 def run(arguments: argparse.Namespace) -> int:

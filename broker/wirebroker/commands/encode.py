@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from wirebroker.commands.decode import given
+from wirebroker.common.printable import complain
 from wirebroker.decode.forms import written
 from wirebroker.decode.frames import encode_plain
 from wirebroker.decode.plain import PlainError
-from wirebroker.printable import complain
 
 
 def run(arguments: argparse.Namespace) -> int:

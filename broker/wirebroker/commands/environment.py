@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from wirebroker.access.jaas import sections
+from wirebroker.client.jaas import sections
 from wirebroker.commands.usage import UsageError, whole
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.configs import PER_LISTENER, is_setting
 from wirebroker.core.setting_definitions import BROKER_SETTINGS
-from wirebroker.suggestions import did_you_mean
 
 SPELLING = 0.9
 """How like a known variable another one must be to count as misspelt. Kubernetes sets WIREBROKER_SERVICE_HOST and others."""

@@ -11,15 +11,15 @@ from contextlib import closing
 from kafkawire.errors import WireError
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
-from wirebroker.access.login import LoginFailed, log_in
-from wirebroker.access.settings import Access, BadConfig, read_access
+from wirebroker.client.login import LoginFailed, log_in
+from wirebroker.client.settings import Access, BadConfig, read_access
+from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import places
 from wirebroker.commands.usage import pair
+from wirebroker.common.printable import complain, printable
 from wirebroker.net.listener import reachable
-from wirebroker.printable import complain, printable
 from wirebroker.security.protocols import SecurityProtocol
-from wirebroker.wire_client import Connection, address_of
 
 SECURED = "; if this listener has TLS or SASL, --command-config tells how to reach it"
 

@@ -7,7 +7,7 @@ import asyncio
 import ssl
 from contextlib import ExitStack
 
-from wirebroker.clock import SystemClock
+from wirebroker.apis.loading import load_messages
 from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.serve import (
     attach_sink,
@@ -22,12 +22,12 @@ from wirebroker.commands.serve import (
     unfired,
 )
 from wirebroker.commands.usage import UsageError, address_in, pair
+from wirebroker.common.printable import complain
 from wirebroker.faults.forms import FaultError
-from wirebroker.loading import load_messages
+from wirebroker.net.clock import SystemClock
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.sockets import new_loop
 from wirebroker.net.tls import ClientAuth, Tls, TlsError
-from wirebroker.printable import complain
 from wirebroker.security.protocols import SecurityProtocol
 
 

@@ -19,18 +19,18 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import KEYS, request_class
-from wirebroker.access.login import LoginFailed, log_in
-from wirebroker.access.settings import Access, BadConfig, read_access
 from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Outcomes
 from wirebroker.capture.remaking import Remaker
 from wirebroker.capture.session import Answered, Asked, Observer, Session
+from wirebroker.client.login import LoginFailed, log_in
+from wirebroker.client.settings import Access, BadConfig, read_access
+from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.diff import report
-from wirebroker.printable import complain
+from wirebroker.common.printable import complain
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.parts import named
-from wirebroker.wire_client import Connection, address_of
 
 METADATA_VERSION, CREATE_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
 """Versions that every broker since Kafka 2.8 knows."""

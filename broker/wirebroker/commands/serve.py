@@ -15,20 +15,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from wirebroker.clock import Clock
+from wirebroker.apis.loading import load_broker
 from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import listeners
 from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.usage import UsageError, address_in, pair, whole
 from wirebroker.commands.users import users_of
-from wirebroker.engine import Engine
-from wirebroker.loading import load_broker
+from wirebroker.common.printable import complain
+from wirebroker.common.suggestions import did_you_mean
+from wirebroker.engine.engine import Engine
+from wirebroker.net.clock import Clock
 from wirebroker.net.host import Host
 from wirebroker.net.listener import Address
 from wirebroker.net.sockets import new_loop
-from wirebroker.options import BrokerOptions, OptionError
-from wirebroker.printable import complain
-from wirebroker.suggestions import did_you_mean
+from wirebroker.testing.options import BrokerOptions, OptionError
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control

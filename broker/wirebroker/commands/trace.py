@@ -18,8 +18,8 @@ from typing import BinaryIO, TextIO
 from kafkawire.registry import KEYS
 from wirebroker.capture.files import is_capture
 from wirebroker.capture.session import Session
-from wirebroker.printable import complain, printable
-from wirebroker.suggestions import did_you_mean, nearest
+from wirebroker.common.printable import complain, printable
+from wirebroker.common.suggestions import did_you_mean, nearest
 from wirebroker.trace.filters import API_OF, parsed
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_json

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from wirebroker.client.wire import address_of
 from wirebroker.conformance.recording import USERS
 from wirebroker.core.profile import ProfileName
 from wirebroker.mock import MockKafka
 from wirebroker.net.listener import Listener
 from wirebroker.security.protocols import SecurityProtocol
-from wirebroker.wire_client import address_of
 
 HOST, SASL = "127.0.0.1", "SASL_PLAINTEXT"
 LOADING_MS = 900

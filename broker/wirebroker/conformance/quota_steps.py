@@ -6,12 +6,12 @@ from typing import Any
 
 from kafkawire.declare import from_plain
 from kafkawire.registry import KEYS, request_class
+from wirebroker.client.wire import Connection
 from wirebroker.conformance.batches import record_data
 from wirebroker.conformance.readiness import until
 from wirebroker.conformance.recording import Json
 from wirebroker.conformance.run import Run
 from wirebroker.conformance.steps import shown
-from wirebroker.wire_client import Connection
 
 NOT_MUTED = 0.5
 """Seconds in which a connection that is not muted answers."""

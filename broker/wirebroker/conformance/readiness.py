@@ -16,8 +16,8 @@ from kafkawire.errors import ProtocolError
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
+from wirebroker.client.wire import WireClient
 from wirebroker.conformance.run import Run
-from wirebroker.wire_client import WireClient
 
 PAUSE, WITHIN = 0.02, 10.0
 """Seconds between two requests, and seconds after which the replay goes on regardless."""

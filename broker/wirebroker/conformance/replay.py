@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from kafkawire.errors import ProtocolError
+from wirebroker.client.wire import ConnectionClosed, NoAnswer
 from wirebroker.conformance.feature_steps import FEATURE_OPERATIONS
 from wirebroker.conformance.log_dir_steps import LOG_DIR_OPERATIONS
 from wirebroker.conformance.quota_steps import QUOTA_OPERATIONS
@@ -13,7 +14,6 @@ from wirebroker.conformance.recording import Difference, Json, Scenario, compare
 from wirebroker.conformance.run import Broker, Run
 from wirebroker.conformance.steps import OPERATIONS
 from wirebroker.conformance.token_steps import TOKEN_OPERATIONS
-from wirebroker.wire_client import ConnectionClosed, NoAnswer
 
 ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS | FEATURE_OPERATIONS | LOG_DIR_OPERATIONS
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from kafkawire.declare import from_plain
 from kafkawire.registry import KEYS, request_class
+from wirebroker.client.wire import WireClient
 from wirebroker.conformance.recording import Json, Scenario
-from wirebroker.wire_client import WireClient
 
 _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 750

@@ -31,7 +31,7 @@ from wirebroker.control.forms import Form, Misfit, read
 from wirebroker.control.hosts import Hosts, plain_host
 from wirebroker.control.problems import PROBLEM, Problem
 from wirebroker.control.table import ENDPOINTS, OF_PROXIES
-from wirebroker.operations import NoSuchPartition, NoSuchTopic
+from wirebroker.testing.operations import NoSuchPartition, NoSuchTopic
 
 logger = logging.getLogger("wirebroker")
 

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
-from wirebroker import states
 from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key
-from wirebroker.engine import Engine
-from wirebroker.goals import Goal
+from wirebroker.engine.engine import Engine
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
+from wirebroker.testing import states
+from wirebroker.testing.goals import Goal
+from wirebroker.testing.views import Machine
 from wirebroker.trace.kept_frames import KeptFrames
 from wirebroker.trace.recorder import Recorder
-from wirebroker.views import Machine
 
 if TYPE_CHECKING:
     from wirebroker.core.telemetry import Pushes
@@ -178,7 +178,7 @@ class ControlledBroker(Controlled):
     def reset(self, *, soft: bool = False) -> None:
         """Close the connections and empty the broker, as after a start. Problem if it has a data directory.
 
-        With `soft` clients live on (`wirebroker.soft_reset`).
+        With `soft` clients live on (`wirebroker.engine.soft_reset`).
         """
         if soft:
             self.host.reset_softly()

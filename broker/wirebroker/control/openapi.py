@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
+from wirebroker.common.version import __version__
 from wirebroker.control.endpoint import JSON, Endpoint
 from wirebroker.control.forms import Form, required, schema
 from wirebroker.control.problems import PROBLEM
-from wirebroker.version import __version__
 
 SENT_BACK = {
     400: "the body cannot be read",

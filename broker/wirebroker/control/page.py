@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
+from wirebroker.common.version import __version__
 from wirebroker.control.endpoint import Endpoint
 from wirebroker.control.fields import fields_of
-from wirebroker.version import __version__
 
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",

@@ -15,7 +15,7 @@ from typing import Any
 from kafkawire.extras import how_to_install
 from wirebroker.control.controlled import Controlled, ControlledBroker, ControlledProxy
 from wirebroker.control.hosts import Hosts
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost

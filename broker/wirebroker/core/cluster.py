@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from kafkawire.disk.metadata import ScramCredential, TokenImage
 from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID
+from wirebroker.common.slices import at_once, pauses
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.acls import Acl, Acls
 from wirebroker.core.changes import Change, FeatureChange, TopicChange
 from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
@@ -18,6 +20,8 @@ from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import ELIGIBLE_REPLICAS
 from wirebroker.core.log_dirs import LogDirs
 from wirebroker.core.loggers import Loggers
+from wirebroker.core.logs.interface import Log
+from wirebroker.core.logs.memory import ANY_SIZE, INTERNAL_SEGMENT, MemoryLog
 from wirebroker.core.metadata_writes import Decisions
 from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
@@ -27,10 +31,6 @@ from wirebroker.core.purgatory import Timers
 from wirebroker.core.quotas import Change as QuotaChange
 from wirebroker.core.quotas import Quotas
 from wirebroker.core.racks import spread
-from wirebroker.slices import at_once, pauses
-from wirebroker.storage.interface import Log
-from wirebroker.storage.memory import ANY_SIZE, INTERNAL_SEGMENT, MemoryLog
-from wirebroker.suggestions import did_you_mean
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from kafkawire.errors import WireError
 from wirebroker.core.cluster import INTERNAL_TOPICS, Cluster
+from wirebroker.core.logs.cleaning import Cleaning, Steps, plan
+from wirebroker.core.logs.memory import MemoryLog, Segment
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
-from wirebroker.storage.compaction import Cleaning, Steps, plan
-from wirebroker.storage.memory import MemoryLog, Segment
 
 logger = logging.getLogger("wirebroker")
 

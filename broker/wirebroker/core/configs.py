@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
 from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
@@ -22,7 +23,6 @@ from wirebroker.core.setting_definitions import (
     Setting,
     Value,
 )
-from wirebroker.suggestions import did_you_mean
 
 __all__ = ["BrokerConfigs", "ConfigError", "Entry", "Source", "Synonym", "TopicConfigs", "check_topic_configs"]
 

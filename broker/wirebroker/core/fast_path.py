@@ -15,10 +15,10 @@ from kafkawire.batches import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD
 from kafkawire.errors import ProtocolError
 from kafkawire.record_walk import walk_records
 from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.logs.interface import Log
 from wirebroker.core.producers import Key, advance_in_order
 from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import MANY_RECORDS, RecordPolicy
-from wirebroker.storage.interface import Log
 
 _unpack = HEADER.unpack_from
 _NEVER = -1

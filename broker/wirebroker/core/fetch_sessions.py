@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from wirebroker.slices import sliced
+from wirebroker.common.slices import sliced
 
 SLOTS = 1000
 """The largest number of sessions that a broker keeps, by default (max.incremental.fetch.session.cache.slots)."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wirebroker.common.slices import pauses
 from wirebroker.core.changes import LogStartChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.compaction import Compaction
 from wirebroker.core.delegation_tokens import has_expired
 from wirebroker.core.partition import Partition
-from wirebroker.slices import pauses
 
 PARTITIONS = 64
 """The number of partitions in one slice."""

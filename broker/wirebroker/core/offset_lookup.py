@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkawire.batches import iter_records, read_header
-from wirebroker.storage.interface import Log
+from wirebroker.core.logs.interface import Log
 
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 

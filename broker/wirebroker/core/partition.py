@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 from kafkawire.batches import TRANSACTIONAL, BatchHeader, end_txn_marker, read_header
 from kafkawire.disk.indexes import AbortedTransaction
 from kafkawire.errors import ErrorCode
+from wirebroker.common.slices import pauses
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.fast_path import FastPath
 from wirebroker.core.leader_epochs import LeaderEpochs
+from wirebroker.core.logs.interface import Kept, Log, Slice
+from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.core.offset_lookup import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -51,9 +54,6 @@ from wirebroker.core.producers import (
 from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
 from wirebroker.core.replication import Prefix, Replication
-from wirebroker.slices import pauses
-from wirebroker.storage.interface import Kept, Log, Slice
-from wirebroker.storage.memory import MemoryLog
 
 CHECKPOINT_MS = 60_000
 """How often Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""

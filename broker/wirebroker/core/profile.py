@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from wirebroker.suggestions import did_you_mean, nearest
+from wirebroker.common.suggestions import did_you_mean, nearest
 
 ApiVersions = Mapping[int, tuple[int, int]]
 

@@ -18,10 +18,10 @@ from kafkawire.fields import Node, read_fields
 from kafkawire.frames import SIZE, encode_request, encode_response, read_request_header, read_response_header, written_version
 from kafkawire.messages import APIS
 from kafkawire.registry import KEYS, api_name, request_class, response_class
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.decode.batches import RecordData, record_data
 from wirebroker.decode.embedded import embedded_bytes, in_field
 from wirebroker.decode.plain import PlainError, message_of, plain_of
-from wirebroker.suggestions import did_you_mean
 
 SIZE_BYTES = SIZE.size
 SMALLEST = 4

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from kafkawire.declare import Struct
 from kafkawire.fields import UNKNOWN_TAG, Node
 from kafkawire.primitives import format_uuid, parse_uuid
-from wirebroker.suggestions import did_you_mean
+from wirebroker.common.suggestions import did_you_mean
 
 S = TypeVar("S", bound=Struct)
 InBytes = Callable[[str, bytes], Any]

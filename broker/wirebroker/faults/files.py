@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wirebroker.common.printable import as_toml, printable
+from wirebroker.common.suggestions import nearest
 from wirebroker.faults.forms import FaultError, schema_of
 from wirebroker.faults.rules import KINDS, Rule, needed_by, words_of
-from wirebroker.printable import as_toml, printable
-from wirebroker.suggestions import nearest
 
 MOST_DOTS = 100
 """Dots that a line of a fault file may have: tomllib's time for a dotted key grows with the square of its parts."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkawire.declare import Message
-from wirebroker.connection import Connection, Parked
-from wirebroker.effects import Effect, Outcome
+from wirebroker.requests.connection import Connection, Parked
+from wirebroker.requests.effects import Effect, Outcome
 from wirebroker.requests.facts import Batch, Facts
 from wirebroker.requests.parts import TopicPartition
 from wirebroker.requests.received import Received

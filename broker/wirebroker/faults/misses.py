@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from wirebroker.suggestions import did_you_mean
+from wirebroker.common.suggestions import did_you_mean
 
 MOST_REASONS = 50
 """Different sets of words that are counted, of one API."""

@@ -22,13 +22,13 @@ from kafkawire.errors import ProtocolError
 from kafkawire.frames import read_request_header
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, api_name
-from wirebroker.connection import Connection
-from wirebroker.effects import Outcome, Reply, Shaped
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.interfaces import Alarm, Broker, Exchange, Host, NothingToChange
 from wirebroker.faults.misses import Misses
 from wirebroker.faults.rules import Rule, Seam, partitions_of
 from wirebroker.faults.strikes import AnswerLine, Greeting, Hit, Strike, Struck
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Outcome, Reply, Shaped
 from wirebroker.requests.errors import READING, join, overwrite, refuse
 from wirebroker.requests.facts import Facts, facts_of, facts_of_header
 from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, own_records, part_of

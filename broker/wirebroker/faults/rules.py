@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, dataclass_tran
 from msgspec import Meta
 
 from kafkawire.registry import KEYS, versions
+from wirebroker.common.suggestions import nearest
 from wirebroker.faults.forms import FaultError, check_value
 from wirebroker.faults.misses import Misfit, Misses
 from wirebroker.requests.facts import Batch, Facts, can_name
 from wirebroker.requests.parts import Where
-from wirebroker.suggestions import nearest
 
 if TYPE_CHECKING:
     from kafkawire.declare import Message
     from kafkawire.names import ApiName
-    from wirebroker.effects import Outcome
     from wirebroker.faults.strikes import AnswerLine, Greeting, Hit
+    from wirebroker.requests.effects import Outcome
 
 __tracebackhide__ = True  # pytest shows the caller's line
 

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kafkawire.errors import ErrorCode
-from wirebroker.acl_specs import acl_of
-from wirebroker.authentication import Authenticator
-from wirebroker.connection import Connection
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.changes import LeaderChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.controller import Controller
@@ -20,8 +18,10 @@ from wirebroker.core.transactions.coordinator import InitRequest
 from wirebroker.core.transactions.transaction import Transaction
 from wirebroker.core.truncation import truncate as truncate_log
 from wirebroker.faults.interfaces import NothingToChange
+from wirebroker.requests.authentication import Authenticator
+from wirebroker.requests.connection import Connection
 from wirebroker.requests.parts import TopicPartition
-from wirebroker.suggestions import did_you_mean
+from wirebroker.security.acl_specs import acl_of
 
 ATTEMPTS = 3
 """A producer that begins must try again while the coordinator loads, and while a transaction is being aborted."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.declare import Message
-from wirebroker.effects import Shape
 from wirebroker.faults.interfaces import Exchange
 from wirebroker.faults.rules import Rule
+from wirebroker.requests.effects import Shape
 from wirebroker.requests.facts import Batch, Facts
 from wirebroker.requests.parts import TopicPartition, Where
 

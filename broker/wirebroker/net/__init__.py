@@ -2,6 +2,6 @@
 
 import logging
 
-from wirebroker.printable import PrintableRecords
+from wirebroker.common.printable import PrintableRecords
 
 logging.getLogger("wirebroker").addFilter(PrintableRecords())

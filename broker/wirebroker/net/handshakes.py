@@ -7,17 +7,17 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from wirebroker.connection import Connection
 from wirebroker.faults.strikes import Greeting
 from wirebroker.net.tls import Tls
 from wirebroker.net.tls_transport import TlsTransport
+from wirebroker.requests.connection import Connection
 from wirebroker.security.session import Session
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from wirebroker.clock import Clock
-    from wirebroker.engine import Engine
+    from wirebroker.engine.engine import Engine
+    from wirebroker.net.clock import Clock
     from wirebroker.net.listener import Listener
 
 NUMBER = 0

@@ -13,14 +13,14 @@ from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
 from kafkawire.primitives import Buffer
-from wirebroker.clock import Clock
-from wirebroker.connection import Connection
-from wirebroker.effects import Close, Effect, Reply, Shaped
-from wirebroker.engine import Engine
-from wirebroker.exchange import Aside
-from wirebroker.fair_turns import Turns, Unfinished
+from wirebroker.apis.exchange import Aside
+from wirebroker.core.logs.arena import Arena
+from wirebroker.engine.engine import Engine
+from wirebroker.engine.soft_reset import soft_reset
+from wirebroker.engine.turns import Turns, Unfinished
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.capturing import Tap
+from wirebroker.net.clock import Clock
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.handshakes import Handshakes
 from wirebroker.net.key_sets import SETTING, KeySets
@@ -30,14 +30,14 @@ from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
 from wirebroker.net.sockets import open_server
 from wirebroker.net.tls import TlsError
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Close, Effect, Reply, Shaped
 from wirebroker.security.mechanisms import OAUTHBEARER
-from wirebroker.soft_reset import soft_reset
-from wirebroker.storage.arena import Arena
 
 if TYPE_CHECKING:
     from wirebroker.capture.recording import Capture
     from wirebroker.net.storage_jobs import StorageJobs
-    from wirebroker.storage.folder.store import FolderStore
+    from wirebroker.storage.store import FolderStore
 
 logger = logging.getLogger("wirebroker")
 

@@ -13,8 +13,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
+from wirebroker.common.suggestions import nearest
 from wirebroker.core.configs import BrokerConfigs
-from wirebroker.suggestions import nearest
 
 logger = logging.getLogger("wirebroker")
 

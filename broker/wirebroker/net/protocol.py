@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from kafkawire.frames import SIZE
 from kafkawire.primitives import Buffer
-from wirebroker.effects import Shape
 from wirebroker.net.shaping import ShapedLine, reset_connection
 from wirebroker.net.tls import subject_of
+from wirebroker.requests.effects import Shape
 from wirebroker.security.principals import distinguished_name
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Stage
@@ -27,12 +27,12 @@ from wirebroker.security.session import Stage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wirebroker.clock import Clock
-    from wirebroker.connection import Connection
-    from wirebroker.engine import Engine
+    from wirebroker.core.logs.arena import Arena
+    from wirebroker.engine.engine import Engine
+    from wirebroker.net.clock import Clock
     from wirebroker.net.limits import Limits
     from wirebroker.net.listener import Listener
-    from wirebroker.storage.arena import Arena
+    from wirebroker.requests.connection import Connection
 
 SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2

@@ -14,11 +14,9 @@ from typing import cast
 
 from kafkawire.primitives import Buffer
 from wirebroker.capture.recording import Capture, open_capture
-from wirebroker.clock import Clock
-from wirebroker.connection import Connection
-from wirebroker.effects import Close, Reply, Shaped
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.capturing import Tap
+from wirebroker.net.clock import Clock
 from wirebroker.net.limits import Limits, configs_of_proxy
 from wirebroker.net.listener import Address, is_loopback, reachable
 from wirebroker.net.protocol import LARGE_FRAME, SHARED_BUFFER, WRITE_HIGH_WATER, oversized
@@ -28,6 +26,8 @@ from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Relay
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Close, Reply, Shaped
 
 logger = logging.getLogger("wirebroker")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from socket import SO_LINGER, SOL_SOCKET
 
 from kafkawire.primitives import Buffer
-from wirebroker.effects import Shape
+from wirebroker.requests.effects import Shape
 
 AT_ONCE = struct.pack("ii", 1, 0)
 """SO_LINGER: on, for no time; closing the socket then resets the connection."""

@@ -12,10 +12,10 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from kafkawire.disk.damage import DataError
-from wirebroker.clock import Clock
-from wirebroker.effects import Close, Effect
-from wirebroker.engine import Engine
-from wirebroker.storage.folder.store import FolderStore, Job
+from wirebroker.engine.engine import Engine
+from wirebroker.net.clock import Clock
+from wirebroker.requests.effects import Close, Effect
+from wirebroker.storage.store import FolderStore, Job
 
 logger = logging.getLogger("wirebroker")
 

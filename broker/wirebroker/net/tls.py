@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkawire.extras import how_to_install
-from wirebroker.access.stores import BadStore, load_identity, pem_of
+from wirebroker.client.stores import BadStore, load_identity, pem_of
 from wirebroker.core.configs import PER_LISTENER
 from wirebroker.security.protocols import SecurityProtocol
 

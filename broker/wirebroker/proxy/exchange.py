@@ -9,8 +9,8 @@ from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_request, encode_response
 from kafkawire.primitives import Buffer
-from wirebroker.connection import Connection
-from wirebroker.effects import Effect, Outcome, Reply
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Effect, Outcome, Reply
 from wirebroker.trace.recorder import Traced
 
 if TYPE_CHECKING:

@@ -23,10 +23,8 @@ from kafkawire.messages.produce import ProduceRequest, ProduceResponse
 from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kafkawire.primitives import Buffer
 from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, is_spoken
-from wirebroker.connection import Connection
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.telemetry import Pushes, push_of
-from wirebroker.effects import Close, Effect
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.proxy.addresses import Locate
 from wirebroker.proxy.directory import LearnedDirectory
@@ -34,6 +32,8 @@ from wirebroker.proxy.exchange import Forward, ForwardedExchange
 from wirebroker.proxy.recorder import ProxyRecorder, batches_of, batches_with_answers
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy.shadow import Shadow
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Close, Effect
 from wirebroker.requests.facts import facts_of
 from wirebroker.security.session import Session
 

@@ -15,9 +15,9 @@ from kafkawire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from wirebroker.connection import Connection
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.shadow import Judged
+from wirebroker.requests.connection import Connection
 from wirebroker.requests.parts import topic_name
 from wirebroker.trace.recorder import UNMEASURED, Exchange, Recorder, Stages, cut, software_of
 from wirebroker.trace.rows import Row, ShadowRow, compression_name

@@ -41,11 +41,11 @@ from kafkawire.registry import (
     request_header_version,
     spoken,
 )
-from wirebroker.connection import Connection
-from wirebroker.effects import Reply
 from wirebroker.proxy.addresses import CARRIERS, NamelessAnswers, carries_addresses, limit_versions, redirect
 from wirebroker.proxy.directory import TEACHING
 from wirebroker.proxy.exchange import ForwardedExchange, ProxyParts
+from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import Reply
 
 SIZE_BYTES = 4
 REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size

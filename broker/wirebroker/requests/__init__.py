@@ -1,1 +1,1 @@
-"""The facts of a request, and error answers made from it. Both a broker and a proxy can use them."""
+"""One request: its connection, who sends it, what it may do, its facts, its errors, its effects. A proxy has most of it too."""

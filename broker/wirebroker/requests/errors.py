@@ -19,9 +19,9 @@ from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, Part
 from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.messages.offset_fetch import OffsetFetchResponse
 from kafkawire.registry import api_name, response_class
+from wirebroker.common.slices import at_once
 from wirebroker.requests.parts import Where, partition_index, topic_name
 from wirebroker.requests.received import Received
-from wirebroker.slices import at_once
 
 READING = frozenset(
     {

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from kafkawire.messages.fetch import FetchRequest
-from wirebroker.connection import Connection
+from wirebroker.requests.connection import Connection
 
 
 class Directory(Protocol):

@@ -19,9 +19,9 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import msgspec
 
 from wirebroker.clients import CLIENTS, ClientName, ProducerSettings
+from wirebroker.common.suggestions import nearest
 from wirebroker.scenarios.scenario import BrokerSettings, Expect, Part, Scenario, ScenarioError, rules_of
 from wirebroker.scenarios.workload import step_forms, verb_of
-from wirebroker.suggestions import nearest
 
 T = TypeVar("T")
 _SOURCE = re.compile(r"[\w.-]+/[\w.-]+(#\d+|: CHANGELOG\.md)|KAFKA-\d+|KIP-\d+|[A-F]\d+[a-z]?")

@@ -9,7 +9,7 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProdu
 from wirebroker import faults
 from wirebroker.core.profile import ProfileName
 from wirebroker.core.transactions.transaction import Transaction
-from wirebroker.engine import Engine
+from wirebroker.engine.engine import Engine
 from wirebroker.faults.rules import Rule
 from wirebroker.mock import MockKafka
 from wirebroker.requests.facts import Facts

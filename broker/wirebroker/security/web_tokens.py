@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from wirebroker.access.jaas import login_modules
+from wirebroker.client.jaas import login_modules
 
 if TYPE_CHECKING:
     from jwt import PyJWK

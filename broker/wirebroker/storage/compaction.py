@@ -1,292 +1,64 @@
-"""Compaction keeps the last record of each key (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
+"""Compaction of a log on disk: the remaining records go to new files, which then replace the old ones.
 
-A round reads the closed segments up to the first open transaction twice: the new ones to learn the last offset of each
-key, then all of them to leave out older records. Offsets stay as they are. These stay as well:
-
-    a tombstone, and the marker of a transaction without batches, for delete.retention.ms after a round first saw it so
-    the last batch of each producer, without its records, because a start takes the producer's sequences from it
-    the last batch of the round
-
-This module changes no log: a log on disk and one in memory each write the remaining batches and replace their segments.
-Long work is a generator. It yields the number of records that it has read since the last yield, at most `STEP` or one
-batch, so that its caller can do other things in between.
+`storage.compaction` decides which records remain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Generic, NamedTuple, Protocol, TypeVar
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from kafkawire.batches import (
-    DELETE_HORIZON,
-    BatchHeader,
-    Record,
-    iter_records,
-    read_header,
-    read_marker,
-    seal,
-    write_record,
-)
-from kafkawire.compression import compress
+from kafkawire.batches import read_header
 from kafkawire.disk.indexes import AbortedTransaction
-from wirebroker.core.configs import TopicConfigs
-from wirebroker.core.producers import epoch_of, last_offset
-from wirebroker.storage.interface import Owner
+from kafkawire.disk.names import CLEANED, LOG
+from wirebroker.core.logs.cleaning import Cleaning, Task, finish
+from wirebroker.storage import files
+from wirebroker.storage.segment import Index, Segment, SegmentSettings
 
-MOST_KEYS = 1_000_000
-"""The most keys of one round; the next round continues after them. (log.cleaner.dedupe.buffer.size)"""
-STEP = 256
-"""A generator yields after so many records, also within a batch."""
-
-T = TypeVar("T")
-Steps = Generator[int, None, T]
+_WRITE = 1024 * 1024
 
 
-class Readable(Protocol):
-    """A segment that can be compacted."""
+class Made(NamedTuple):
+    """A new segment with files named `.cleaned`, the segments it replaces, and the aborted transactions in it."""
 
-    base_offset: int
-    size: int
-    max_timestamp: int
-    first_timestamp: int
-
-    def batches(self, position: int) -> Iterable[tuple[int, memoryview]]:
-        """Positions and batches from `position` on."""
-
-
-S = TypeVar("S", bound=Readable)
-
-
-class LastRecord(NamedTuple):
-    """The offset of the last batch that a producer wrote; None if there is only a marker."""
-
-    offset: int | None
-    producer_epoch: int
-
-
-class Task(NamedTuple, Generic[S]):
-    """A log that is to be compacted. Times are in ms."""
-
-    segments: Sequence[S]
-    """The closed segments that may be compacted."""
-    first_dirty: int
-    """The offset up to which earlier rounds compacted the log."""
+    segment: Segment
+    replaces: Sequence[Segment]
     aborted: Sequence[AbortedTransaction]
-    last_records: Mapping[int, LastRecord]
-    segment_bytes: int
-    delete_retention: int
-    now: int
 
 
-def plan(
-    segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
-) -> tuple[float, Task[S]] | None:
-    """How dirty a log is, and the task of compacting it; None if it is not dirty enough (LogCleanerManager)."""
-    if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
-        return None
-    first_dirty = cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset
-    lag = configs.integer("min.compaction.lag.ms")
-    closed = []
-    for segment, following in pairwise(segments):
-        too_young = lag > 0 and segment.base_offset >= first_dirty and segment.max_timestamp > now - lag
-        if following.base_offset > owner.last_stable_offset or too_young:
-            break
-        closed.append(segment)
-    new = [segment for segment in closed if segment.base_offset >= first_dirty]
-    dirty, size = sum(segment.size for segment in new), sum(segment.size for segment in closed)
-    if not dirty:
-        return None
-    longest = configs.integer("max.compaction.lag.ms")
-    begun = (segment.first_timestamp for segment in segments[:-1] if segment.base_offset >= first_dirty)
-    overdue = any(0 < timestamp < now - longest for timestamp in begun)
-    if dirty / size <= float(configs.text("min.cleanable.dirty.ratio")) and not overdue:
-        return None
-    last_records = {
-        key: LastRecord(None if (offset := last_offset(state)) < 0 else offset, epoch_of(state))
-        for key, state in owner.producers.items()
-        if isinstance(key, int)
-    }
-    return dirty / size, Task(
-        closed, first_dirty, owner.transactions.ended_between(0, end_offset), last_records,
-        configs.integer("segment.bytes"), configs.integer("delete.retention.ms"), now,
-    )  # fmt: skip
+class Cleaned(NamedTuple):
+    """The result of a round, and the offset up to which the log is compacted."""
+
+    made: Sequence[Made]
+    end: int
 
 
-class TransactionFilter:
-    """Follows the transactions in a log: the aborted batches, and the transactions that still have batches."""
-
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._aborted = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-        self._ongoing: dict[int, AbortedTransaction] = {}
-        self._seen: set[int] = set()
-        """Producers with a batch of their current transaction."""
-        self.kept: list[AbortedTransaction] = []
-        """Aborted transactions that still have batches, so that readers need them."""
-
-    def discards(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether the batch can go: it was aborted, or is the marker of a transaction without batches."""
-        while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
-            begun = self._aborted.pop()
-            self._ongoing[begun.producer_id] = begun
-        producer_id = header.producer_id
-        if not header.is_control:
-            if not header.is_transactional:
-                return False
-            self._seen.add(producer_id)
-            aborted = self._ongoing.get(producer_id)
-            # Its marker may be gone, or before the segments of this round.
-            return aborted is not None and header.base_offset < aborted.last_offset
-        marker = next((read_marker(record) for record in iter_records(batch)), None)
-        if header.records_count == 0:
-            return True
-        if marker is None:
-            return False
-        seen = producer_id in self._seen
-        self._seen.discard(producer_id)
-        ended = None if marker.commit else self._ongoing.pop(producer_id, None)
-        if ended is not None and seen:
-            self.kept.append(ended)
-        return not seen
+def compact(task: Task[Segment], settings: SegmentSettings) -> Cleaned:
+    """Write the compacted segments beside the old ones. Raises OSError, and DamagedFile if a batch cannot be read."""
+    cleaning = Cleaning(task)
+    finish(cleaning.learn())
+    made = [_clean(group, cleaning, settings) for group in cleaning.groups(task.segment_bytes)]
+    return Cleaned(made, cleaning.end)
 
 
-class Cleaning(Generic[S]):
-    """One round over a log: first `learn`, then `left` of each batch of `groups`, in order."""
-
-    def __init__(self, task: Task[S]) -> None:
-        self.task = task
-        self.known = TransactionFilter(task.aborted)
-        self.end = task.first_dirty
-        """The offset up to which the log is compacted after this round."""
-        self._latest: dict[bytes, int] = {}
-
-    def learn(self) -> Steps[None]:
-        """Find the last offset of each key in the new part, and the end of that part."""
-        task, known = self.task, TransactionFilter(self.task.aborted)
-        ends = [following.base_offset for _, following in pairwise(task.segments)]
-        for i, segment in enumerate(task.segments):
-            if i < len(ends) and ends[i] <= task.first_dirty:
-                continue
-            if len(self._latest) >= MOST_KEYS:
-                break
+def _clean(group: Sequence[Segment], cleaning: Cleaning[Segment], settings: SegmentSettings) -> Made:
+    """Compact these segments into one."""
+    first, known = group[0], cleaning.known
+    made = Segment(first.folder, first.base_offset, first.created, settings, Index())
+    aborted_before = len(known.kept)
+    path = made.path(LOG, CLEANED)
+    path.unlink(missing_ok=True)
+    with os.fdopen(files.create(path), "wb", _WRITE) as file:
+        for segment in group:
             for _, batch in segment.batches(0):
-                header = read_header(batch)
-                self.end = header.last_offset + 1
-                discarded = known.discards(header, batch)
-                if header.is_control or discarded or header.last_offset < task.first_dirty:
-                    yield 1
-                else:
-                    yield from self._learn_keys(header, batch)
-
-    def _learn_keys(self, header: BatchHeader, batch: memoryview) -> Steps[None]:
-        read = 0
-        for record in iter_records(batch):
-            offset = header.base_offset + record.offset_delta
-            if record.key is not None and offset >= self.task.first_dirty:
-                self._latest[record.key] = offset
-            read += 1
-            if read == STEP:
-                yield read
-                read = 0
-        yield read + 1
-
-    def groups(self, largest: int) -> Iterator[list[S]]:
-        """The segments of the round, in groups of neighbours with at most `largest` bytes."""
-        group: list[S] = []
-        for segment in self.task.segments:
-            if segment.base_offset >= self.end:
-                break
-            size = sum(each.size for each in group) + segment.size
-            if group and (size > largest or segment.base_offset - group[0].base_offset > 2**30):
-                yield group
-                group = []
-            group.append(segment)
-        if group:
-            yield group
-
-    def left(self, batch: memoryview) -> Steps[memoryview | bytes]:
-        """The batch after compaction: the same, another one with fewer records or none, or None."""
-        header, now = read_header(batch), self.task.now
-        unneeded = self.known.discards(header, batch)
-        horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
-        discards = unneeded and (not header.is_control or (horizon is not None and horizon <= now))
-        holds_place = _is_last_of_producer(header, self.task.last_records) or header.last_offset + 1 == self.end
-        yield 1
-        if discards and not holds_place:
-            return b""
-        kept: list[Record] = [] if discards else (yield from self._needed(header, batch, horizon))
-        if not kept:
-            return _without_records(header) if holds_place else b""
-        begins_horizon = horizon is None and (
-            (unneeded and header.is_control) or any(record.value is None for record in kept if not header.is_control)
-        )
-        if len(kept) == header.records_count and not begins_horizon:
-            return batch
-        return (yield from _with_records(header, kept, now + self.task.delete_retention if begins_horizon else horizon))
-
-    def _needed(self, header: BatchHeader, batch: memoryview, horizon: int | None) -> Steps[list[Record]]:
-        if header.is_control:
-            return list(iter_records(batch))
-        deletes = horizon is None or self.task.now < horizon
-        kept, read = [], 0
-        for record in iter_records(batch):
-            if self._is_needed(record, header, deletes):
-                kept.append(record)
-            read += 1
-            if read == STEP:
-                yield read
-                read = 0
-        yield read
-        return kept
-
-    def _is_needed(self, record: Record, header: BatchHeader, deletes: bool) -> bool:
-        offset = header.base_offset + record.offset_delta
-        if offset >= self.end:
-            return True
-        if record.key is None:
-            return False  # a compacted topic takes none; it was one of another kind before
-        return offset >= self._latest.get(record.key, -1) and (record.value is not None or deletes)
-
-
-def finish(steps: Steps[T]) -> T:
-    """Run a generator to its end; its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-
-
-def _is_last_of_producer(header: BatchHeader, last_records: Mapping[int, LastRecord]) -> bool:
-    last = last_records.get(header.producer_id)
-    if last is None or header.producer_id < 0:
-        return False
-    if last.offset is not None:
-        return header.last_offset == last.offset
-    return header.is_control and header.producer_epoch == last.producer_epoch
-
-
-def _without_records(header: BatchHeader) -> bytes:
-    """A batch that only holds its place (DefaultRecordBatch.writeEmptyHeader)."""
-    attributes = header.attributes & ~(DELETE_HORIZON | 0x07)
-    return seal(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
-
-
-def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
-    """The batch with these records only; a delete horizon replaces the base timestamp."""
-    base = header.base_timestamp if horizon is None else horizon
-    shift = header.base_timestamp - base
-    body = bytearray()
-    for i, record in enumerate(kept, 1):
-        write_record(body, record._replace(timestamp_delta=record.timestamp_delta + shift))
-        if not i % STEP:
-            yield STEP
-    latest = header.base_timestamp + max(record.timestamp_delta for record in kept)
-    made = header._replace(
-        attributes=header.attributes | (DELETE_HORIZON if horizon is not None else 0),
-        base_timestamp=base,
-        max_timestamp=header.max_timestamp if header.is_log_append_time else latest,
-        records_count=len(kept),
-    )
-    return seal(made, compress(header.compression, body) if header.compression else body)
+                left = finish(cleaning.left(batch))
+                if left:
+                    header = read_header(left)
+                    file.write(left)
+                    made.note(header.last_offset, header.size, header.max_timestamp)
+    aborted = known.kept[aborted_before:]
+    made.close(aborted, CLEANED)
+    for written in made.paths(CLEANED):
+        files.sync(written)
+    return Made(made, group, aborted)

@@ -10,7 +10,6 @@ from typing import Any
 
 from kafkawire.batches import HEADER, BatchHeader, read_header
 from kafkawire.errors import error_name
-from wirebroker.connection import Connection
 from wirebroker.core.changes import (
     BrokerChange,
     Change,
@@ -27,6 +26,7 @@ from wirebroker.core.changes import (
 )
 from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
+from wirebroker.requests.connection import Connection
 from wirebroker.trace.brief import Brief
 from wirebroker.trace.recorder import Recorder, cut, software_of
 from wirebroker.trace.rows import (

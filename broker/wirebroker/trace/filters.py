@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from wirebroker.suggestions import did_you_mean
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.trace import selection
 from wirebroker.trace.rows import EVENTS, ReplyRow, Row
 from wirebroker.trace.selection import topics_of, values_of

@@ -6,7 +6,7 @@ import os
 from datetime import datetime
 from typing import TextIO
 
-from wirebroker.printable import printable
+from wirebroker.common.printable import printable
 from wirebroker.trace.rows import MIDDLE, Row
 
 COLOURS = {

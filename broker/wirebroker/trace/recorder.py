@@ -20,7 +20,7 @@ from kafkawire.errors import ProtocolError, error_name
 from kafkawire.frames import read_key_version_correlation, read_request_header
 from kafkawire.primitives import Buffer, format_uuid
 from kafkawire.registry import api_name
-from wirebroker.connection import Connection
+from wirebroker.requests.connection import Connection
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.received import Received
 from wirebroker.trace.brief import Brief, brief

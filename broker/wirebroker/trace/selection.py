@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple
 from typing import Any
 
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.requests.facts import Batch
-from wirebroker.suggestions import did_you_mean
 from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, RequestRow, Row, ShareRow, TopicRow, TransactionRow
 
 _IN_NAME = re.compile(r"(.*)-(\d+)")

@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from wirebroker.access.settings import Access
 from wirebroker.audit.findings import EXPIRATION_MS
+from wirebroker.client.settings import Access
 from wirebroker_audit import schema
 from wirebroker_audit.live_log import Range, read_range, split_offsets
 from wirebroker_audit.sources.files import rows_of

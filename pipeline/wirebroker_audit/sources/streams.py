@@ -21,8 +21,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from wirebroker.access.settings import Access
 from wirebroker.audit.findings import EXPIRATION_MS
+from wirebroker.client.settings import Access
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.live_log import Range, Restarted, read_range
 from wirebroker_audit.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches

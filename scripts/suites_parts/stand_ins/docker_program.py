@@ -20,8 +20,8 @@ from kafkawire.messages.alter_user_scram_credentials import AlterUserScramCreden
 from kafkawire.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkawire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from wirebroker.client.wire import WireClient
 from wirebroker.core.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
-from wirebroker.wire_client import WireClient
 
 ITERATIONS = 4096
 SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}

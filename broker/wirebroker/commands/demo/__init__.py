@@ -39,7 +39,7 @@ def audit_on_spark(address: str) -> int:
     """Audit the clients' broker over the wire, as `wirebroker audit` would; its exit code."""
     report = Path(tempfile.mkdtemp(prefix="wirebroker-demo-")) / "report"
     print(f"\n$ wirebroker audit --bootstrap {address} --out {report}", flush=True)
-    code: int = import_module("wirebroker.cli").main(["audit", "--bootstrap", address, "--out", str(report)])
+    code: int = import_module("wirebroker.commands.cli").main(["audit", "--bootstrap", address, "--out", str(report)])
     return code
 
 

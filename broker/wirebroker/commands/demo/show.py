@@ -15,10 +15,10 @@ from rich.text import Text
 from kafkawire.extras import how_to_install
 from wirebroker.audit.report import AuditReport
 from wirebroker.commands.demo.clients import RECORDS, ClientResult
+from wirebroker.common.version import __version__
 from wirebroker.scenarios.play import Result
 from wirebroker.scenarios.show import VERDICTS
 from wirebroker.scenarios.show import Screen as Runs
-from wirebroker.version import __version__
 
 WIDTH = 100
 COLUMNS = {"sent": 6, "stored": 8, "twice": 7, "accepted": 10, "duplicate": 11, "rejected": 10}

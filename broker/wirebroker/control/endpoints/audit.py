@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from wirebroker import operations
 from wirebroker.audit.journal import intended_rows
 from wirebroker.audit.report import AuditReport
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, Natural, about
+from wirebroker.testing import operations
 
 
 class Intended(Form):

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Annotated
 
 from kafkawire.errors import error_name
-from wirebroker import operations, states
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
-from wirebroker.states import Broker
+from wirebroker.testing import operations, states
+from wirebroker.testing.states import Broker
 
 LONGEST_CHANGE_S = 60.0
 

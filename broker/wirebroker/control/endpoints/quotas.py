@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from wirebroker import operations, states
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, about
 from wirebroker.core.quotas import CLIENT_ID, IP, USER
-from wirebroker.states import Quota
+from wirebroker.testing import operations, states
+from wirebroker.testing.states import Quota
 
 Limit = float | None
 

@@ -13,14 +13,14 @@ from urllib.parse import urlencode
 from msgspec import UNSET, UnsetType
 
 from kafkawire.batches import Record as WireRecord
-from wirebroker import expectations, operations
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, Misfit, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.core.patterns import compile_pattern
-from wirebroker.expectations import Difference
-from wirebroker.goals import RecordsExpected, RecordsStored
-from wirebroker.operations import StoredRecord
+from wirebroker.testing import expectations, operations
+from wirebroker.testing.expectations import Difference
+from wirebroker.testing.goals import RecordsExpected, RecordsStored
+from wirebroker.testing.operations import StoredRecord
 
 PAGE_BYTES = 4 * 1024 * 1024
 """A page ends with the record whose key and value bring it to this."""

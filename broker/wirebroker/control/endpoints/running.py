@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from wirebroker import operations
+from wirebroker.common.version import __version__
 from wirebroker.control.controlled import Controlled, ControlledBroker
 from wirebroker.control.endpoints.records import LONGEST_WAIT_S
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
-from wirebroker.goals import Quiet
-from wirebroker.version import __version__
+from wirebroker.testing import operations
+from wirebroker.testing.goals import Quiet
 
 MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 FURTHEST_MS = 366 * MS["days"]

@@ -8,15 +8,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from wirebroker import operations, states
+from wirebroker.common.suggestions import did_you_mean
 from wirebroker.control.controlled import Controlled, ControlledBroker
 from wirebroker.control.endpoints.records import LONGEST_WAIT_S
 from wirebroker.control.forms import Form, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key, ProducerEntry, unpack
-from wirebroker.goals import GroupReady
-from wirebroker.states import Group, PartitionState, Transaction
-from wirebroker.suggestions import did_you_mean
+from wirebroker.testing import operations, states
+from wirebroker.testing.goals import GroupReady
+from wirebroker.testing.states import Group, PartitionState, Transaction
 
 MOST_LAG = 1000
 """The records of a lag are counted while the broker's clients wait."""

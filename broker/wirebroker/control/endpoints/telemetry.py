@@ -7,7 +7,7 @@ from typing import Annotated
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
-from wirebroker.metric_points import MetricPoint, points
+from wirebroker.testing.metric_points import MetricPoint, points
 
 
 class WhichMetrics(Form):

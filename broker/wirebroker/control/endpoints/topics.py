@@ -6,11 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from wirebroker import operations, states
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, Positive, about
 from wirebroker.control.problems import Problem
-from wirebroker.states import TopicState
+from wirebroker.testing import operations, states
+from wirebroker.testing.states import TopicState
 
 MOST_PARTITIONS = 10_000
 """As many as Kafka's controller lets one request create."""

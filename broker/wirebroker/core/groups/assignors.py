@@ -10,15 +10,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Se
 from itertools import islice
 from typing import Any, NamedTuple
 
-from wirebroker.core.groups.java_order import (
-    buckets_for,
-    buckets_of_copy,
-    hash_order,
-    set_of_numbers,
-    uuid_hash,
-)
+from wirebroker.common.slices import TOPICS, after, pauses, weighted_pauses
+from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, set_of_numbers, uuid_hash
 from wirebroker.core.groups.uniform_mixed import Backwards, MixedAssignment, backwards, forwards, give
-from wirebroker.slices import TOPICS, after, pauses, weighted_pauses
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """Topic id to partitions, in the order of Java's HashSet."""

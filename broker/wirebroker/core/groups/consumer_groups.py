@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.common.slices import after, at_once, pauses, weighted_pauses
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import group_number
@@ -35,7 +36,6 @@ from wirebroker.core.groups.members import (
 )
 from wirebroker.core.names import java_hash
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
-from wirebroker.slices import after, at_once, pauses, weighted_pauses
 
 REGEX_REFRESH_MIN_MS = 10_000
 """The time after which regular expressions are matched with the topics again, in ms."""

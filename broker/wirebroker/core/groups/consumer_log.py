@@ -30,9 +30,9 @@ from kafkawire.coordinator_records.consumer_group_target_assignment_metadata imp
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from kafkawire.declare import Message
+from wirebroker.common.slices import after
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.members import ConsumerMember, MemberState, Owned
-from wirebroker.slices import after
 
 STATES = {MemberState.STABLE: 0, MemberState.UNREVOKED_PARTITIONS: 1, MemberState.UNRELEASED_PARTITIONS: 2}
 METADATA = (

@@ -12,6 +12,7 @@ from typing import Any
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import EncodeError, ErrorCode, ProtocolError
+from wirebroker.common.slices import SLICE, pauses, weighted_pauses
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
@@ -26,13 +27,7 @@ from wirebroker.core.groups.consumer_log import changes, mark_written, tombstone
 from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import encoded_batch, group_record, group_tombstone, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
-from wirebroker.core.groups.migration import (
-    ClassicMembers,
-    downgraded,
-    policy,
-    upgrade_error,
-    upgraded,
-)
+from wirebroker.core.groups.migration import ClassicMembers, downgraded, policy, upgrade_error, upgraded
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.groups.share_groups import ShareGroups
@@ -44,7 +39,6 @@ from wirebroker.core.groups.streams_groups import StreamsGroups
 from wirebroker.core.groups.streams_log import replay as replay_streams
 from wirebroker.core.groups.streams_log import tombstones as streams_tombstones
 from wirebroker.core.share.coordinator import ShareCoordinator
-from wirebroker.slices import SLICE, pauses, weighted_pauses
 
 AnyGroup = Group | ConsumerGroup | ShareGroup | StreamsGroup
 GROUPS = 16

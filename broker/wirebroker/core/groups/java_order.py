@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
+from wirebroker.common.slices import TOPICS, pauses
 from wirebroker.core.names import hash_order as hash_order
 from wirebroker.core.names import java_hash
-from wirebroker.slices import TOPICS, pauses
 
 K = TypeVar("K")
 

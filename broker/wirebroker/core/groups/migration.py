@@ -13,6 +13,7 @@ from typing import Any
 
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from wirebroker.common.slices import after
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.groups.assignors import as_assignment
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, JoinRequest, Member, Synced, Syncer
@@ -29,7 +30,6 @@ from wirebroker.core.groups.consumer_groups import (
 )
 from wirebroker.core.groups.embedded import read_assignment, read_subscription, version_of, write_assignment
 from wirebroker.core.groups.members import Claimed, ClassicSide, ConsumerMember, MemberState, Owned
-from wirebroker.slices import after
 
 CANNOT_UPGRADE = "Cannot upgrade classic group {} to consumer group because {}."
 MALFORMED = "the embedded consumer protocol is malformed"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
+from wirebroker.common.slices import TOPICS, after, at_once, pauses
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import SHARE_TOPIC, Cluster
 from wirebroker.core.configs import ConfigError
@@ -34,7 +35,6 @@ from wirebroker.core.names import java_hash
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import UNKNOWN, WRITES, ShareCoordinator
 from wirebroker.core.share.settings import ShareSettings
-from wirebroker.slices import TOPICS, after, at_once, pauses
 
 LEAVES = -1
 ASSIGNOR = "simple"

@@ -16,9 +16,9 @@ from kafkawire.coordinator_records import share_group_state_partition_metadata a
 from kafkawire.coordinator_records import share_group_target_assignment_member as target
 from kafkawire.coordinator_records import share_group_target_assignment_metadata as assignment
 from kafkawire.declare import Message
+from wirebroker.common.slices import after
 from wirebroker.core.groups.share_group import Preparation, Prepared, ShareGroup, ShareMember
 from wirebroker.core.groups.simple_assignor import Partitions
-from wirebroker.slices import after
 
 MEMBER_KEYS = (
     current.ShareGroupCurrentMemberAssignmentKey, target.ShareGroupTargetAssignmentMemberKey,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from math import ceil
 from typing import Any, NamedTuple
 
+from wirebroker.common.slices import weighted_pauses
 from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, uuid_hash
-from wirebroker.slices import weighted_pauses
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """Topic id to partitions, in order."""

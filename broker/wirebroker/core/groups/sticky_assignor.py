@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.groups.java_order import JavaHeap, buckets_for, hash_order
 from wirebroker.core.groups.streams_member import NOTHING, TaskId, Tasks
 from wirebroker.core.names import java_hash
-from wirebroker.slices import SLICE, pauses
 
 
 class Assignable(NamedTuple):

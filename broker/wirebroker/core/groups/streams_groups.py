@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
+from wirebroker.common.slices import after, at_once
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import group_number
@@ -34,17 +35,8 @@ from wirebroker.core.groups.streams_log import (
     topology_record,
 )
 from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, StreamsState, Tasks, reconcile
-from wirebroker.core.groups.streams_topology import (
-    Configured,
-    InternalTopic,
-    Misfit,
-    Status,
-    Told,
-    Topology,
-    configure,
-)
+from wirebroker.core.groups.streams_topology import Configured, InternalTopic, Misfit, Status, Told, Topology, configure
 from wirebroker.core.names import java_hash
-from wirebroker.slices import after, at_once
 
 DELAY = "delay"
 MOST_ERRORS = 1000

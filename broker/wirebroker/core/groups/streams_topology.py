@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from kafkawire.coordinator_records.streams_group_topology import StreamsGroupTopologyValue, Subtopology, TopicInfo
 from kafkawire.declare import Struct
 from kafkawire.errors import ErrorCode
+from wirebroker.common.slices import TOPICS, after, pauses, weighted_pauses
 from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names
 from wirebroker.core.names import java_hash
-from wirebroker.slices import TOPICS, after, pauses, weighted_pauses
 
 S = TypeVar("S", bound=Struct)
 Counts = Callable[[str], int | None]

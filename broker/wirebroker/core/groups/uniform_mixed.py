@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
+from wirebroker.common.slices import weighted_pauses
 from wirebroker.core.groups.java_order import uuid_order
-from wirebroker.slices import weighted_pauses
 
 ROUNDS = 16
 """The largest number of rounds over all topics."""

@@ -18,6 +18,7 @@ from kafkawire.coordinator_records.share_update import ShareUpdateKey, ShareUpda
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ErrorCode
 from kafkawire.primitives import format_uuid
+from wirebroker.common.slices import pauses, sliced
 from wirebroker.core.changes import LogStartChange
 from wirebroker.core.cluster import SHARE_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
@@ -26,7 +27,6 @@ from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.combining import combined
 from wirebroker.core.share.in_flight import Key, StateBatch
 from wirebroker.core.share.needed import NeededRecords
-from wirebroker.slices import pauses, sliced
 
 LogPlace = tuple[int, int]
 """A partition of __share_group_state, and an offset in it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.offset_lookup import EARLIEST, LATEST
 from wirebroker.core.partition import Partition
@@ -16,7 +17,6 @@ from wirebroker.core.share.in_flight import Key, StateBatch
 from wirebroker.core.share.partition import Acknowledged, Broken, SharePartition, Undo
 from wirebroker.core.share.sessions import Ended, MemberKey, ShareSession, ShareSessions
 from wirebroker.core.share.settings import ShareSettings
-from wirebroker.slices import pauses
 
 Woken = Callable[[int], None]
 PARTITIONS = 64

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from kafkawire.errors import EncodeError, ErrorCode
+from wirebroker.common.slices import pauses
 from wirebroker.core import coordinator_errors
 from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
@@ -19,15 +20,7 @@ from wirebroker.core.features import TRANSACTION
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import State
-from wirebroker.core.transactions.transaction import (
-    BUMPS_EPOCH,
-    NO_EPOCH,
-    NO_ID,
-    TopicPartition,
-    Transaction,
-    is_exhausted,
-)
-from wirebroker.slices import pauses
+from wirebroker.core.transactions.transaction import BUMPS_EPOCH, NO_EPOCH, NO_ID, TopicPartition, Transaction, is_exhausted
 
 CompleteOffsets = Callable[[int, int, bool], None]
 """Called with a marker in __consumer_offsets: the partition, the producer id, and whether it commits."""

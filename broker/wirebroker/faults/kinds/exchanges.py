@@ -10,14 +10,14 @@ from msgspec import Meta
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.effects import Outcome
+from wirebroker.common.suggestions import nearest
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import Positive, Rule, Seam
 from wirebroker.faults.strikes import Hit
+from wirebroker.requests.effects import Outcome
 from wirebroker.requests.errors import overwrite
 from wirebroker.requests.errors import throttle as set_throttle_time
 from wirebroker.requests.facts import Facts
-from wirebroker.suggestions import nearest
 
 if TYPE_CHECKING:
     from kafkawire.names import ErrorName

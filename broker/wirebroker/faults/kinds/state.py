@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.effects import Outcome
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import NonNegative, Positive, Rule
 from wirebroker.faults.strikes import Hit
+from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = [
@@ -53,7 +53,7 @@ class withdraw_acl(Rule):
     needs_broker: ClassVar[bool] = True
 
     def check_options(self) -> None:
-        from wirebroker.acl_specs import acl_of  # a proxy does without it: ACLs are inside a broker
+        from wirebroker.security.acl_specs import acl_of  # a proxy does without it: ACLs are inside a broker
 
         try:
             acl_of(self.acl)

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from kafkawire.declare import Message
-from wirebroker.effects import Outcome
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import HEADER_WORDS, Match, NonNegative, Positive, Rule, Seam
 from wirebroker.faults.strikes import AnswerLine, Hit
+from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = ["bandwidth", "close", "corrupt", "cut", "refuse", "reset", "slice"]

@@ -15,7 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from kit import LIMIT, OVER, REFUSED, SECURED, access, numbered, run, same, waited_since
 
-from wirebroker.client_settings import client_settings
+from wirebroker.testing.client_settings import client_settings
 
 FENCED = (aiokafka.errors.ProducerFenced, aiokafka.errors.InvalidProducerEpoch)
 

@@ -12,7 +12,7 @@ from kafka.admin import ConfigResource, KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 from kit import OVER, REFUSED, SECURED, access, numbered, run, same, until, waited_since
 
-from wirebroker.client_settings import client_settings
+from wirebroker.testing.client_settings import client_settings
 
 FENCED = (kafka.errors.ProducerFencedError, kafka.errors.InvalidProducerEpochError)
 

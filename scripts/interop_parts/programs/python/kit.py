@@ -51,9 +51,9 @@ def run(client: str, version: str, checks: Mapping[str, Callable[[str, str], str
 
 
 def access(name: str) -> Any:
-    """How the check with this name reaches a secured broker: a `wirebroker.client_settings.Access`."""
-    from wirebroker.client_settings import Access
+    """How the check with this name reaches a secured broker: a `wirebroker.testing.client_settings.Access`."""
     from wirebroker.security.protocols import SecurityProtocol
+    from wirebroker.testing.client_settings import Access
 
     check = _forms(name)["access"]
     files = {file: Path(check[file]) if check[file] else None for file in ("ca", "client")}

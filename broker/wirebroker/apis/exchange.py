@@ -1,0 +1,318 @@
+"""One request on its way to its answer, and the engine as its handler sees it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kafkawire.declare import Message
+from kafkawire.errors import EncodeError
+from kafkawire.frames import encode_response
+from kafkawire.primitives import Buffer
+from kafkawire.registry import KEYS, PRODUCE, api_name
+from wirebroker.core.quotas import PRODUCE as PRODUCER_BYTE_RATE
+from wirebroker.requests.connection import Connection, Muted
+from wirebroker.requests.effects import Effect, Outcome, Reply
+
+if TYPE_CHECKING:
+    from wirebroker.apis.directory import EngineDirectory
+    from wirebroker.core.cluster import Cluster
+    from wirebroker.core.controller import Controller
+    from wirebroker.core.fetch_sessions import FetchSessions
+    from wirebroker.core.groups import GroupCoordinator
+    from wirebroker.core.purgatory import Timers
+    from wirebroker.core.share.partitions import SharePartitions
+    from wirebroker.core.telemetry import Telemetry
+    from wirebroker.core.transactions import TransactionCoordinator
+    from wirebroker.faults.plan import FaultPlan
+    from wirebroker.faults.strikes import Struck
+    from wirebroker.requests.authentication import Authenticator
+    from wirebroker.requests.authorizer import Authorizer
+    from wirebroker.requests.throttling import Exceeded, Mutations, Throttle
+    from wirebroker.security.principals import Principal
+    from wirebroker.storage.store import FolderStore
+    from wirebroker.trace.broker import BrokerRecorder
+    from wirebroker.trace.recorder import Traced
+
+logger = logging.getLogger("wirebroker")
+
+
+class Aside(NamedTuple):
+    """Pure work that takes long: it reads no state of the broker, so a thread can do it while the loop serves others."""
+
+    work: Callable[[], Any]
+
+
+UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
+"""The APIs whose requests no quota counts."""
+Steps = Generator["Aside | None", Any, "Message | Outcome"]
+"""A handler that works in slices. It yields None where other connections may have their turn, and an `Aside` where it
+needs the result of long work; it returns what a handler returns. Between two slices the broker's state may change, and the
+buffer of the request is lost: a handler keeps no view of it (see `own_records`)."""
+
+
+class Admitted(Protocol):
+    """What a client may not do of its request."""
+
+    def joined(self, response: Message) -> Message:
+        """The answer to the rest of the request, completed, and without what the client may not see."""
+
+
+class EngineParts(Protocol):
+    """The engine as handlers see it."""
+
+    cluster: Cluster
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    controller: Controller
+    fetch_sessions: FetchSessions
+    shares: SharePartitions
+    directory: EngineDirectory
+    authenticator: Authenticator
+    authorizer: Authorizer
+    throttle: Throttle
+    telemetry: Telemetry
+    store: FolderStore | None
+    trace: BrokerRecorder
+    timers: Timers
+    versions: dict[int, tuple[int, int]]
+    effects: list[Effect]
+
+    @property
+    def now(self) -> int:
+        """The latest time that it knows, in ms since the epoch."""
+
+    @property
+    def plan(self) -> FaultPlan:
+        """The fault rules."""
+
+    def handle(self, request: Message, exchange: Exchange) -> None:
+        """Let the request's API answer it, now or later."""
+
+    def go_on(self, exchange: Exchange, steps: Steps) -> None:
+        """Answer a request that was parked, now or in slices."""
+
+    def alter_features(self, levels: Mapping[str, int]) -> None:
+        """Change the levels of features."""
+
+    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        """A topic is deleted: forget what a coordinator had written there, or have `groups.forget_topics` forget what was
+        committed in it.
+        """
+
+    def close(self, connection: Connection, reason: str) -> None:
+        """Close the connection, with a sentence for the log."""
+
+    def unauthenticated(self, exchange: Exchange, answer: Message | None, cause: str) -> Outcome:
+        """Answer, if there is an answer, and close the connection, after connection.failed.authentication.delay.ms."""
+
+
+class Exchange:
+    """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
+
+    __slots__ = (
+        "access", "api_key", "client_id", "connection", "correlation_id", "delay_ms", "engine", "frame", "now", "request",
+        "size", "struck", "throttle_ms", "traced", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self, engine: EngineParts, connection: Connection, api_key: int, version: int, correlation_id: int,
+        client_id: str | None, now: int, frame: memoryview | None = None, request: Message | None = None,
+    ) -> None:  # fmt: skip
+        self.engine = engine
+        self.connection = connection
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.now = now
+        self.frame = frame
+        self.delay_ms = 0
+        """How many ms the answer waits once it is made, because of the connection's gate."""
+        self.size = 0
+        """The bytes of the request, if there are quotas."""
+        self.throttle_ms: int | None = None
+        """How many ms the client has to wait after its answer, because of a quota; None if that was not measured yet."""
+        self.request = request
+        """The request, once it is decoded; its records may lie in a buffer that will receive other requests."""
+        self.struck: Struck | None = None
+        """The faults that strike the request and its answer."""
+        self.access: Admitted | None = None
+        """What the client may not do or see of a request that is being handled, in a cluster with an authorizer."""
+        self.traced: Traced | None = None
+        """The request's part of the trace row of its answer."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that the request reached."""
+        return self.engine.cluster
+
+    @property
+    def directory(self) -> EngineDirectory:
+        """The topics, sessions and offsets that requests refer to."""
+        return self.engine.directory
+
+    @property
+    def node_id(self) -> int:
+        """The broker that the request reached."""
+        return self.connection.node_id
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self.connection.session.principal
+
+    @property
+    def alive(self) -> bool:
+        """Whether the client still waits for the answer."""
+        return not self.connection.closed
+
+    def handle(self, request: Message) -> None:
+        """Have the request, or the remaining part of it, answered by its API, now or later."""
+        self.engine.handle(request, self)
+
+    def reply(self, response: Message) -> None:
+        """Answer a request that was parked, or is being handled; dropped if the client has gone."""
+        passed = self.passed(response)
+        if passed is not None:
+            try:
+                parts = encode_response(self.correlation_id, passed, self.version)
+            except EncodeError as wrong:
+                self.cannot_say(wrong)
+            else:
+                self._deliver(passed, parts)
+
+    def passed(self, response: Message) -> Message | None:
+        """The answer as faults and the gate leave it; None if it is not sent, or not now. The request waits no longer."""
+        connection = self.connection
+        if connection.parked is self:
+            connection.parked = None
+        if self.access is not None:
+            response = self.access.joined(response)
+        if self.struck is not None:
+            left = self.engine.plan.answered(response, self)
+            if left is None:
+                return None
+            response = left
+        if self.throttle_ms is None and self.engine.cluster.quotas.on:
+            self._measure()
+        if wait := self.delay_ms or self.throttle_ms:
+            from wirebroker.requests.errors import throttle
+
+            throttle(response, self.version, wait)
+        return None if connection.closed or connection.silent else response
+
+    def _measure(self) -> None:
+        """Count the request, now that it is answered."""
+        throttle, now = self.engine.throttle, self.engine.now
+        produced = throttle.use(self, PRODUCER_BYTE_RATE, self.size, now) if self.api_key == PRODUCE else None
+        self.throttled(produced, None if self.api_key in UNMETERED else throttle.handled(self, now))
+
+    def throttled(self, *exceeded: Exceeded | None) -> int:
+        """Let the client wait after its answer for as long as these quotas want. Returns the ms."""
+        worst = max((each for each in exceeded if each is not None), default=None)
+        self.throttle_ms = 0 if worst is None else worst.ms
+        if worst is not None:
+            self.engine.throttle.note(self.connection, self.client_id, api_name(self.api_key), *worst)
+        return self.throttle_ms
+
+    def throttled_by(self, mutations: Mutations) -> None:
+        """The request is handled, and changed topics within this quota, or did not."""
+        exceeded = mutations.exceeded(self.engine.now)
+        if exceeded is not None:
+            self.throttled(exceeded, self.engine.throttle.handled(self, self.engine.now))
+
+    def mute(self, ms: int) -> None:
+        """Handle no further request of the connection for so long (KIP-219)."""
+        connection, engine = self.connection, self.engine
+
+        def end(_: int) -> None:
+            connection.parked = None
+            engine.effects.append(Reply(connection, []))
+
+        connection.parked = Muted(engine.timers.at(engine.now + ms, end))
+        connection.halted = True
+
+    def send(self, response: Message, parts: list[Buffer]) -> None:
+        """Send a response in its encoded form; dropped if the client has gone."""
+        connection = self.connection
+        if connection.parked is self:
+            connection.parked = None
+        if not connection.closed and not connection.silent:
+            self._deliver(response, parts)
+
+    def _deliver(self, response: Message, parts: list[Buffer]) -> None:
+        engine = self.engine
+        if self.delay_ms:
+            self._send_later(response, parts)
+            return
+        if len(parts) > 1:
+            self.connection.halted = True
+        if engine.trace.exchanges:
+            engine.trace.replied(self, response, parts)
+        if self.struck is not None and self.struck.wire:
+            engine.plan.send(parts, self)
+        else:
+            engine.effects.append(Reply(self.connection, parts))
+        if self.throttle_ms:
+            self.mute(self.throttle_ms)
+
+    def _send_later(self, response: Message, parts: list[Buffer]) -> None:
+        ms, self.delay_ms = self.delay_ms, 0
+        self.park()
+        self.engine.timers.at(self.engine.now + ms, lambda _: self.send(response, parts))
+
+    def cannot_say(self, wrong: EncodeError) -> None:
+        """The answer cannot be encoded in its version: answer with UNKNOWN_SERVER_ERROR, as Kafka does.
+
+        If even that cannot be encoded, because it repeats the name that is too long, Kafka does not answer and the client
+        waits; this broker closes the connection.
+        """
+        from wirebroker.requests.errors import error_answers
+
+        logger.info("connection %d gets UNKNOWN_SERVER_ERROR: %s", self.connection.number, wrong)
+        for answer in error_answers(self.request, self) if self.request is not None else ():
+            with suppress(EncodeError):
+                self.send(answer, encode_response(self.correlation_id, answer, self.version))
+                return
+        self.close(f"its request cannot be answered: {wrong}")
+
+    def left(self) -> None:
+        """The client has gone: no rule strikes the answer that it waited for."""
+        if self.struck is not None:
+            self.engine.plan.left(self)
+
+    def release(self) -> None:
+        """Continue with the connection after a parked request that has no answer."""
+        if self.connection.parked is self:
+            self.connection.parked = None
+        self.engine.effects.append(Reply(self.connection, []))
+
+    def answer_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
+        """Do work, perhaps in slices, that answers by the function it is given, now or later."""
+        answers: list[Message] = []
+        waiting = False
+
+        def reply(response: Message) -> None:
+            if waiting:
+                self.reply(response)
+            else:
+                answers.append(response)
+
+        slices = work(reply)
+        if slices is not None:
+            yield from slices
+        waiting = True
+        return answers[0] if answers else Outcome.PARKED
+
+    def park(self) -> None:
+        """Hold back the next requests of the connection until this one is answered."""
+        self.connection.parked = self
+        self.connection.halted = True
+
+    def close(self, reason: str) -> Outcome:
+        """Close the connection instead of answering. None of its further requests is handled."""
+        self.engine.close(self.connection, reason)
+        return Outcome.CLOSED

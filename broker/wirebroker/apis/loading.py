@@ -1,0 +1,51 @@
+"""What is imported when it is first needed, imported before clients come.
+
+A broker whose descriptors are all in use cannot import: that opens a file. It would close the connection of the first client
+that sends a Produce.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+
+from kafkawire.coordinator_records import GROUP_RECORDS, SHARE_RECORDS, TRANSACTION_RECORDS
+from kafkawire.registry import KEYS, request_class, response_class
+from wirebroker.apis import SERVED, TELEMETRY, handler_of
+
+EVERYWHERE = (
+    "cramjam", "compression.zstd", "concurrent.futures.thread", "difflib", "encodings.idna", "encodings.utf_16_be",
+    "encodings.utf_16_le", "wirebroker.faults.files", "wirebroker.faults.kinds", "wirebroker.testing.metric_points",
+)  # fmt: skip
+"""Modules that are imported inside of functions, here and in Python's library. Not all of them are installed everywhere."""
+IN_BROKERS = (
+    "wirebroker.apis.overdue", "wirebroker.audit.report", "wirebroker.audit.stored", "wirebroker.faults.plan",
+    "wirebroker.faults.state", "wirebroker.requests.errors",
+)  # fmt: skip
+
+
+@cache
+def load_messages() -> None:
+    """Import what a proxy needs later: all messages, the codecs, and modules of Python's library."""
+    _import(EVERYWHERE)
+    for name in (*SERVED, *TELEMETRY):
+        request_class(KEYS[name])
+        response_class(KEYS[name])
+
+
+@cache
+def load_broker() -> None:
+    """Import all that a broker needs later. Harmless if it was done before; the first time takes a fifth of a second."""
+    load_messages()
+    _import(IN_BROKERS)
+    for name in (*SERVED, *TELEMETRY):
+        handler_of(KEYS[name])
+    for module, _ in (*GROUP_RECORDS.values(), *TRANSACTION_RECORDS.values(), *SHARE_RECORDS.values()):
+        import_module(f"kafkawire.coordinator_records.{module}")
+
+
+def _import(names: tuple[str, ...]) -> None:
+    for name in names:
+        with suppress(ImportError):
+            import_module(name)

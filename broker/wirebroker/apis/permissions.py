@@ -1,0 +1,725 @@
+"""What each API needs to be allowed: the rules of KafkaApis and ControllerApis in Kafka 4.3.1.
+
+A request is divided before it is handled. What the client may not do gets its error, what is left is handled as if it had come
+alone, and both answers are joined. Answers to questions about everything leave out what the client may not see. So handlers
+know nothing of ACLs, except for Fetch, whose sessions remember partitions, and Produce, whose batches say whether they are
+transactional.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from copy import copy
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kafkawire.batches import transactional_header
+from kafkawire.declare import Message
+from kafkawire.entities import lists
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
+from kafkawire.messages.describe_client_quotas import DescribeClientQuotasResponse
+from kafkawire.messages.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
+from kafkawire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from kafkawire.messages.join_group import JoinGroupResponse
+from kafkawire.messages.offset_fetch import OffsetFetchRequest
+from kafkawire.primitives import ZERO_UUID
+from kafkawire.registry import api_name, response_class
+from wirebroker.apis import describe_topic_partitions, metadata
+from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
+from wirebroker.core.cluster import INTERNAL_TOPICS
+from wirebroker.core.groups.streams_topology import topics_of
+from wirebroker.core.names import topic_name_error
+from wirebroker.requests.errors import join, refuse
+from wirebroker.requests.parts import named, part_of, topic_name
+
+if TYPE_CHECKING:
+    from wirebroker.apis.exchange import Exchange
+
+_O, _R = Operation, ResourceType
+CODES = {
+    _R.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    _R.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    _R.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    _R.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+MESSAGES = {
+    _R.TOPIC: "Topic authorization failed.", _R.GROUP: "Group authorization failed.",
+    _R.CLUSTER: "Cluster authorization failed.", _R.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
+}  # fmt: skip
+"""Kafka's messages for these errors, where an answer has one."""
+WHOLE_ERRORS = frozenset(
+    {"LeaveGroup", "OffsetDelete", "ConsumerGroupHeartbeat", "DescribeQuorum", "DescribeLogDirs", "AddPartitionsToTxn",
+     "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
+     "StreamsGroupHeartbeat"}
+)  # fmt: skip
+"""APIs whose answers repeat nothing of a request that is refused as a whole."""
+WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
+"""Of these, those that have a message for a group, too."""
+SHARE = 2
+"""The type of a share partition's key in FindCoordinator."""
+LOGGERS = 8
+"""The type of the resources of broker loggers; a refusal to change them has no message."""
+RESOURCES_OF_CONFIGS = {2: _R.TOPIC, 32: _R.GROUP}
+"""The types of resources that own their settings; those of all others belong to the cluster."""
+
+
+class Access:
+    """What the client of one request may do, and what becomes of its answer."""
+
+    __slots__ = ("exchange", "finish", "refused")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.refused: Any = None
+        """The answer for what the client may not do."""
+        self.finish: Callable[[Any], None] | None = None
+        """Leaves out of the answer what the client may not see."""
+
+    def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME, *, asked: bool = True) -> bool:
+        """Whether the client may do this. `asked`: it wants to, so a refusal is noted."""
+        exchange = self.exchange
+        return exchange.engine.authorizer.may(exchange.connection, operation, kind, name, asked=asked)
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """All that the client may do with a resource, as answers have it."""
+        return self.exchange.engine.authorizer.operations(self.exchange.connection, kind, name)
+
+    def cluster_operations(self) -> int:
+        """All that the client may do with the cluster; 0 if the client may not describe it."""
+        return self.operations(_R.CLUSTER, CLUSTER_NAME) if self.may(_O.DESCRIBE, _R.CLUSTER) else 0
+
+    def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> None:
+        """Answer this part of the request with an error, and with this message if there is one."""
+        answer = refuse(request, code, self.exchange)
+        if isinstance(answer, JoinGroupResponse):
+            answer.member_id = ""
+            if self.exchange.version >= 7:
+                answer.protocol_name = None
+        if message is not None:
+            _tell(answer, message)
+        self.refused = answer if self.refused is None else join(self.refused, answer)
+
+    def refuse_all(self, kind: ResourceType) -> None:
+        """Answer the request with an error that stands beside no part of it."""
+        answer: Any = response_class(self.exchange.api_key)
+        self.refused = answer(error_code=CODES[kind])
+        if answer.__name__ in WORDED or (kind == _R.CLUSTER and hasattr(answer, "error_message")):
+            self.refused.error_message = MESSAGES[kind]
+
+    def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
+        """The request with the allowed elements of a list, or None if none is left; and the other elements."""
+        fitting: list[Any] = []
+        refused: list[Any] = []
+        for each in getattr(request, attribute):
+            (fitting if allowed(each) else refused).append(each)
+        if not refused:
+            return request, []
+        return _with(request, attribute, fitting) if fitting else None, refused
+
+    def joined(self, response: Any) -> Any:
+        """The answer to the part that was handled, together with the rest."""
+        if self.finish is not None:
+            self.finish(response)
+        return response if self.refused is None else join(response, self.refused)
+
+
+def _with(request: Any, attribute: str, elements: list[Any]) -> Any:
+    """The request with this list in place of its own."""
+    changed = copy(request)
+    setattr(changed, attribute, elements)
+    return changed
+
+
+Rule = Callable[[Any, Access], Any]
+"""Returns the request as far as the client may do it; None if nothing of it is left."""
+
+
+def _tell(answer: Any, message: str) -> None:
+    """Put a message beside each error of an answer."""
+    if getattr(answer, "error_code", 0) and hasattr(answer, "error_message"):
+        answer.error_message = message
+    for name in lists(type(answer)):
+        for part in getattr(answer, name) or ():
+            if not isinstance(part, int | str | bytes):
+                _tell(part, message)
+
+
+def whole(operation: Operation, kind: ResourceType, field: str = "", message: str | None = None) -> Rule:
+    """The client needs this for the request as a whole: with the resource that a field names, or with the cluster."""
+    told = message or (None if field else f"The request needs {operation.name} permission.")
+
+    def rule(request: Any, access: Access) -> Any:
+        if access.may(operation, kind, getattr(request, field) if field else CLUSTER_NAME):
+            return request
+        if api_name(access.exchange.api_key) in WHOLE_ERRORS:
+            return access.refuse_all(kind)
+        return access.refuse(request, CODES[kind], told)
+
+    return rule
+
+
+def topics(operation: Operation, message: str | None = None) -> Rule:
+    """The client needs this for each topic."""
+
+    def rule(request: Any, access: Access) -> Any:
+        directory = access.exchange.directory
+        names = {topic for topic, _ in named(request, directory)}
+        denied = {name for name in names if not access.may(operation, _R.TOPIC, name)}
+        if not denied:
+            return request
+        access.refuse(part_of(request, lambda topic, _: topic in denied, directory), CODES[_R.TOPIC], message)
+        kept = part_of(request, lambda topic, _: topic not in denied, directory)
+        return kept if any(getattr(kept, name) for name in lists(type(kept))) else None
+
+    return rule
+
+
+def each(operation: Operation, kind: ResourceType, attribute: str, field: str = "") -> Rule:
+    """The client needs this for each element of a list, which is the resource's name or has it in a field."""
+
+    def rule(request: Any, access: Access) -> Any:
+        def name(element: Any) -> str:
+            found: str = getattr(element, field) if field else element
+            return found
+
+        kept, refused = access.divide(request, attribute, lambda element: access.may(operation, kind, name(element)))
+        if refused:
+            access.refuse(_with(request, attribute, refused), CODES[kind])
+        return kept
+
+    return rule
+
+
+def unless(wrong: Callable[[Any, int], bool], rule: Rule) -> Rule:
+    """This rule for requests that the handler does not refuse as a whole. It shows nothing of what they name."""
+    return lambda request, access: request if wrong(request, access.exchange.version) else rule(request, access)
+
+
+def both(*rules: Rule) -> Rule:
+    """One rule after another, as long as something is left."""
+
+    def rule(request: Any, access: Access) -> Any:
+        for one in rules:
+            if request is not None:
+                request = one(request, access)
+        return request
+
+    return rule
+
+
+def _share_offsets(request: Any, access: Access) -> Any:
+    """The group is asked even if no topic is left, and its refusal is the whole answer.
+
+    The refusal to alter names the id of a topic that the client may not read, as Kafka's does.
+    """
+    cluster = access.exchange.cluster
+
+    def refused_by_group(response: Any) -> None:
+        if response.error_code:
+            access.refused = None
+
+    access.finish = refused_by_group
+    kept = topics(_O.READ, MESSAGES[_R.TOPIC])(request, access)
+    if isinstance(access.refused, AlterShareGroupOffsetsResponse):
+        for topic in access.refused.responses:
+            if topic.topic_name in cluster.topics:
+                topic.topic_id = cluster.topics[topic.topic_name].topic_id
+    return kept or _with(request, "topics", [])
+
+
+def _produce(request: Any, access: Access) -> Any:
+    if any(transactional_header(each.records) for data in request.topic_data for each in data.partition_data):
+        allowed = request.transactional_id is not None and access.may(_O.WRITE, _R.TRANSACTIONAL_ID, request.transactional_id)
+        if not allowed:
+            return access.refuse(request, CODES[_R.TRANSACTIONAL_ID])
+    return topics(_O.WRITE)(request, access)
+
+
+def _metadata(request: Any, access: Access) -> Any:
+    everything = request.topics is None or (access.exchange.version == 0 and not request.topics)
+    by_id = not everything and any(topic.topic_id != ZERO_UUID for topic in request.topics)
+    directory = access.exchange.directory
+    unasked = False
+
+    def finish(response: Any) -> None:
+        if unasked:
+            response.topics = []
+        elif everything:
+            response.topics = [topic for topic in response.topics if access.may(_O.DESCRIBE, _R.TOPIC, topic.name, asked=False)]
+        if request.include_topic_authorized_operations:
+            for topic in response.topics:
+                if topic.name is not None and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                    topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = access.cluster_operations()
+
+    access.finish = finish
+    if everything:
+        return request
+    kept = copy(request)
+    kept.topics, hidden, uncreated = [], [], []
+    for topic in request.topics:
+        name = topic_name(topic, directory) if by_id else topic.name
+        if name is not None and not access.may(_O.DESCRIBE, _R.TOPIC, name):
+            hidden.append(topic)
+        elif name is not None and not _may_be_made(name, request, access):
+            uncreated.append(topic)
+        else:
+            kept.topics.append(topic)
+    if hidden or uncreated:
+        found: Any = response_class(access.exchange.api_key)
+        unseen = [*uncreated, *hidden]
+        made = [_unseen(found, None, topic.topic_id) if by_id else _unseen(found, topic.name) for topic in unseen]
+        access.refused = found(brokers=[], topics=made)
+    unasked = not kept.topics  # in version 0 this means all topics
+    return kept
+
+
+def _may_be_made(name: str, request: Any, access: Access) -> bool:
+    """Whether the topic exists, or is not going to be created, or may be."""
+    cluster = access.exchange.cluster
+    if name in cluster.topics or not (request.allow_auto_topic_creation and cluster.configs.value("auto.create.topics.enable")):
+        return True
+    return access.may(_O.CREATE, _R.CLUSTER, asked=False) or access.may(_O.CREATE, _R.TOPIC, name)
+
+
+def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any:
+    """A topic that the client may not see, in an answer to Metadata or DescribeTopicPartitions. No id goes with a name."""
+    made = next(field.spec[0] for field in response.__wire__ if field.name == "topics")
+    return made(error_code=CODES[_R.TOPIC], name=name, topic_id=topic_id, partitions=[])
+
+
+def _describe_topic_partitions(request: Any, access: Access) -> Any:
+    everything = not request.topics
+    after = "" if request.cursor is None else request.cursor.topic_name
+    named_topics = access.exchange.cluster.topics if everything else [topic.name for topic in request.topics]
+    wanted = [name for name in named_topics if name >= after]
+    seen = [name for name in wanted if access.may(_O.DESCRIBE, _R.TOPIC, name, asked=not everything)]
+    kinds = next(field.spec[0] for field in type(request).__wire__ if field.name == "topics")
+    kept = copy(request)
+    kept.topics = [kinds(name=name) for name in seen]
+    known = frozenset(seen)
+    if after not in known:
+        kept.cursor = None
+    found: Any = response_class(access.exchange.api_key)
+    if not everything:
+        made = [_unseen(found, name) for name in wanted if name not in known]
+        access.refused = found(topics=made) if made or not kept.topics else None
+    elif not seen:
+        access.refused = found(topics=[])
+
+    def finish(response: Any) -> None:
+        for topic in response.topics:
+            topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
+
+    access.finish = finish
+    return kept if kept.topics else None
+
+
+def _create_topics(request: Any, access: Access) -> Any:
+    times = Counter(topic.name for topic in request.topics)
+    if access.may(_O.CREATE, _R.CLUSTER, asked=False):
+        kept = request
+    else:
+
+        def allowed(topic: Any) -> bool:
+            # A name that comes twice, and Kafka's own topic, are errors of another kind.
+            special = times[topic.name] > 1 or topic.name == "__cluster_metadata"
+            return special or access.may(_O.CREATE, _R.TOPIC, topic.name)
+
+        kept, refused = access.divide(request, "topics", allowed)
+        if refused:
+            access.refuse(_with(request, "topics", refused), CODES[_R.TOPIC], "Authorization failed.")
+
+    def finish(response: Any) -> None:
+        for topic in response.topics:
+            if not topic.error_code and not access.may(_O.DESCRIBE_CONFIGS, _R.TOPIC, topic.name, asked=False):
+                topic.topic_config_error_code = CODES[_R.TOPIC]
+                topic.num_partitions = topic.replication_factor = -1
+                topic.configs = []
+
+    access.finish = finish
+    return kept
+
+
+def _delete_topics(request: Any, access: Access) -> Any:
+    if access.may(_O.DELETE, _R.CLUSTER, asked=False):
+        return request
+    directory, cluster = access.exchange.directory, access.exchange.cluster
+    attribute = "topics" if request.topics else "topic_names"
+    unnamed: list[bytes] = []
+
+    def allowed(topic: Any) -> bool:
+        by_id = not isinstance(topic, str) and topic.name is None
+        name = topic if isinstance(topic, str) else topic_name(topic, directory)
+        if name is None or access.may(_O.DELETE, _R.TOPIC, name):
+            return True
+        seen = access.may(_O.DESCRIBE, _R.TOPIC, name)
+        if by_id and not seen:
+            unnamed.append(topic.topic_id)
+        return not by_id and seen and name not in cluster.topics  # an unknown topic, of which the client may know
+
+    kept, refused = access.divide(request, attribute, allowed)
+    if refused:
+        access.refuse(_with(request, attribute, refused), CODES[_R.TOPIC], MESSAGES[_R.TOPIC])
+        for result in access.refused.responses:
+            if result.topic_id != ZERO_UUID:
+                result.name = None if result.topic_id in unnamed else directory.topic_name(result.topic_id)
+    return kept
+
+
+def _configs(operation: Operation) -> Rule:
+    def rule(request: Any, access: Access) -> Any:
+        def kind_of(resource: Any) -> tuple[ResourceType, str]:
+            kind = RESOURCES_OF_CONFIGS.get(resource.resource_type, _R.CLUSTER)
+            return kind, CLUSTER_NAME if kind == _R.CLUSTER else resource.resource_name
+
+        kept, refused = access.divide(request, "resources", lambda each: access.may(operation, *kind_of(each)))
+        if refused:
+            access.refuse(_with(request, "resources", refused), CODES[_R.CLUSTER])
+            answers = access.refused.results if operation == _O.DESCRIBE_CONFIGS else access.refused.responses
+            for resource, answer in zip(refused, answers, strict=True):
+                kind = kind_of(resource)[0]
+                wordless = operation == _O.ALTER_CONFIGS and resource.resource_type == LOGGERS
+                answer.error_code, answer.error_message = CODES[kind], None if wordless else MESSAGES[kind]
+        return kept
+
+    return rule
+
+
+def _find_coordinator(request: Any, access: Access) -> Any:
+    kinds = {0: _R.GROUP, 1: _R.TRANSACTIONAL_ID}
+    if request.key_type == SHARE and access.exchange.version >= 6:
+        if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
+            return request
+        return access.refuse(request, CODES[_R.CLUSTER], MESSAGES[_R.CLUSTER])
+    if request.key_type not in kinds:
+        return request
+    kind = kinds[request.key_type]
+    if access.exchange.version < 4:
+        if access.may(_O.DESCRIBE, kind, request.key):
+            return request
+        return access.refuse(request, CODES[kind], MESSAGES[kind])
+    return each(_O.DESCRIBE, kind, "coordinator_keys")(request, access)
+
+
+def _described_groups(attribute: str) -> Rule:
+    divided = each(_O.DESCRIBE, _R.GROUP, attribute)
+
+    def rule(request: Any, access: Access) -> Any:
+        def finish(response: Any) -> None:
+            for group in response.groups:
+                if request.include_authorized_operations and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+                    group.authorized_operations = access.operations(_R.GROUP, group.group_id)
+            response.groups = [_seen(group, access) for group in response.groups]
+
+        access.finish = finish
+        return divided(request, access)
+
+    return rule
+
+
+def _seen(group: Any, access: Access) -> Any:
+    """A described group; only its name if it is not a classic one and has a topic of which the client may not know."""
+    assigned = [
+        part.topic_name
+        for member in group.members
+        if hasattr(member, "assignment")  # not a classic group, whose assignments Kafka does not read
+        for held in (member.assignment, getattr(member, "target_assignment", None))
+        for part in getattr(held, "topic_partitions", ())
+    ]
+    hidden = "The group has described topic(s) that the client is not authorized to describe."
+    if getattr(group, "topology", None) is not None:
+        assigned = topics_of(group.topology)
+        hidden = "The described group uses topics that the client is not authorized to describe."
+    if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in dict.fromkeys(assigned)):
+        return group
+    return type(group)(group_id=group.group_id, error_code=CODES[_R.TOPIC], error_message=hidden, members=[])
+
+
+def _list_groups(request: Any, access: Access) -> Any:
+    if not access.may(_O.DESCRIBE, _R.CLUSTER, asked=False):
+
+        def finish(response: Any) -> None:
+            response.groups = [g for g in response.groups if access.may(_O.DESCRIBE, _R.GROUP, g.group_id, asked=False)]
+
+        access.finish = finish
+    return request
+
+
+def _list_transactions(request: Any, access: Access) -> Any:
+    def finish(response: Any) -> None:
+        states = response.transaction_states
+        response.transaction_states = [s for s in states if access.may(_O.DESCRIBE, _R.TRANSACTIONAL_ID, s.transactional_id)]
+
+    access.finish = finish
+    return request
+
+
+def _describe_transactions(request: Any, access: Access) -> Any:
+    def finish(response: Any) -> None:
+        for state in response.transaction_states:
+            state.topics = [topic for topic in state.topics if access.may(_O.DESCRIBE, _R.TOPIC, topic.topic)]
+
+    access.finish = finish
+    kept = each(_O.DESCRIBE, _R.TRANSACTIONAL_ID, "transactional_ids")(request, access)
+    for state in () if access.refused is None else access.refused.transaction_states:
+        state.producer_id = state.producer_epoch = 0
+    return kept
+
+
+def _offsets(request: Any, access: Access) -> Any:
+    """As `KafkaApis.handleOffsetFetchRequest` and `handleDescribeShareGroupOffsetsRequest`: what the client may not see of a
+    group is left out if the client asks for all, and refused if the client names it and the group has no error.
+    """
+    by_group = access.exchange.version >= 8 or not isinstance(request, OffsetFetchRequest)
+    groups = request.groups if by_group else [request]
+    allowed = [access.may(_O.DESCRIBE, _R.GROUP, group.group_id) for group in groups]
+    known = [group for group, seen in zip(groups, allowed, strict=True) if seen]
+    if len(known) < len(groups):
+        unknown = [group for group, seen in zip(groups, allowed, strict=True) if not seen]
+        access.refuse(_with(request, "groups", unknown) if by_group else request, CODES[_R.GROUP])
+        if by_group or access.exchange.version >= 2:
+            for answer in access.refused.groups if by_group else [access.refused]:
+                answer.error_code, answer.topics = CODES[_R.GROUP], []
+        if not known:
+            return None
+    divided = [_topics_to_see(group, access) for group in known]
+    hidden: Any = [group for _, group in divided]
+    hidden = refuse(_with(request, "groups", hidden) if by_group else hidden[0], CODES[_R.TOPIC], access.exchange)
+    _tell(hidden, MESSAGES[_R.TOPIC])
+    if isinstance(hidden, DescribeShareGroupOffsetsResponse):
+        for part in [part for group in hidden.groups for topic in group.topics for part in topic.partitions]:
+            part.start_offset = -1
+
+    def finish(response: Any) -> None:
+        answers = response.groups if by_group else [response]
+        for answer, group, more in zip(answers, known, hidden.groups if by_group else [hidden], strict=True):
+            if group.topics is None:
+                answer.topics = _topics_to_see(answer, access)[0].topics
+            elif not answer.error_code:
+                answer.topics += more.topics
+        if access.refused is not None:  # each group in its place
+            handled, refused = iter(answers), iter(access.refused.groups)
+            response.groups, access.refused = [next(handled if seen else refused) for seen in allowed], None
+
+    access.finish = finish
+    return _with(request, "groups", [group for group, _ in divided]) if by_group else divided[0][0]
+
+
+def _topics_to_see(group: Any, access: Access) -> tuple[Any, Any]:
+    """A group, in a request or an answer, with the topics that the client may see, and with the others."""
+    directory = access.exchange.directory
+    may = cache(lambda name: name is None or access.may(_O.DESCRIBE, _R.TOPIC, name))
+    kept: list[Any] = []
+    hidden: list[Any] = []
+    for topic in group.topics or ():
+        (kept if may(topic_name(topic, directory)) else hidden).append(topic)
+    return (group if group.topics is None else _with(group, "topics", kept)), _with(group, "topics", hidden)
+
+
+def _init_producer_id(request: Any, access: Access) -> Any:
+    if request.transactional_id is not None:
+        rules = [whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")]
+        if request.enable2_pc:
+            rules.append(whole(_O.TWO_PHASE_COMMIT, _R.TRANSACTIONAL_ID, "transactional_id"))
+        return both(*rules)(request, access)
+    exchange = access.exchange
+    if access.may(_O.IDEMPOTENT_WRITE, _R.CLUSTER, asked=False):
+        return request
+    if exchange.engine.authorizer.may_some(exchange.connection, _O.WRITE, _R.TOPIC):
+        return request
+    return access.refuse(request, CODES[_R.CLUSTER])
+
+
+def _add_partitions_to_txn(request: Any, access: Access) -> Any:
+    if access.exchange.version >= 4:
+        return whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access)
+    if not access.may(_O.WRITE, _R.TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+        return access.refuse(request, CODES[_R.TRANSACTIONAL_ID])
+    directory, cluster = access.exchange.directory, access.exchange.cluster
+    names = {topic for topic, _ in named(request, directory)}
+    denied = {name for name in names if name in INTERNAL_TOPICS or not access.may(_O.WRITE, _R.TOPIC, name)}
+    if not denied:
+        return request
+
+    def code_of(topic: str, index: int | None) -> ErrorCode:
+        if topic in denied:
+            return CODES[_R.TOPIC]
+        known = cluster.topics.get(topic)
+        found = known is not None and index is not None and known.partition(index) is not None
+        return ErrorCode.OPERATION_NOT_ATTEMPTED if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    for code in (CODES[_R.TOPIC], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED):
+        part = part_of(request, lambda topic, index, code=code: code_of(topic, index) == code, directory)  # type: ignore[misc]
+        if any(getattr(part, name) for name in lists(type(part))):
+            access.refuse(part, code)
+    return None
+
+
+def _write_txn_markers(request: Any, access: Access) -> Any:
+    if access.may(_O.ALTER, _R.CLUSTER, asked=False):
+        return request
+    return whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access)
+
+
+def _offset_for_leader_epoch(request: Any, access: Access) -> Any:
+    if access.may(_O.CLUSTER_ACTION, _R.CLUSTER, asked=False):
+        return request
+    return topics(_O.DESCRIBE)(request, access)
+
+
+def _consumer_group_heartbeat(request: Any, access: Access) -> Any:
+    if whole(_O.READ, _R.GROUP, "group_id")(request, access) is None:
+        return None
+    names = request.subscribed_topic_names or ()
+    if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in dict.fromkeys(names)):
+        return request
+    return access.refuse_all(_R.TOPIC)
+
+
+def _streams_group_heartbeat(request: Any, access: Access) -> Any:
+    """Kafka looks at the names of the topics before it asks whether the client may describe them; so the handler refuses wrong
+    names of a client that may describe nothing.
+    """
+    if whole(_O.READ, _R.GROUP, "group_id")(request, access) is None:
+        return None
+    names = topics_of(request.topology) if request.topology is not None else []
+    if any(name in INTERNAL_TOPICS or topic_name_error(name) is not None for name in names):
+        return request
+    if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in names):
+        return request
+    return access.refuse_all(_R.TOPIC)
+
+
+def _describe_cluster(request: Any, access: Access) -> Any:
+    def finish(response: Any) -> None:
+        if request.include_cluster_authorized_operations and not response.error_code:
+            response.cluster_authorized_operations = access.cluster_operations()
+
+    access.finish = finish
+    return request
+
+
+def _describe_client_quotas(request: Any, access: Access) -> Any:
+    if access.may(_O.DESCRIBE_CONFIGS, _R.CLUSTER):
+        return request
+    access.refused = DescribeClientQuotasResponse(error_code=CODES[_R.CLUSTER], error_message=None, entries=None)
+    return None
+
+
+def _describe_user_scram_credentials(request: Any, access: Access) -> Any:
+    if access.may(_O.DESCRIBE, _R.CLUSTER):
+        return request
+    code = CODES[_R.CLUSTER]
+    nameless = DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None, credential_infos=[])
+    results = [nameless for _ in request.users or ()]
+    access.refused = DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
+    return None
+
+
+GROUP_READ = whole(_O.READ, _R.GROUP, "group_id")
+CLUSTER_ACTION = whole(_O.CLUSTER_ACTION, _R.CLUSTER, message=MESSAGES[_R.CLUSTER])
+CHANGES_VOTERS = whole(_O.ALTER, _R.CLUSTER, message=MESSAGES[_R.CLUSTER])
+TRANSACTION_WRITE = whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")
+RULES: dict[str, Rule] = {
+    "Produce": _produce,
+    "ListOffsets": topics(_O.DESCRIBE),
+    "Metadata": unless(metadata.asks_too_early, _metadata),
+    "OffsetCommit": both(GROUP_READ, topics(_O.READ)),
+    "OffsetFetch": _offsets,
+    "FindCoordinator": _find_coordinator,
+    "JoinGroup": GROUP_READ,
+    "Heartbeat": GROUP_READ,
+    "LeaveGroup": GROUP_READ,
+    "SyncGroup": GROUP_READ,
+    "DescribeGroups": _described_groups("groups"),
+    "ListGroups": _list_groups,
+    "CreateTopics": _create_topics,
+    "DeleteTopics": _delete_topics,
+    "DeleteRecords": topics(_O.DELETE),
+    "InitProducerId": _init_producer_id,
+    "OffsetForLeaderEpoch": _offset_for_leader_epoch,
+    "AddPartitionsToTxn": _add_partitions_to_txn,
+    "AddOffsetsToTxn": both(TRANSACTION_WRITE, GROUP_READ),
+    "EndTxn": TRANSACTION_WRITE,
+    "WriteTxnMarkers": _write_txn_markers,
+    "TxnOffsetCommit": both(TRANSACTION_WRITE, GROUP_READ, topics(_O.READ)),
+    "DescribeAcls": whole(_O.DESCRIBE, _R.CLUSTER),
+    "CreateAcls": whole(_O.ALTER, _R.CLUSTER),
+    "DeleteAcls": whole(_O.ALTER, _R.CLUSTER),
+    "DescribeConfigs": _configs(_O.DESCRIBE_CONFIGS),
+    "AlterConfigs": _configs(_O.ALTER_CONFIGS),
+    "IncrementalAlterConfigs": _configs(_O.ALTER_CONFIGS),
+    "AlterReplicaLogDirs": whole(_O.ALTER, _R.CLUSTER),
+    "DescribeLogDirs": whole(_O.DESCRIBE, _R.CLUSTER),
+    "CreatePartitions": topics(_O.ALTER),
+    "DeleteGroups": each(_O.DELETE, _R.GROUP, "groups_names"),
+    "ElectLeaders": whole(_O.ALTER, _R.CLUSTER),
+    "AlterPartitionReassignments": whole(_O.ALTER, _R.CLUSTER),
+    "ListPartitionReassignments": whole(_O.DESCRIBE, _R.CLUSTER),
+    "OffsetDelete": both(whole(_O.DELETE, _R.GROUP, "group_id"), topics(_O.READ)),
+    "DescribeQuorum": whole(_O.DESCRIBE, _R.CLUSTER),
+    "DescribeCluster": _describe_cluster,
+    "DescribeProducers": topics(_O.READ, MESSAGES[_R.TOPIC]),
+    "DescribeTransactions": _describe_transactions,
+    "ListTransactions": _list_transactions,
+    "ConsumerGroupHeartbeat": _consumer_group_heartbeat,
+    "ConsumerGroupDescribe": _described_groups("group_ids"),
+    "DescribeTopicPartitions": unless(describe_topic_partitions.has_wrong_cursor, _describe_topic_partitions),
+    "ListConfigResources": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
+    "ShareGroupHeartbeat": _consumer_group_heartbeat,
+    "StreamsGroupHeartbeat": _streams_group_heartbeat,
+    "StreamsGroupDescribe": _described_groups("group_ids"),
+    "ShareGroupDescribe": _described_groups("group_ids"),
+    "ShareFetch": GROUP_READ,
+    "ShareAcknowledge": GROUP_READ,
+    "InitializeShareGroupState": CLUSTER_ACTION,
+    "ReadShareGroupState": CLUSTER_ACTION,
+    "WriteShareGroupState": CLUSTER_ACTION,
+    "DeleteShareGroupState": CLUSTER_ACTION,
+    "ReadShareGroupStateSummary": CLUSTER_ACTION,
+    "DescribeShareGroupOffsets": _offsets,
+    "AlterShareGroupOffsets": both(GROUP_READ, _share_offsets),
+    "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), _share_offsets),
+    "DescribeUserScramCredentials": _describe_user_scram_credentials,
+    "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
+    "UpdateFeatures": whole(_O.ALTER, _R.CLUSTER),
+    "UnregisterBroker": whole(_O.ALTER, _R.CLUSTER),
+    "AddRaftVoter": CHANGES_VOTERS,
+    "RemoveRaftVoter": CHANGES_VOTERS,
+    "DescribeClientQuotas": _describe_client_quotas,
+    "AlterClientQuotas": whole(_O.ALTER_CONFIGS, _R.CLUSTER, message=MESSAGES[_R.CLUSTER]),
+}
+"""The rules by API."""
+OPEN = {
+    "ApiVersions": "everybody may ask for the versions",
+    "SaslHandshake": "nobody is known before it",
+    "SaslAuthenticate": "nobody is known before it",
+    "Fetch": "the handler asks for each topic of the session, and for a follower",
+    "CreateDelegationToken": "everybody may have tokens of their own; the handler asks about other owners",
+    "RenewDelegationToken": "the handler knows the token's owner and renewers",
+    "ExpireDelegationToken": "the handler knows the token's owner and renewers",
+    "DescribeDelegationToken": "the handler asks about each token",
+    "GetTelemetrySubscriptions": "everybody may send metrics",
+    "PushTelemetry": "everybody may send metrics",
+}
+"""The APIs that need no right before they are handled, with the reason."""
+
+
+def admit(request: Message, access: Access) -> Message | None:
+    """The part of a request that its client may have handled; None if that is nothing.
+
+    Raises LookupError for an API that has no rule and is not open, because nobody has said who may use it.
+    """
+    api = api_name(access.exchange.api_key)
+    rule = RULES.get(api)
+    if rule is None and api not in OPEN:
+        raise LookupError(f"{api} has no rule in permissions.py, and is not listed there as open")
+    left: Message | None = request if rule is None else rule(request, access)
+    return left

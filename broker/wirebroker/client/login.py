@@ -1,0 +1,70 @@
+"""The login of a client with SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677) over Kafka's requests."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+
+from kafkawire.errors import ErrorCode, error_name
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from wirebroker.client.settings import Access
+from wirebroker.client.wire import Connection
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
+"""RFC 7677 demands the one; the other keeps a broker from occupying a client."""
+
+
+class LoginFailed(Exception):
+    """The broker refuses the login, or does not know the password either; the text has no secret in it."""
+
+
+def log_in(connection: Connection, access: Access) -> None:
+    """Log in on a new connection if the access has SASL. Raises LoginFailed, and what the connection raises."""
+    if not access.mechanism:
+        return
+    answer = connection.request(SaslHandshakeRequest(mechanism=access.mechanism), 1)
+    if answer.error_code != ErrorCode.NONE:
+        offered = ", ".join(answer.mechanisms) or "nothing"
+        raise LoginFailed(f"it does not take the mechanism {access.mechanism}; it offers {offered}")
+
+    def exchange(message: bytes) -> bytes:
+        told = connection.request(SaslAuthenticateRequest(auth_bytes=message), 0)
+        if told.error_code != ErrorCode.NONE:
+            why = told.error_message or error_name(told.error_code)
+            raise LoginFailed(f"it refuses the login of {access.username}: {why}")
+        return bytes(told.auth_bytes)
+
+    if access.mechanism == "PLAIN":
+        exchange(f"\0{access.username}\0{access.password}".encode())
+    else:
+        scram(access.mechanism, access.username, access.password, exchange, b64encode(secrets.token_bytes(18)).decode())
+
+
+def scram(mechanism: str, username: str, password: str, exchange: Callable[[bytes], bytes], nonce: str) -> None:
+    """The client's side of SCRAM. Raises LoginFailed if the broker refuses, or cannot prove that it knows the password."""
+    digest = HASHES[mechanism]
+    name = username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}"
+    challenge = exchange(f"n,,{first}".encode()).decode()
+    told = dict(part.split("=", 1) for part in challenge.split(",") if "=" in part)
+    try:
+        salt, iterations, whole = b64decode(told["s"]), int(told["i"]), told["r"]
+    except (KeyError, ValueError):
+        raise LoginFailed("its answer is not one of SCRAM") from None
+    if not whole.startswith(nonce) or not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+        raise LoginFailed("its answer belongs to another login, or has an unsafe number of iterations")
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    last = f"c=biws,r={whole}"
+    signed = f"{first},{challenge},{last}".encode()
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
+    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    end = exchange(f"{last},p={b64encode(proof).decode()}".encode()).decode()
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
+    if not hmac.compare_digest(end.partition("v=")[2].partition(",")[0], b64encode(expected).decode()):
+        raise LoginFailed("it does not prove that it knows the password, so it may be another server")

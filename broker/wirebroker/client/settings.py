@@ -1,0 +1,201 @@
+"""How a client of ours reaches a cluster: TLS, SASL and a limit of the rate, from a file as Kafka's tools take it.
+
+    security.protocol=SASL_SSL
+    ssl.truststore.type=PEM
+    ssl.truststore.location=/etc/kafka/ca.pem
+    sasl.mechanism=SCRAM-SHA-512
+    sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="audit" password="…";
+
+The driver reads the file and the certificates that it names. Executors get their contents, so they need none of the files. No
+message and no `repr` shows a password or a key.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from wirebroker.client import java_properties
+from wirebroker.client.jaas import PLAIN_MODULE, login_modules
+from wirebroker.client.stores import BadStore, load_identity, pem_of
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LOGINS = {
+    "PLAIN": PLAIN_MODULE,
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+"""By mechanism its login module."""
+TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+UNDERSTOOD = frozenset(
+    {
+        "security.protocol", "sasl.mechanism", "sasl.jaas.config", "client.id", "request.timeout.ms",
+        "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates",
+        "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.key.password", "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
+    }
+)  # fmt: skip
+WITHOUT_EFFECT = frozenset(
+    {
+        "bootstrap.servers", "client.dns.lookup", "connections.max.idle.ms", "default.api.timeout.ms", "enable.metrics.push",
+        "metadata.max.age.ms", "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries",
+        "retry.backoff.max.ms", "retry.backoff.ms", "send.buffer.bytes", "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms", "ssl.protocol",
+    }
+)  # fmt: skip
+"""Settings of Kafka's clients that such files contain and that change nothing here."""
+CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
+
+
+class BadConfig(Exception):
+    """A file with the client's settings is refused; the text says where and why, without passwords."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach the brokers of a cluster. The default is plaintext, as fast as they answer."""
+
+    protocol: str = "PLAINTEXT"
+    mechanism: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    trusted: str = ""
+    """certificates of authorities in PEM; "" trusts those of the system"""
+    identity: str = field(default="", repr=False)
+    """the client's key and certificates in PEM, "" for none"""
+    key_password: str = field(default="", repr=False)
+    checks_host: bool = True
+    tls_versions: tuple[str, ...] = ()
+    client_id: str = CLIENT_ID
+    timeout_ms: int = TIMEOUT_MS
+    max_rate: float = 0
+    """bytes a second, 0 for no limit"""
+
+    def text(self) -> str:
+        """All of it, for a secret option of a Data Source."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Access:
+        """What an option of that name holds, the default if it is absent."""
+        told = json.loads(options.get(OPTION, "{}"))
+        return cls(**(told | {"tls_versions": tuple(told.get("tls_versions", ()))}))
+
+    def shared_by(self, tasks: int) -> Access:
+        """The access of each of so many tasks that run at the same time."""
+        return replace(self, max_rate=self.max_rate / max(tasks, 1))
+
+    def context(self) -> ssl.SSLContext | None:
+        """For the sockets; None without TLS. Raises ssl.SSLError for text that is not a certificate."""
+        if not self.protocol.endswith("SSL"):
+            return None
+        context = ssl.create_default_context(cadata=self.trusted or None)
+        context.check_hostname = self.checks_host
+        if self.tls_versions:
+            context.minimum_version = TLS_VERSIONS[min(self.tls_versions)]
+            context.maximum_version = TLS_VERSIONS[max(self.tls_versions)]
+        if self.identity:
+            load_identity(context, self.identity, self.key_password)
+        return context
+
+
+OPTION = "access.secret"
+"""The Data Sources' option. Spark hides values of options whose names contain `secret`."""
+
+
+def read_access(path: str) -> Access:
+    """The access that a file of client properties describes. Raises BadConfig."""
+    try:
+        pairs = java_properties.parse(Path(path).read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise BadConfig(f"--command-config {path}: this is not text") from None
+    except OSError as refused:
+        raise BadConfig(f"--command-config {path}: {refused.strerror}") from refused
+    try:
+        access = _access(pairs)
+        access.context()
+    except ssl.SSLError as wrong:
+        raise BadConfig(f"--command-config {path}: a certificate or key cannot be used: {wrong.reason or wrong}") from wrong
+    except BadConfig as wrong:
+        raise BadConfig(f"--command-config {path}: {wrong}") from None
+    return access
+
+
+def _access(pairs: Mapping[str, str]) -> Access:
+    for name in pairs:
+        if name not in UNDERSTOOD | WITHOUT_EFFECT:
+            raise BadConfig(_refusal(name))
+    protocol = pairs.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise BadConfig(f"security.protocol is {protocol}, expected one of {', '.join(PROTOCOLS)}")
+    made: dict[str, Any] = {"protocol": protocol, "client_id": pairs.get("client.id", CLIENT_ID)}
+    if protocol.startswith("SASL"):
+        made |= _login(pairs)
+    if protocol.endswith("SSL"):
+        made |= {"trusted": _pem(pairs, "truststore"), "identity": _pem(pairs, "keystore")}
+        made["key_password"] = pairs.get("ssl.key.password", "")
+    versions = tuple(filter(None, map(str.strip, pairs.get("ssl.enabled.protocols", "").split(","))))
+    if unknown := [each for each in versions if each not in TLS_VERSIONS]:
+        raise BadConfig(f"ssl.enabled.protocols has {unknown[0]}; wirebroker speaks {' and '.join(TLS_VERSIONS)}")
+    timeout = pairs.get("request.timeout.ms", str(TIMEOUT_MS))
+    if not timeout.isdecimal() or int(timeout) == 0:
+        raise BadConfig(f"request.timeout.ms is {timeout!r}, expected a number of milliseconds above 0")
+    algorithm = pairs.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+    if algorithm not in ("", "https"):
+        raise BadConfig(f"ssl.endpoint.identification.algorithm is {algorithm}; it may be https or empty")
+    return Access(**made, checks_host=bool(algorithm), tls_versions=versions, timeout_ms=int(timeout))
+
+
+def _refusal(name: str) -> str:
+    known = name.startswith(("sasl.", "ssl.", "security.", "metric", "group.", "auto."))
+    return f"{name} is {'not supported by wirebroker' if known else 'unknown'}; remove the line"
+
+
+def _login(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Mechanism, user and password of a SASL login."""
+    mechanism = pairs.get("sasl.mechanism", "GSSAPI")  # Kafka's default
+    if mechanism not in LOGINS:
+        raise BadConfig(f"sasl.mechanism is {mechanism}; wirebroker speaks {', '.join(LOGINS)}")
+    try:
+        (module,) = login_modules(pairs.get("sasl.jaas.config", ""))
+    except ValueError:
+        raise BadConfig('sasl.jaas.config is missing or is not `MODULE required username="…" password="…";`') from None
+    if module.name != LOGINS[mechanism]:
+        raise BadConfig(f"sasl.jaas.config names {module.name}, but {mechanism} needs {LOGINS[mechanism]}")
+    options = module.options
+    if not {"username", "password"} <= options.keys():
+        raise BadConfig('sasl.jaas.config needs username="…" and password="…", both quoted')
+    if more := sorted(options.keys() - {"username", "password"}):
+        raise BadConfig(f"sasl.jaas.config has {more[0]}, which wirebroker does not support")
+    return {"mechanism": mechanism, "username": options["username"], "password": options["password"]}
+
+
+def _pem(pairs: Mapping[str, str], store: str) -> str:
+    """What a store holds, as PEM; "" if the settings name none."""
+    inline = ("certificates",) if store == "truststore" else ("key", "certificate.chain")
+    given = [pairs[name] for each in inline if (name := f"ssl.{store}.{each}") in pairs]
+    location = pairs.get(f"ssl.{store}.location")
+    if not given and location is None:
+        return ""
+    if given and location is not None:
+        raise BadConfig(f"ssl.{store}.location and ssl.{store}.{inline[0]} exclude each other")
+    if location is None:
+        if (kind := pairs.get(f"ssl.{store}.type", "JKS")) != "PEM":
+            raise BadConfig(f"ssl.{store}.type is {kind}, but ssl.{store}.{inline[0]} needs PEM")
+        return "\n".join(given)
+    try:
+        if converted := pem_of(store, pairs):
+            return converted
+    except BadStore as wrong:
+        raise BadConfig(str(wrong)) from None
+    try:
+        return Path(location).read_text(encoding="ascii")
+    except UnicodeDecodeError:
+        raise BadConfig(f"ssl.{store}.location: {location} is not PEM") from None
+    except OSError as refused:
+        raise BadConfig(f"ssl.{store}.location: {location}: {refused.strerror}") from refused

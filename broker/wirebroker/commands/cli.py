@@ -1,0 +1,413 @@
+"""The command line: parsing only. The commands themselves are in `wirebroker.commands` and are imported when called."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from math import inf
+from typing import Any
+
+from wirebroker.commands.arguments import Parser, whole_number
+
+DESCRIPTION = """\
+A Kafka test double that speaks the real wire protocol and answers as Apache Kafka 4.3.1 would.
+
+  wirebroker serve --topic orders:3          point any Kafka client at 127.0.0.1:9092
+  wirebroker serve --trace console           ... and watch each batch being judged
+  wirebroker demo                            see real clients, retries, gaps and old epochs
+  wirebroker scenario run B3                 see what your client library does in a named misfortune
+  wirebroker conformance                     compare with what a real Kafka answered
+  wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
+"""
+FORMS = ("hex", "base64", "xxd", "python", "binary")
+"""The forms of bytes on the command line; `decode.forms` reads and writes them."""
+LEAST_MEMORY_MIB = 512
+"""Spark does not start with less than 450 MiB."""
+EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command could not run"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    from wirebroker.common.version import __version__
+
+    parser = Parser(
+        prog="wirebroker",
+        description=DESCRIPTION,
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"wirebroker {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _serve(commands)
+    demo = commands.add_parser("demo", help="real clients and raw retries, with the reason for each verdict")
+    demo.add_argument(
+        "--no-spark", action="store_true", help="leave out the audit on Spark, which runs if the extra audit is installed"
+    )
+    demo.set_defaults(command="demo")
+    _health(commands)
+    conformance = commands.add_parser("conformance", help="replay recorded scenarios and print each difference from Kafka")
+    conformance.add_argument("--bootstrap", metavar="H:P", help="the broker to compare; without it wirebroker starts its own")
+    conformance.add_argument("--only", metavar="NAME,…", help="only these scenarios")
+    conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
+    conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
+    conformance.set_defaults(command="conformance")
+    _proxy(commands)
+    _scenario(commands)
+    _trace(commands)
+    _decode(commands)
+    _audit(commands)
+    return parser
+
+
+def _health(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser("health", help="exit 0 if a broker answers, 1 if not; for container health checks")
+    parser.add_argument("--bootstrap", metavar="H:P", help="any Kafka broker (without it: where `serve` would listen with the "
+        "same environment, 127.0.0.1:9092 with none)")  # fmt: skip
+    parser.add_argument("--command-config", type=_named, metavar="FILE", help="how to reach a secured broker: TLS and SASL, as "
+        "Kafka's tools take it")  # fmt: skip
+    parser.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
+    parser.set_defaults(command="health", serve=lambda: build_parser().parse_args(["serve"]))
+
+
+def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="start the broker",
+        description="Start the broker. It prints one line per listener when it is ready, and `ready` last.",
+        epilog=f"Every flag has an environment variable: WIREBROKER_PORT for --port, values of a repeatable one separated by "
+        f"spaces. Kafka's own names are understood "
+        f"too: KAFKA_LISTENERS, KAFKA_ADVERTISED_LISTENERS, KAFKA_<SETTING>. {EXIT_CODES}",
+    )
+    add = parser.add_argument
+
+    def repeated(flag: str, metavar: str, help: str) -> None:
+        add(flag, action="append", default=[], metavar=metavar, help=help)
+
+    add("--host", help="address to listen on (127.0.0.1)")
+    add("--port", type=whole_number, help="port of the first broker; each further one takes the next; 0 = any free (9092)")
+    add("--brokers", type=whole_number, default=1, metavar="N", help="brokers in this process (%(default)s)")
+    repeated("--advertise", metavar="[NAME=]H:P", help="the address that clients connect to, at the first listener or at "
+        "NAME (each further broker takes the next port; repeatable)")  # fmt: skip
+    repeated("--listener", metavar="NAME=[PROTOCOL://]H:P[@H:P]", help="a listener; with a PROTOCOL (PLAINTEXT, SSL, "
+        "SASL_PLAINTEXT, SASL_SSL) it takes the place of the usual one unless --host or --port is given; the address after @ "
+        "is advertised; each further broker takes the next ports (repeatable)")  # fmt: skip
+    add("--tls", choices=("auto",), help="make certificates for the listeners that speak TLS, and print where their authority "
+        "lies (needs the extra tls)")  # fmt: skip
+    add("--tls-cert", metavar="FILE", help="the certificate of the listeners that speak TLS (PEM)")
+    add("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM)")
+    add("--tls-client", choices=("none", "requested", "required"), default="none",
+        help="the certificates that SSL listeners want from clients (%(default)s)")  # fmt: skip
+    repeated("--user", metavar="NAME:PASSWORD", help="a user who may log in at listeners with SASL, by any mechanism; the "
+        "password @env:VARIABLE is the value of that variable, and does not show in `ps` (repeatable)")  # fmt: skip
+    add("--users-file", type=_named, metavar="FILE", help="more users: a line NAME:PASSWORD for each")
+    add("--telemetry", action="store_true", help="let clients push their own metrics (KIP-714)")
+    repeated("--quota", metavar="WHOSE,LIMIT=N", help="what clients may use, as "
+        "user=alice,client-id=app,producer_byte_rate=1000; the name <default> stands for all others (repeatable)")  # fmt: skip
+    repeated("--feature", metavar="NAME=LEVEL", help="the level of a feature of a new cluster, as transaction.version=1 "
+        "(repeatable)")  # fmt: skip
+    repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "
+        "Kafka's topic settings (repeatable)")  # fmt: skip
+    add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")
+    add("--profile", default="kafka-4.3", metavar="NAME", help="the rules of the validator (%(default)s)")
+    repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
+    repeated("--config", metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
+    add("--scenario", metavar="NAME[/PART]", help="start with the settings and faults of this scenario, or of this part")
+    add("--data", type=_named, metavar="DIR[,DIR…]",
+        help="keep everything in this directory, or in several, in Kafka's own files; without it in memory")  # fmt: skip
+    add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, flush the files "
+        "before each answer, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
+    add("--faults", metavar="FILE.toml", help="load the faults in this file")
+    add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
+    add("--random-seed", type=whole_number, metavar="N", help="make ids and the probabilities of faults repeatable")
+    add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
+    add("--warm", action="store_true", help="the coordinators' topics exist, and clients need not try again at first")
+    repeated("--max-version", metavar="API=N", help="offer this API up to version N (repeatable)")
+    add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
+    add("--record-checks", default="full", choices=("full", "header"), help="check every record as Kafka does, or "
+        "the batch header only (%(default)s)")  # fmt: skip
+    repeated("--trace", metavar="console|FILE.jsonl", help="show or write the events of --trace-level (repeatable)")
+    add(
+        "--capture", metavar="FILE.pcapng", help="write what passes into this file for Wireshark, with the verdicts as comments"
+    )
+    add("--control", metavar="H:P", help="open the HTTP control, for tests in any language; a port alone listens on "
+        "127.0.0.1, 0 = any free (needs the extra control)")  # fmt: skip
+    repeated("--control-allow-host", metavar="NAME", help="accept requests to the control under "
+        "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
+    add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
+        help="each level adds events: verdicts and faults; changes of state and connections; answers and fetched batches; "
+        "requests (%(default)s)")  # fmt: skip
+    _end_with_parent(parser)
+    _mirror(parser, parser._actions)
+    parser.set_defaults(command="serve")
+
+
+def _end_with_parent(parser: argparse.ArgumentParser) -> argparse.Action:
+    return parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started this one "
+        "ends, also if it is killed; on Windows, standard input must be a pipe")  # fmt: skip
+
+
+def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:
+    """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag."""
+    for action in actions:
+        variable = f"WIREBROKER_{action.dest.upper()}"
+        if action.option_strings and action.dest != "help" and variable in os.environ:
+            try:
+                action.default = _mirrored(action, os.environ[variable])
+            except argparse.ArgumentTypeError as wrong:
+                parser.error(f"{variable}: {wrong}")
+
+
+def _mirrored(action: argparse.Action, text: str) -> Any:
+    """The value of a flag that its variable gives. Raises ArgumentTypeError."""
+    if isinstance(action.default, list):
+        return text.split()
+    if action.nargs == 0:
+        return text.lower() in ("1", "true", "yes")
+    if action.choices is not None and text not in action.choices:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(action.choices)}")
+    return action.type(text) if callable(action.type) else text
+
+
+def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "proxy",
+        help="stand before a real cluster: trace what passes, and inject faults",
+        description="Pass requests on to a cluster. Each answer that names a broker names a listener of the proxy instead.",
+        epilog=f"Clients connect to --listen. Each further broker of the cluster gets the next port. {EXIT_CODES}",
+    )
+    add = parser.add_argument
+    add("--upstream", required=True, type=_named, metavar="H:P", help="a broker of the cluster")
+    add("--listen", default="127.0.0.1:19092", type=_named, metavar="H:P", help="where clients connect (%(default)s)")
+    add("--advertise", type=_named, metavar="HOST", help="the name of this machine for clients, if they are not on it")
+    add("--faults", metavar="FILE.toml", help="load the faults in this file")
+    add("--allow-faults", action="store_true", help="load faults although the cluster is not on this machine")
+    add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
+    add("--random-seed", type=int, metavar="N", help="make the probabilities of faults repeatable")
+    add("--config", action="append", default=[], metavar="KEY=VALUE", help="a limit for clients, by Kafka's name: "
+        "socket.request.max.bytes, queued.max.request.bytes, max.connections … (repeatable)")  # fmt: skip
+    add("--tls-cert", metavar="FILE", help="speak TLS with clients, with this certificate (PEM)")
+    add("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM); clients need one")
+    add("--tls-client", choices=("none", "requested", "required"), help="the certificates that the proxy wants from clients "
+        "(required with --tls-client-ca, else none)")  # fmt: skip
+    add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")
+    add("--upstream-tls-cert", metavar="FILE", help="the certificate that the brokers want from clients (PEM)")
+    add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--control", metavar="H:P", help="open the HTTP control and the live page; a port alone listens on 127.0.0.1, "
+        "0 = any free (needs the extra control)")  # fmt: skip
+    add("--control-allow-host", action="append", default=[], metavar="NAME", help="accept requests to the control under "
+        "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
+    add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write the events (repeatable)")
+    add(
+        "--capture", metavar="FILE.pcapng", help="write what passes into this file for Wireshark, with the verdicts as comments"
+    )
+    add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
+        help="each level adds events: verdicts and faults; connections; answers and fetched batches; requests "
+        "(%(default)s)")  # fmt: skip
+    add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
+    _mirror(parser, [_end_with_parent(parser)])
+    parser.set_defaults(command="proxy")
+
+
+def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:
+    scenario = commands.add_parser("scenario", help="named misfortunes, and what a client does in them")
+    actions = scenario.add_subparsers(metavar="COMMAND", required=True, dest="action")
+    actions.add_parser("list", help="list all scenarios")
+    show = actions.add_parser("show", help="what happens in one, and what a good client does")
+    show.add_argument("name", metavar="NAME", help="as in the list, or a file that ends in .toml")
+    run = actions.add_parser("run", help="run a client in it: exit code 1 if it does not do what a good client does")
+    run.add_argument("name", metavar="NAME", help="as in the list, a file that ends in .toml, or `all`")
+    run.add_argument("--client", choices=("kafka-python", "aiokafka", "confluent", "wire"),
+        help="(kafka-python) `wire` is a good producer of wirebroker's own")  # fmt: skip
+    run.add_argument("--json", action="store_true", help="print the result as JSON")
+    scenario.set_defaults(command="scenario")
+
+
+def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
+    trace = commands.add_parser("trace", help="read a trace that --trace FILE.jsonl wrote, or a capture (pcapng, pcap)")
+    show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its rows")
+    add = show.add_argument
+    add("file", metavar="FILE", help="what --trace or --capture wrote, or a capture of tcpdump; - for standard input")
+    add("--topic", metavar="NAME")
+    add("--partition", type=whole_number, metavar="N")
+    add("--producer", type=whole_number, metavar="ID", help="a producer id: its batches, and what its connections ask and get")
+    add("--transaction", metavar="ID", help="a transactional id")
+    add("--group", metavar="ID")
+    add("--verdict", choices=("accepted", "duplicate", "rejected"))
+    add("--event", metavar="NAME", help="produce, fault, reply, fetch, group, transaction …")
+    add("--api", metavar="NAME", help="requests, answers and verdicts of this API")
+    add("--connection", type=whole_number, metavar="N", help="the number after #")
+    add("--client", metavar="ID", help="a client id")
+    add("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
+    add("--until", metavar="TIME")
+    add("--where", default="", metavar="FILTER", help="a filter such as 'api=Produce error!=NONE' (docs/trace.md)")
+    add("--follow", action="store_true", help="show each row as it is appended, until Ctrl-C")
+    add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
+    show.set_defaults(command="trace")
+
+
+def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
+    decode = commands.add_parser(
+        "decode",
+        help="bytes of the protocol to named fields",
+        description="Show requests, answers or record batches with their fields. A request and batches are recognised; "
+        "for an answer name the API and version.",
+        epilog="Exit codes: 0 success, 1 record data is damaged, 2 the bytes cannot be read.",
+    )
+    add = decode.add_argument
+    add("input", type=_named, metavar="INPUT", help="a file, - for standard input, or the bytes themselves: hex, base64, "
+        "output of xxd, a literal of Python (b'…')")  # fmt: skip
+    add("--api", metavar="NAME", help="the bytes are answers of this API")
+    add("--version", type=whole_number, metavar="N", help="... in this version")
+    add("--form", choices=FORMS, help="the form of INPUT, if it is not recognised")
+    add("--json", action="store_true", help="print JSON, which `encode` reads")
+    decode.set_defaults(command="decode")
+    encode = commands.add_parser("encode", help="what `decode --json` printed, perhaps changed, to bytes")
+    add = encode.add_argument
+    add("input", type=_named, metavar="INPUT", help="a file, - for standard input, or JSON")
+    add("--form", choices=FORMS, default="hex", help="(%(default)s)")
+    add("--out", type=_named, metavar="FILE", help="write to this file")
+    encode.set_defaults(command="encode")
+    diff = commands.add_parser("diff", help="two captured sessions side by side: errors, offsets, verdicts",
+        epilog="Exit codes: 0 no difference that matters, 1 a difference, 2 a session cannot be read.")  # fmt: skip
+    diff.add_argument("one", type=_named, metavar="A", help="a capture (pcapng, pcap)")
+    diff.add_argument("other", type=_named, metavar="B")
+    diff.set_defaults(command="diff")
+    replay = commands.add_parser("replay", help="send a captured session again, and compare",
+        epilog="Exit codes: 0 no difference that matters, 1 a difference, 2 it cannot be replayed.")  # fmt: skip
+    add = replay.add_argument
+    add("session", type=_named, metavar="SESSION", help="a capture (pcapng, pcap)")
+    add("--bootstrap", required=True, type=_named, metavar="H:P", help="the broker to send it to")
+    add("--create-topics", action="store_true", help="create the session's topics that are not there")
+    add(
+        "--command-config",
+        type=_named,
+        metavar="FILE",
+        help="the client's settings for TLS and SASL, as Kafka's tools take them",
+    )
+    add("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds to wait for an answer (%(default)s)")
+    replay.set_defaults(command="replay")
+    commands.add_parser("dissector", help="print a dissector for Wireshark (Lua) of all messages in all versions").set_defaults(
+        command="dissector"
+    )
+
+
+def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
+    audit = commands.add_parser(
+        "audit",
+        help="was delivery exactly once? reads a log directory or a live cluster, on Spark",
+        description="Read the stored records and report whether delivery was exactly once. Needs the extra audit.",
+        epilog=EXIT_CODES,
+    )
+    where = audit.add_mutually_exclusive_group(required=True)
+    where.add_argument("--path", type=_named, metavar="DIR",
+        help="a log directory of wirebroker or of a real Kafka broker; also s3a:, hdfs: and abfs: addresses")  # fmt: skip
+    where.add_argument("--bootstrap", type=_named, metavar="H:P", help="a live cluster, read batch by batch over the wire")
+    add = audit.add_argument
+    add("--topic", action="append", default=[], help="only this topic (repeatable)")
+    add("--command-config", type=_named, metavar="FILE",
+        help="with --bootstrap: TLS and SASL, as properties of Kafka's clients")  # fmt: skip
+    add("--max-rate", type=_rate, metavar="B", help="with --bootstrap: fetch at most so many bytes a second (like 20m)")
+    add("--trace", type=_named, metavar="FILE", help="the broker's trace, to report what other rules would have decided")
+    add("--intended", type=_named, metavar="FILE",
+        help="the application's journal (JSON lines or Parquet) of what it meant to send, or TOML about its table")  # fmt: skip
+    add("--since", type=_named, metavar="REPORT",
+        help="read on from where the audit in this report ended, and check both parts together")  # fmt: skip
+    add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")
+    add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
+    add("--records-limit", type=_count, metavar="N",
+        help="compare a topic with more records batch by batch, without a journal (1000000)")  # fmt: skip
+    add("--memory", type=_memory, metavar="SIZE",
+        help="memory of Spark on this machine, like 4g (1500m); spark-submit has its own flag")  # fmt: skip
+    add("--follow", type=_seconds, metavar="S",
+        help="update the findings every S seconds, until Ctrl-C")  # fmt: skip
+    add("--master", type=_master, help="Spark's master (local[*])")
+    add("--fail-on", choices=("certain", "likely", "never"),
+        help="the least grave findings that lead to exit code 1 (likely)")  # fmt: skip
+    add("--policy", type=_named, metavar="FILE", help="a TOML file: severities, ignored kinds and --fail-on for topics")
+    add("--junit", type=_named, metavar="FILE", help="write the findings as JUnit XML, too")
+    add("--sarif", type=_named, metavar="FILE", help="... as SARIF 2.1.0")
+    add("--prometheus", type=_named, metavar="FILE", help="... as numbers in Prometheus' text format")
+    add("--findings-to", type=_named, metavar="H:P/TOPIC", help="send the findings as JSON to this topic")
+    add("--findings-table", type=_named, metavar="[FORMAT:]NAME", help="append them to this table of Spark's catalog or folder")
+    audit.set_defaults(command="audit")
+
+
+def _named(text: str) -> str:
+    """A path or an address. An empty one is refused: it often comes from a variable that was never set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the value is empty")
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < inf:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, not {text!r}")
+    return seconds
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        ms = int(text)
+    except ValueError:
+        ms = 0
+    if ms < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of milliseconds, at least 1, not {text!r}")
+    return ms
+
+
+def _count(text: str) -> int:
+    if not (count := text.strip()).isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number, 0 or more, not {text!r}")
+    return int(count)
+
+
+def _rate(text: str) -> float:
+    factor = {"k": 1024, "m": 1024**2, "g": 1024**3}.get(text[-1:].lower(), 1)
+    try:
+        rate = float(text[:-1] if factor > 1 else text) * factor
+    except ValueError:
+        rate = 0
+    if not 0 < rate < inf:
+        raise argparse.ArgumentTypeError(f"expected bytes a second, like 500000 or 20m, not {text!r}")
+    return rate
+
+
+def _memory(text: str) -> str:
+    match = re.fullmatch(r"(\d+)([mgt])b?", text, re.IGNORECASE)
+    if match is None or int(match[1]) * {"m": 1, "g": 1024, "t": 1024**2}[match[2].lower()] < LEAST_MEMORY_MIB:
+        raise argparse.ArgumentTypeError(f"expected a size of at least {LEAST_MEMORY_MIB}m, like 4g, not {text!r}")
+    return text
+
+
+def _master(text: str) -> str:
+    if re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", text) is None:
+        raise argparse.ArgumentTypeError(f"expected local[*], spark://host:port, yarn or k8s://…, not {text!r}")
+    return text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    parsed = build_parser().parse_args(arguments)
+    run = import_module(f"wirebroker.commands.{parsed.command}").run
+    try:
+        code: int = run(parsed)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of the output has closed it, as in `| head`
+        sys.stderr.close()
+        return 0
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,355 @@
+"""A partition's log in memory: segments of whole batches, in buffers that a Fetch can send without copying.
+
+Small batches are copied once, into a chunk that they share with their neighbours, so that a million of them cost no
+million objects; a large batch keeps the buffer it came in. A chunk is never moved or shrunk, so the `memoryview` of a
+slow reader stays valid while the log changes.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+from kafkawire.batches import read_header
+from kafkawire.primitives import Buffer
+from wirebroker.core.logs.arena import allocate
+from wirebroker.core.logs.cleaning import Cleaning, Steps
+from wirebroker.core.logs.interface import EMPTY, NO_TIMESTAMP, Kept, Owner, Slice
+
+FIRST_CHUNK = 16 * 1024
+LARGEST_CHUNK = 4 * 1024 * 1024
+OWN_BUFFER_FROM = 100 * 1024
+"""A batch of at least so many bytes has a buffer of its own."""
+COPIED = 1024 * 1024
+"""So many bytes of several buffers are copied into one for a reader: what consumers ask of a partition by default."""
+INDEX_INTERVAL = 4096
+"""Bytes between two entries of Kafka's index of offsets."""
+ANY_SIZE = 2**31 - 1
+INTERNAL_SEGMENT = 512 * 1024
+"""Bytes after which a segment of an internal topic is closed, so that it can be compacted. Kafka has 100 MiB on its disk."""
+_START = struct.Struct(">qii")
+
+
+class Segment:
+    """Consecutive batches. `created` is the time of the first append, in ms since the epoch."""
+
+    __slots__ = (
+        "_at", "_capacity", "_chunk", "_next_chunk", "_starts", "_views", "base_offset", "bases", "created",
+        "first_timestamp", "max_timestamp", "positions", "size", "timestamps",
+    )  # fmt: skip
+
+    def __init__(self, base_offset: int, created: int, chunk: int = FIRST_CHUNK) -> None:
+        self.base_offset = base_offset
+        self.created = created
+        self.size = 0
+        self.max_timestamp = -1
+        self.first_timestamp = NO_TIMESTAMP
+        self.bases = array("q")
+        self.positions = array("q")
+        self.timestamps = array("q")
+        self._starts: list[int] = []
+        self._views: list[memoryview] = []
+        self._chunk = memoryview(b"")
+        self._at = self._capacity = 0
+        self._next_chunk = chunk
+
+    def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
+        """Append the batch. A large `owned` buffer is kept, any other is copied."""
+        size = len(batch)
+        if owned and size >= OWN_BUFFER_FROM:
+            self._begin(memoryview(batch), timestamp)
+            chunk, at = self._chunk, 0
+        else:
+            if self._at + size > self._capacity:
+                self._begin(allocate(max(self._next_chunk, size)), timestamp)
+                self._next_chunk = min(self._next_chunk * 4, LARGEST_CHUNK)
+            chunk, at = self._chunk, self._at
+            chunk[at : at + size] = batch
+        self._at = at + size
+        # The base offset and the leader epoch lie outside the CRC and are the broker's to write.
+        _START.pack_into(chunk, at, base_offset, size - 12, leader_epoch)
+        self.bases.append(base_offset)
+        self.positions.append(self.size)
+        self.timestamps.append(timestamp)
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.size += size
+
+    def _begin(self, chunk: memoryview, timestamp: int) -> None:
+        if not self.size and timestamp >= 0:
+            self.first_timestamp = timestamp
+        self._starts.append(self.size)
+        self._views.append(chunk)
+        self._chunk, self._at, self._capacity = chunk, 0, len(chunk)
+
+    def view(self, start: int, stop: int) -> memoryview:
+        """The bytes from `start` to `stop`, or to the end of the buffer that holds `start`."""
+        index = bisect_right(self._starts, start) - 1
+        base = self._starts[index]
+        held = self._starts[index + 1] - base if index + 1 < len(self._starts) else self.size - base
+        return self._views[index][start - base : min(stop - base, held)]
+
+    def copied(self, start: int, stop: int) -> memoryview:
+        """The bytes from `start` to `stop`, from several buffers."""
+        pieces = []
+        while start < stop:
+            pieces.append(self.view(start, stop))
+            start += len(pieces[-1])
+        return memoryview(b"".join(pieces))
+
+    def batch(self, index: int) -> memoryview:
+        """The bytes of the batch with this index."""
+        start = self.positions[index]
+        stop = self.positions[index + 1] if index + 1 < len(self.positions) else self.size
+        return self.view(start, stop)
+
+    def find(self, offset: int) -> int:
+        """The index of the first batch that ends at or after `offset`, which is before the next segment."""
+        return max(bisect_right(self.bases, offset) - 1, 0)
+
+    def batches(self, position: int) -> Iterator[tuple[int, memoryview]]:
+        """Positions and batches from `position` on."""
+        for index in range(bisect_left(self.positions, position), len(self.bases)):
+            yield self.positions[index], self.batch(index)
+
+    def up_to(self, index: int) -> Self:
+        """A segment of the batches before this index, in the same buffers. Readers of this segment may continue."""
+        made = type(self)(self.base_offset, self.created)
+        made.size = self.positions[index]
+        made.bases, made.positions, made.timestamps = self.bases[:index], self.positions[:index], self.timestamps[:index]
+        # Later batches go into a new chunk: a slow reader may still hold the bytes that were cut off.
+        count = bisect_left(self._starts, made.size)
+        made._starts, made._views = self._starts[:count], self._views[:count]
+        made.max_timestamp = max(made.timestamps, default=-1)
+        made.first_timestamp = self.first_timestamp if made.bases else NO_TIMESTAMP
+        made._next_chunk = self._next_chunk
+        return made
+
+
+class CleanedSegment(Segment):
+    """A segment after compaction: offsets may be missing between two batches."""
+
+    __slots__ = ("lasts",)
+
+    def __init__(self, base_offset: int, created: int) -> None:
+        super().__init__(base_offset, created)
+        self.lasts = array("q")
+
+    def keep(self, batch: Buffer) -> None:
+        """Append a batch, which has its offsets already."""
+        header = read_header(batch)
+        self.append(batch, header.base_offset, header.partition_leader_epoch, header.max_timestamp, False)
+        self.lasts.append(header.last_offset)
+
+    def find(self, offset: int) -> int:
+        """The index of the first batch that ends at or after `offset`; the number of batches if there is none."""
+        return bisect_left(self.lasts, offset)
+
+    def up_to(self, index: int) -> Self:
+        """A segment of the batches before this index, in the same buffers."""
+        made = super().up_to(index)
+        made.lasts = self.lasts[:index]
+        return made
+
+
+class MemoryLog:
+    """Segments in order; offsets are dense from `cleaned_to` to `end_offset`."""
+
+    __slots__ = ("active", "cleaned_to", "end_offset", "largest_segment", "segments")
+
+    def __init__(self, base_offset: int = 0, now: int = 0, largest_segment: int = ANY_SIZE) -> None:
+        self.end_offset = base_offset
+        self.largest_segment = largest_segment
+        self.cleaned_to = 0
+        self.active = Segment(base_offset, now)
+        self.segments = [self.active]
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
+        """Store a batch of `records` offsets at the end; its base offset."""
+        base_offset = self.end_offset
+        self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
+        self.end_offset = base_offset + records
+        return base_offset
+
+    def roll(self, now: int) -> None:
+        """Begin a new segment at the end; an empty one only gets a new time."""
+        if not self.active.bases:
+            self.active.created = now
+            return
+        self.active = Segment(self.end_offset, now, min(self.active._next_chunk, self.largest_segment))
+        self.segments.append(self.active)
+
+    def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
+        """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
+
+        The slice ends at the latest with its segment, as in Kafka, or with its buffer if it then has COPIED bytes or more.
+        Nothing is returned if not even the first batch fits, but with `at_least_one` that comes even if it is larger.
+        """
+        if offset >= limit:
+            return EMPTY
+        segment, first = self._find(offset)
+        if first == len(segment.bases):
+            return EMPTY
+        start = segment.positions[first]
+        stop = segment.size
+        if limit < self.end_offset and segment.bases[-1] >= limit:
+            stop = segment.positions[bisect_right(segment.bases, limit - 1)]
+        available = stop - start
+        if available <= 0:
+            return EMPTY  # every batch from the offset begins after the limit
+        if available > max_bytes:
+            behind = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
+            if max_bytes < behind - start:
+                if not at_least_one:
+                    return Slice(EMPTY.data, available)
+                max_bytes = behind - start
+            stop = start + max_bytes
+        data = segment.view(start, stop)
+        if len(data) < stop - start and len(data) < COPIED:
+            data = segment.copied(start, min(stop, start + COPIED))
+        return Slice(data, available)
+
+    def offset_after(self, offset: int, size: int) -> int:
+        """An offset at or after the end of `size` bytes that begin with the batch which holds `offset`.
+
+        Kafka finds it in a sparse index, and so a little late; with this one it is late by at most 4 KiB.
+        """
+        segment, first = self._find(offset)
+        if first == len(segment.bases):
+            return self.end_offset
+        behind = bisect_left(segment.positions, segment.positions[first] + size + INDEX_INTERVAL)
+        if behind < len(segment.bases):
+            return segment.bases[behind]
+        return self.end_offset if segment is self.active else self._segment_behind(segment).base_offset
+
+    def batches(self, start_offset: int = 0) -> list[memoryview]:
+        """Every batch from the one that holds `start_offset`, one buffer each."""
+        found = []
+        for segment in self.segments[self._segment_of(start_offset) :]:
+            found += [segment.batch(i) for i in range(segment.find(start_offset), len(segment.bases))]
+        return found
+
+    def batches_since(self, timestamp: int, from_offset: int) -> list[memoryview]:
+        """The batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
+        found = []
+        for segment in self.segments[self._segment_of(from_offset) :]:
+            if segment.max_timestamp >= timestamp:
+                stamps = segment.timestamps
+                first = segment.find(from_offset)
+                found += [segment.batch(i) for i in range(first, len(stamps)) if stamps[i] >= timestamp]
+        return found
+
+    def drop_segments_below(self, offset: int) -> None:
+        """Forget whole segments that end at or below `offset`; the active one stays."""
+        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+            del self.segments[0]
+
+    def empty(self, offset: int, now: int, *, closes: bool) -> None:
+        """See `Log.empty`."""
+        if offset == self.end_offset:
+            self.start_at(offset, now)
+        else:
+            self.drop_segments_below(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget the batch that holds `offset` and all later ones."""
+        if offset >= self.end_offset:
+            return
+        end = self.end_offset
+        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
+            end = self.segments.pop().base_offset
+        self.active = self.segments[-1]
+        index = self.active.find(offset) if offset < end else len(self.active.bases)
+        self.end_offset = offset
+        if index < len(self.active.bases):
+            self.end_offset = max(min(offset, self.active.bases[index]), self.active.base_offset)
+            self.active = self.segments[-1] = self.active.up_to(index)
+        self.cleaned_to = min(self.cleaned_to, self.end_offset)
+        if isinstance(self.active, CleanedSegment):
+            self._begin_behind(self.active)
+
+    def _begin_behind(self, cleaned: CleanedSegment) -> None:
+        """A compacted segment as one that is written to."""
+        if not cleaned.bases:
+            self.segments.pop()
+        self.active = Segment(self.end_offset, cleaned.created)
+        self.segments.append(self.active)
+
+    def start_at(self, offset: int, now: int) -> None:
+        """Delete everything, and continue at `offset`."""
+        self.end_offset = self.cleaned_to = offset
+        self.active = Segment(offset, now)
+        self.segments = [self.active]
+
+    def compact(self, cleaning: Cleaning[Segment], owner: Owner) -> Steps[None]:
+        """Write the remaining records to new segments and replace the old ones, group by group."""
+        yield from cleaning.learn()
+        known, most = cleaning.known, min(cleaning.task.segment_bytes, self.largest_segment)
+        for group in cleaning.groups(most):
+            aborted_before = len(known.kept)
+            made = CleanedSegment(group[0].base_offset, group[0].created)
+            for segment in group:
+                for _, batch in segment.batches(0):
+                    left = yield from cleaning.left(batch)
+                    if left:
+                        made.keep(left)
+            if not self._take(made, group):
+                return  # truncation or retention was faster; the next round sees what there is now
+            following = self._segment_behind(made)
+            self.cleaned_to = max(self.cleaned_to, min(cleaning.end, following.base_offset))
+            owner.transactions.keep_aborted(made.base_offset, following.base_offset, known.kept[aborted_before:])
+
+    def _take(self, made: CleanedSegment, group: Sequence[Segment]) -> bool:
+        """Replace the old segments with the new one, if all of them are still there and closed."""
+        at = next((i for i, segment in enumerate(self.segments) if segment is group[0]), None)
+        if at is None or self.segments[at : at + len(group)] != group or self.active in group:
+            return False
+        self.segments[at : at + len(group)] = [made]
+        return True
+
+    def _segment_behind(self, segment: Segment) -> Segment:
+        return self.segments[self.segments.index(segment) + 1]
+
+    # A log in memory survives every stop of a broker, because all brokers are one process
+
+    def belongs_to(self, owner: Owner) -> Kept | None:
+        """Nothing was kept."""
+        return None
+
+    def restart(self, mode: str, now: int) -> Kept | None:
+        """The partition decides what Kafka would find on its disk."""
+        return None
+
+    def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
+        """Nothing to do: the partition has the epochs."""
+
+    def delete(self) -> None:
+        """Nothing to do."""
+
+    def _find(self, offset: int) -> tuple[Segment, int]:
+        """The segment and the index of the first batch that ends at or after `offset`."""
+        active = self.active
+        if offset >= active.base_offset:
+            return active, active.find(offset)
+        at = self._segment_of(offset)
+        segment = self.segments[at]
+        index = segment.find(offset)
+        while index == len(segment.bases) and segment is not active:
+            at += 1  # compaction has left a gap at the end of the segment
+            segment = self.segments[at]
+            index = segment.find(offset)
+        return segment, index
+
+    def _segment_of(self, offset: int) -> int:
+        segments = self.segments
+        if len(segments) == 1 or offset >= segments[-1].base_offset:
+            return len(segments) - 1
+        return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)

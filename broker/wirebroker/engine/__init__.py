@@ -1,0 +1,1 @@
+"""The broker without I/O: requests in, effects out, in slices."""

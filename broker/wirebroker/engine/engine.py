@@ -1,0 +1,566 @@
+"""The engine: requests in, effects out, no sockets and no clock.
+
+    engine.receive(connection, frame, now)    handles one request
+    engine.tick(now)                          runs the timers that have fallen due
+    engine.deadline()                         says when to tick next
+    engine.take_effects()                     takes the answers to send and connections to close
+
+The driver must not call `receive` for a connection while its `parked` is set. So requests of one connection are handled
+one at a time and answered in order, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from types import GeneratorType
+from typing import TYPE_CHECKING
+
+from kafkawire.codec import decode
+from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError, TooManyElements, error_name
+from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, RequestHeader, read_request_header
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, SASL_AUTHENTICATE, api_name, request_class
+from wirebroker.apis import Handler, handler_of, served_versions, without_feature
+from wirebroker.apis.directory import EngineDirectory
+from wirebroker.apis.exchange import Aside, Exchange, Steps
+from wirebroker.apis.permissions import Access, admit
+from wirebroker.apis.produce_shape import produce_by_shape
+from wirebroker.core.changes import RestartChange
+from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
+from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.controller import Controller
+from wirebroker.core.features import REFUSED_WITHOUT, SHARE
+from wirebroker.core.fetch_sessions import FetchSessions
+from wirebroker.core.groups import GroupCoordinator
+from wirebroker.core.log_dirs import LogDirs
+from wirebroker.core.maintenance import Maintenance
+from wirebroker.core.profile import Rules
+from wirebroker.core.purgatory import Timers
+from wirebroker.core.racks import racks
+from wirebroker.core.share.partitions import SharePartitions
+from wirebroker.core.telemetry import Telemetry
+from wirebroker.core.transactions import TransactionCoordinator
+from wirebroker.engine.turns import Turns, steps_of
+from wirebroker.requests.authentication import Authenticator
+from wirebroker.requests.authorizer import Authorizer
+from wirebroker.requests.connection import Connection, Disconnect, Gate, Muted, Refuse, Send, Unauthenticated
+from wirebroker.requests.effects import Close, Effect, Outcome, Reply
+from wirebroker.requests.facts import facts_of, groups_of, implied_by
+from wirebroker.requests.throttling import Throttle
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.security.session import Session
+from wirebroker.trace.broker import BrokerRecorder
+from wirebroker.trace.recorder import names_of
+
+if TYPE_CHECKING:
+    from wirebroker.faults.plan import FaultPlan
+    from wirebroker.faults.state import EngineBroker
+    from wirebroker.storage.store import FolderStore
+
+
+FEW_ELEMENTS = 2048
+"""A request with more elements in its arrays is decoded aside: an element takes a microsecond."""
+
+
+def first_node(settings: Mapping[str, str]) -> int:
+    """The id of the first broker: `node.id`, `broker.id`, or 1. BrokerConfigs refuses an id that is not a number."""
+    try:
+        number = int(settings.get("node.id", settings.get("broker.id", "1")))
+    except ValueError:
+        return 1
+    return number if number >= 0 else 1
+
+
+class Engine:
+    """A cluster of brokers as a synchronous machine. `random_bytes(n)` gives ids; `now` is ms since the epoch."""
+
+    def __init__(
+        self,
+        now: int,
+        random_bytes: Callable[[int], bytes],
+        *,
+        brokers: int = 1,
+        settings: Mapping[str, str] | None = None,
+        rules: Rules | None = None,
+        full_checks: bool = True,
+        cold_start: bool = True,
+        max_versions: Mapping[int, int] | None = None,
+        seed: int = 0,
+        telemetry: bool = False,
+        store: FolderStore | None = None,
+    ) -> None:
+        """With a `store` the cluster is the one that is stored there. Raises OSError if it cannot be read."""
+        self.timers = Timers()
+        self._time = now
+        self.rules = rules or Rules()
+        self.configs = BrokerConfigs(settings or {}, brokers=brokers)
+        first = first_node(settings or {})
+        in_racks = racks(self.configs.text("broker.rack"), brokers)
+        nodes: Sequence[Broker] = [Broker(first + i, rack=rack) for i, rack in enumerate(in_racks)]
+        self.cluster = Cluster(
+            nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
+            cluster_id=CLUSTER_ID if store is None else store.cluster_id,
+            open_log=memory_log if store is None else store.open_log,
+            log_dirs=LogDirs(self.configs, {} if store is None else store.log_dirs),
+        )  # fmt: skip
+        slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
+        self.fetch_sessions = FetchSessions(random_bytes, slots)
+        self.groups = GroupCoordinator(self.cluster, now)
+        self.directory = EngineDirectory(self.cluster, self.fetch_sessions, self.groups.offsets)
+        self.shares = SharePartitions(self.cluster, self.groups.share_state)
+        self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
+        self.maintenance = Maintenance(self.cluster, now)
+        self.controller = Controller(self.cluster, self._coordinator_moved, now)
+        self.trace = BrokerRecorder(lambda: self.now)
+        self.authenticator = Authenticator(self.cluster, self.trace.authenticated)
+        self.authorizer = Authorizer(self.cluster, self.trace.refused)
+        self.throttle = Throttle(self.cluster, self.trace.throttled)
+        self.store = store
+        if store is not None:
+            store.load(self.cluster, self.groups, self.transactions, now)
+        self.faults: FaultPlan | None = None
+        """The plan, while it has a rule."""
+        self._seed = seed
+        self._plan: FaultPlan | None = None
+        self.versions = served_versions(self.rules, max_versions or {}, telemetry=telemetry)
+        self.telemetry = Telemetry(self.configs, on=telemetry)
+        self.effects: list[Effect] = []
+        self.turns = Turns()
+        self.connections: set[Connection] = set()
+        self.new_gate: Callable[[Connection], Gate | None] | None = None
+        """Makes the gate of a connection when a client connects; see `wirebroker.requests.connection`."""
+        self.at_soft_reset: list[Callable[[int], None]] = []
+        """Called by a soft reset with the time, to bring back what the broker was started with."""
+        self._numbers = count(1)
+        self._handlers: dict[int, Handler] = {}
+        self._features_changed()
+
+    @property
+    def plan(self) -> FaultPlan:
+        """The rules of this engine; made when first needed."""
+        if self._plan is None:
+            from wirebroker.faults.plan import FaultPlan
+
+            self._plan = FaultPlan(self, self._seed)
+        return self._plan
+
+    @property
+    def refuses_faults(self) -> str:
+        """Nothing: every rule may be loaded."""
+        return ""
+
+    @property
+    def fault_broker(self) -> EngineBroker:
+        """The inside of this broker, for faults."""
+        from wirebroker.faults.state import EngineBroker
+
+        return EngineBroker(self)
+
+    @property
+    def now(self) -> int:
+        """The time of the latest request, timer or call of `set_time`. The fast path does not update it."""
+        return max(self._time, self.timers.reached)
+
+    def set_time(self, now: int) -> None:
+        """Set the time, before a call that has no time as an argument."""
+        self._time = max(self._time, now)
+
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`, perhaps back: each timer and each session has as long to go as before."""
+        self._time += ms
+        self.timers.move(ms)
+        self.cluster.move_time(ms)
+        self.groups.move_time(ms)
+        self.transactions.move_time(ms)
+        self.telemetry.move_time(ms)
+        for connection in self.connections:
+            connection.session.move_time(ms)
+
+    def trace_at(self, level: str) -> None:
+        """Set the level of the trace. Raises ValueError for a level that does not exist."""
+        self.trace.set_level(level)
+        self.cluster.watch = self.trace.changed if self.trace.changes else None
+        for connection in self.connections:
+            connection.produce_shape = None  # the fast path has no exchange to trace
+
+    def alter_features(self, levels: Mapping[str, int]) -> None:
+        """Change the levels of features, without asking whether Kafka's controller would. KeyError for an unknown one."""
+        self.cluster.alter_features(levels, self._features_changed)
+
+    def begin_with(self, levels: Mapping[str, int]) -> None:
+        """A new cluster begins with these levels of features. KeyError for an unknown one."""
+        self.configs.features.update(levels)
+        self.configs.without_eligible_replicas({})
+        self._features_changed()
+
+    def _features_changed(self) -> None:
+        """Refuse the APIs of features at level 0, and forget the sessions of share groups without share.version."""
+        levels = self.configs.features
+        for feature, names in REFUSED_WITHOUT.items():
+            for key in map(KEYS.__getitem__, names):
+                if not levels[feature]:
+                    self._handlers[key] = without_feature.handle
+                elif self._handlers.get(key) is without_feature.handle:
+                    del self._handlers[key]
+        if not levels[SHARE]:
+            self.shares.restart()
+
+    def connect(
+        self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, subject: str = "",
+    ) -> Connection:  # fmt: skip
+        """Add the connection of a client to this broker; `subject` is the name in the certificate that TLS has verified."""
+        connection = Connection(next(self._numbers), node_id, client_host, Session(listener, protocol))
+        self.connections.add(connection)
+        connection.gate = self.authenticator.gate(connection)
+        if subject:
+            self.authenticator.by_certificate(connection, subject)
+        if self.new_gate is not None:
+            connection.gate = self.new_gate(connection)
+        if self.trace.changes:
+            self.set_time(now)
+            self.trace.opened(connection)
+        if self.cluster.quotas.on:
+            self._hold_back(connection, now)
+        return connection
+
+    def _hold_back(self, connection: Connection, now: int) -> None:
+        """Serve nothing on a connection that is one too many from its address, and close it after a while (KIP-612)."""
+        exceeded = self.throttle.connecting(connection, now)
+        if exceeded is not None:
+            self.throttle.note(connection, None, "", *exceeded)
+            why = f"too many connections from {connection.client_host}: {exceeded.quota} is {exceeded.limit:g}"
+            connection.parked = Muted(self.timers.at(now + exceeded.ms, lambda _: self.close(connection, why)))
+
+    def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
+        """Remove a connection whose client has gone. The answer that it waits for is dropped."""
+        if self.trace.changes and not connection.closed:
+            self.set_time(now)
+            self.trace.closed(connection, reason)
+        connection.closed = connection.halted = True
+        parked, connection.parked = connection.parked, None
+        if parked is not None:
+            parked.left()
+        self.connections.discard(connection)
+        self.shares.disconnected(connection.number, self.now)
+        if self.telemetry.on:
+            self.telemetry.disconnected(connection.number)
+
+    def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
+        """Close the connection, with a sentence for the log; with `reset` without sending waiting answers."""
+        if not connection.closed:
+            self.disconnected(connection, reason)
+            self.effects.append(Close(connection, reason, reset))
+
+    def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
+        """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
+        try:
+            gate = connection.gate
+            if gate is not None and self._decided(gate, connection, frame, now):
+                return
+            key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
+            faults = self.faults
+            if faults is not None and not faults.arrived(key):
+                faults = None
+            shape = connection.produce_shape
+            if (
+                shape is not None
+                and faults is None
+                and key == PRODUCE
+                and version == shape.version
+                and produce_by_shape(self, connection, shape, frame, correlation_id, now, owned)
+            ):
+                return
+            oldest, newest = self.versions.get(key, (1, 0))
+            if not oldest <= version <= newest:
+                self._unsupported(connection, frame, now)
+                return
+            header = read_request_header(frame)
+            most = FEW_ELEMENTS if self.turns.wake is not None else None
+            request, _ = decode(request_class(key), frame, version, header.end, most)
+            if key not in self._handlers:
+                self._handler(key)
+        except (OSError, ImportError) as failure:  # modules are imported when they are first needed
+            self.close(connection, f"{api_name(key)} cannot be loaded: {failure}; perhaps too many files are open")
+            return
+        except struct.error:
+            self.close(connection, f"the client's request of {len(frame)} bytes has no header")
+            return
+        except ProtocolError as damage:
+            if isinstance(damage, TooManyElements) and most is not None:
+                self._receive_long(connection, frame, header, now, owned)
+            else:
+                self.close(connection, f"the client's request cannot be read: {damage}")
+            return
+        self._time = now
+        exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame, request)
+        if self.cluster.quotas.on:
+            self.throttle.begin(exchange, len(frame))
+        if self.trace.exchanges:
+            self.trace.requested(request, exchange)
+        if faults is not None:
+            faults.receive(request, exchange)
+        else:
+            self.handle(request, exchange)
+
+    def _decided(self, gate: Gate, connection: Connection, frame: memoryview, now: int) -> bool:
+        """Carry out what the gate decides about a request; False if it is handled as usual."""
+        decision = gate.decide(connection, frame, now)
+        if decision is None:
+            return False
+        if isinstance(decision, Disconnect):
+            self.close(connection, decision.reason)
+            return True
+        if isinstance(decision, Send):
+            self.effects.append(Reply(connection, [SIZE.pack(len(decision.token)) + decision.token]))
+            return True
+        if isinstance(decision, Unauthenticated):
+            self.unauthenticated(Exchange(self, connection, SASL_AUTHENTICATE, 0, 0, None, now), None, decision.cause)
+            return True
+        key, version, _ = KEY_VERSION_CORRELATION.unpack_from(frame)
+        oldest, newest = self.versions.get(key, (1, 0))
+        if not oldest <= version <= newest:
+            return False
+        header = read_request_header(frame)
+        request, _ = decode(request_class(key), frame, version, header.end)
+        self._time = now
+        exchange = Exchange(self, connection, key, version, header.correlation_id, header.client_id, now, frame, request)
+        if self.cluster.quotas.on:
+            self.throttle.begin(exchange, len(frame))
+        if self.trace.exchanges:
+            self.trace.requested(request, exchange)
+        if isinstance(decision, Refuse):
+            self._refuse(request, exchange, decision)
+            return True
+        exchange.delay_ms = decision.ms
+        if self.faults is not None and self.faults.arrived(key):
+            self.faults.receive(request, exchange)
+        else:
+            self.handle(request, exchange)
+        return True
+
+    def _refuse(self, request: Message, exchange: Exchange, decision: Refuse) -> None:
+        from wirebroker.requests.errors import refuse
+
+        code, unheard = decision.error_code, isinstance(request, ProduceRequest) and request.acks == 0
+        answer = None if unheard else refuse(request, code, exchange)
+        if decision.ends_by:
+            self.unauthenticated(exchange, answer, decision.ends_by)
+        elif answer is None:  # Kafka, too, has no other way to tell the client
+            exchange.close(f"its Produce with acks=0 is refused: {error_name(code)}")
+        else:
+            exchange.reply(answer)
+
+    def unauthenticated(self, exchange: Exchange, answer: Message | None, cause: str) -> Outcome:
+        """Answer, if there is an answer, and close the connection, after connection.failed.authentication.delay.ms."""
+
+        def end(_: int) -> None:
+            if answer is not None:
+                exchange.reply(answer)
+            exchange.close(cause)
+
+        delay = self.configs.integer("connection.failed.authentication.delay.ms")
+        if delay:
+            exchange.park()
+            self.timers.at(exchange.now + delay, end)
+        else:
+            end(exchange.now)
+        return Outcome.PARKED if delay else Outcome.CLOSED
+
+    def handle(self, request: Message, exchange: Exchange) -> None:
+        """Let the request's API answer it, now or later."""
+        outcome = self._outcome(request, exchange)
+        if isinstance(outcome, GeneratorType):
+            outcome = self.turns.begin(exchange, outcome)
+        decisions = self.cluster.decisions
+        if decisions.pending and (failed := decisions.write_down(exchange.now)) is not None:
+            exchange.close(f"the change cannot be written to the data directory: {failed}")
+            return
+        if outcome is Outcome.PARKED:
+            exchange.park()
+        elif not isinstance(outcome, Outcome):
+            exchange.reply(outcome)  # type: ignore[arg-type]
+
+    def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
+        """What the request's API makes of it, as far as the client may do that."""
+        changes = self.groups.changes
+        if changes.running and changes.concern(groups_of(request)):
+            return self._after_changes(request, exchange)
+        key = exchange.api_key
+        handler = self._handlers.get(key) or self._handler(key)
+        if not self.authorizer.on or handler is without_feature.handle:
+            return handler(request, exchange)
+        access = exchange.access = Access(exchange)
+        left = admit(request, access)
+        unheard = isinstance(request, ProduceRequest) and request.acks == 0 and access.refused is not None
+        if left is not None:
+            outcome = handler(left, exchange)
+            return exchange.close("its Produce with acks=0 names a topic that it may not write to") if unheard else outcome
+        if unheard:
+            return exchange.close("its Produce with acks=0 is not allowed")
+        exchange.access, refused = None, access.refused
+        return refused  # type: ignore[no-any-return]
+
+    def _after_changes(self, request: Message, exchange: Exchange) -> Steps:
+        """Handle a request once nobody changes its groups any more."""
+        yield from self.groups.changes.settled(list(groups_of(request)))
+        return (yield from steps_of(self._outcome(request, exchange)))
+
+    def go_on(self, exchange: Exchange, steps: Steps) -> None:
+        """Answer a request that was parked, now or in slices."""
+        self.turns.go_on(exchange, steps)
+
+    def _handler(self, key: int) -> Handler:
+        handler = self._handlers.get(key)
+        if handler is None:
+            handler = self._handlers[key] = handler_of(key)
+        return handler
+
+    def _receive_long(self, connection: Connection, frame: memoryview, header: RequestHeader, now: int, owned: bool) -> None:
+        """Handle a request whose decoding takes long."""
+        self._time = now
+        key, version, correlation_id, client_id, start = header
+        exchange = Exchange(self, connection, key, version, correlation_id, client_id, now)
+        whole = frame if owned else memoryview(bytes(frame))
+        if self.cluster.quotas.on:
+            self.throttle.begin(exchange, len(frame))
+        self.turns.begin(exchange, self._read_aside(exchange, whole, start))
+        exchange.park()
+
+    def _read_aside(self, exchange: Exchange, frame: memoryview, start: int) -> Steps:
+        key, version = exchange.api_key, exchange.version
+        try:
+            request, _ = yield Aside(partial(decode, request_class(key), frame, version, start))
+        except ProtocolError as damage:
+            return exchange.close(f"the client's request cannot be read: {damage}")
+        exchange.request = request
+        traced, struck = self.trace.exchanges, self.faults is not None and self.faults.concerns(key)
+        if traced or struck:
+            facts = yield Aside(partial(facts_of, request, exchange, list(implied_by(request, exchange))))
+        if traced:
+            self.trace.requested(request, exchange, (yield Aside(partial(names_of, facts))))
+        if not struck:
+            return (yield from steps_of(self._outcome(request, exchange)))
+        connection, exchange.frame = exchange.connection, frame
+        connection.parked = None
+        self.plan.receive(request, exchange, facts)
+        if connection.parked is None and not connection.closed:
+            exchange.release()
+        return Outcome.PARKED
+
+    def _unsupported(self, connection: Connection, frame: memoryview, now: int) -> None:
+        """Kafka closes the connection, except for ApiVersions, whose answer in version 0 any client can read."""
+        key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
+        if key == API_VERSIONS:
+            from wirebroker.apis.api_versions import unsupported_version
+
+            exchange = Exchange(self, connection, key, 0, correlation_id, None, now)
+            exchange.reply(unsupported_version(self.versions[key]))
+            return
+        offered = self.versions.get(key)
+        if self.trace.verdicts:
+            self.set_time(now)
+            self.trace.unsupported(connection, frame, *(offered or (0, -1)))
+        what = f"versions {offered[0]} to {offered[1]} are offered" if offered else "this API is not offered"
+        self.close(connection, f"the client requested {api_name(key)} version {version}; {what}")
+
+    def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
+        """Run every timer that has fallen due, in order; with `enough`, until that is true (see `Timers.run`)."""
+        self.timers.run(now, enough)
+
+    def deadline(self) -> int | None:
+        """When to tick next, in ms since the epoch; None if nothing waits."""
+        return self.timers.deadline()
+
+    def emit(self, effect: Effect) -> None:
+        """Send an answer, or close a connection, after the effects before it."""
+        self.effects.append(effect)
+
+    def take_effects(self) -> list[Effect]:
+        """Take the effects since the last call, in order."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    def restart(self, mode: str, now: int) -> None:
+        """Stop all brokers and start them again: "clean", or "kill" as with kill −9.
+
+        The state that Kafka would find on its disk stays. Connections, sessions and waiting requests are gone.
+        """
+        if mode not in ("clean", "kill"):
+            raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
+        self.set_time(now)
+        self.controller.finish()
+        self.shares.restart()
+        for connection in sorted(self.connections, key=lambda each: each.number):
+            self.close(connection, "the broker restarts")
+        self.timers.clear()
+        self.throttle.restarted()
+        self.telemetry.clear()
+        self.turns.drop()
+        if self._plan is not None:
+            self._plan.restarted()
+        self.cluster.log_dirs.restarted()
+        for node_id, broker in self.cluster.brokers.items():
+            broker.start()
+            self.cluster.producer_ids.restarted(node_id)
+        if self.store is not None:
+            self.store.restart(mode, now)
+        for partition in self.cluster.partitions():
+            partition.restart(mode, now)
+        self.fetch_sessions.clear()
+        self.groups.restart(now)
+        self.transactions.restart(now)
+        self.maintenance = Maintenance(self.cluster, now)
+        self.controller.restart(now)
+        self.cluster.report(RestartChange(mode))
+        if self.store is not None:
+            self.store.restarted(now)
+
+    def kill_broker(self, node_id: int, now: int) -> None:
+        """End a broker as with kill −9: its connections break, and others lead its partitions. ValueError if it is down.
+
+        New leaders of many partitions are elected in slices; `controller.finish` elects the rest.
+        """
+        self.shares.broker_down(node_id)
+        for connection in sorted(self.connections, key=lambda each: each.number):
+            if connection.node_id == node_id:
+                self.close(connection, f"broker {node_id} was killed")
+        self.turns.drop(node_id)
+        if self._plan is not None:
+            self._plan.killed(node_id)
+        self.controller.broker_down(node_id, now)
+        self.fetch_sessions.clear_at(node_id)
+        self.throttle.restarted(node_id)
+        self.cluster.producer_ids.restarted(node_id)
+
+    def start_broker(self, node_id: int, now: int) -> None:
+        """Start a broker that was killed. Does nothing if it is up."""
+        self.controller.broker_up(node_id, now)
+
+    def clear_faults(self) -> None:
+        """Unload all rules; requests that they hold back go on, and connections that they have silenced are closed."""
+        if self._plan is not None:
+            self._plan.clear()
+        for connection in [each for each in self.connections if each.silent]:
+            self.close(connection, "a fault has silenced it, and a reset unloads all faults")
+
+    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
+        """A topic is deleted: forget what a coordinator had written there, or have `groups.forget_topics` forget what was
+        committed in it.
+        """
+        if topic == GROUP_TOPIC:
+            self.groups.log_deleted()
+        elif topic == TRANSACTION_TOPIC:
+            self.transactions.log_deleted()
+        elif topic == SHARE_TOPIC:
+            self.groups.share_state.log_deleted()
+        else:
+            self.groups.topic_deleted(topic, topic_id)
+
+    def _coordinator_moved(self, topic: str, index: int, now: int) -> None:
+        if topic != SHARE_TOPIC:
+            (self.groups if topic == GROUP_TOPIC else self.transactions).moved(index, now)

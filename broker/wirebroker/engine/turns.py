@@ -1,0 +1,150 @@
+"""Long requests: the engine handles them in slices, and other connections get their turn between two slices.
+
+A handler that works in slices is a generator (`exchange.Steps`). The first slice runs at once, so a short request is
+answered at once. A request with more slices is parked and joins a queue. The driver of the engine sets `wake`, calls
+`proceed` for one slice at a time, does the work in `asides` in a thread and then calls `resume`. A driver that
+does not set `wake` (a test, the simulator) gets every request handled at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from types import GeneratorType
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.errors import EncodeError
+from kafkawire.frames import encode_response
+from wirebroker.apis.exchange import Aside, Exchange, Steps
+from wirebroker.requests.effects import Outcome
+from wirebroker.trace.recorder import errors_in
+
+
+class Unfinished:
+    """A request between two slices. `result` or `error` is sent into the next slice."""
+
+    __slots__ = ("error", "exchange", "result", "steps")
+
+    def __init__(self, exchange: Exchange, steps: Steps) -> None:
+        self.exchange = exchange
+        self.steps = steps
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def step(self) -> Aside | None:
+        """Run one slice: the work that it wants done aside, or None. The last one raises StopIteration with the outcome."""
+        result, self.result = self.result, None
+        error, self.error = self.error, None
+        return self.steps.send(result) if error is None else self.steps.throw(error)
+
+    def do(self, aside: Aside) -> None:
+        """Do the work, in any thread; the next slice gets its result or exception."""
+        try:
+            self.result = aside.work()
+        except Exception as error:
+            self.error = error
+
+
+class Turns:
+    """The requests of one engine that are between two slices."""
+
+    def __init__(self) -> None:
+        self.wake: Callable[[], None] | None = None
+        """Called when a slice or work aside is ready; None if no driver runs them."""
+        self.waiting: deque[Unfinished] = deque()
+        """Requests that are ready for their next slice, in order."""
+        self.asides: deque[tuple[Unfinished, Aside]] = deque()
+        """Work to be done in a thread, and the request that waits for it."""
+        self._known: set[Unfinished] = set()
+
+    def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:
+        """Run the first slice. The outcome, or PARKED if there are more slices.
+
+        A request is handled at once if what a fault does next needs its outcome.
+        """
+        unfinished = Unfinished(exchange, steps)
+        try:
+            aside = unfinished.step()
+            while self.wake is None or (exchange.struck is not None and exchange.struck.needs_outcome):
+                if aside is not None:
+                    unfinished.do(aside)
+                aside = unfinished.step()
+        except StopIteration as last:
+            outcome: Message | Outcome = last.value
+            return outcome
+        exchange.frame = None
+        self._known.add(unfinished)
+        self._queue(unfinished, aside)
+        return Outcome.PARKED
+
+    def go_on(self, exchange: Exchange, steps: Steps) -> None:
+        """Answer a request that was parked, now or in slices."""
+        outcome = self.begin(exchange, steps)
+        if not isinstance(outcome, Outcome):
+            exchange.reply(outcome)
+
+    def proceed(self) -> None:
+        """Run the next slice of the request whose turn it is. Raises what the handler raises."""
+        unfinished = self.waiting.popleft()
+        try:
+            self._queue(unfinished, unfinished.step())
+        except StopIteration as last:
+            self._known.discard(unfinished)
+            self._finish(unfinished.exchange, last.value)
+        except BaseException:
+            self._known.discard(unfinished)
+            raise
+
+    def resume(self, unfinished: Unfinished) -> None:
+        """The work aside is done (`Unfinished.do`). A request that was dropped meanwhile does not continue."""
+        if unfinished in self._known:
+            self._queue(unfinished, None)
+
+    def drop(self, node_id: int | None = None) -> None:
+        """Drop the requests to this broker, or to all brokers, because it has stopped."""
+        gone = {each for each in self._known if node_id in (None, each.exchange.node_id)}
+        self._known -= gone
+        self.waiting = deque(each for each in self.waiting if each not in gone)
+        self.asides = deque(each for each in self.asides if each[0] not in gone)
+        for unfinished in gone:
+            unfinished.steps.close()
+
+    def _queue(self, unfinished: Unfinished, aside: Aside | None) -> None:
+        if aside is None:
+            self.waiting.append(unfinished)
+        else:
+            self.asides.append((unfinished, aside))
+        if self.wake is not None:
+            self.wake()
+
+    def _finish(self, exchange: Exchange, outcome: Message | Outcome) -> None:
+        if outcome is Outcome.SILENT:
+            exchange.release()
+        elif not isinstance(outcome, Outcome) and (response := exchange.passed(outcome)) is not None:
+            # An answer that took several slices also takes long to encode.
+            exchange.park()
+            unfinished = Unfinished(exchange, _encode(exchange, response))
+            self._known.add(unfinished)
+            self._queue(unfinished, unfinished.step())
+
+
+def _encode(exchange: Exchange, response: Message) -> Steps:
+    try:
+        parts = yield Aside(partial(encode_response, exchange.correlation_id, response, exchange.version))
+        if exchange.traced is not None:
+            exchange.traced = exchange.traced._replace(errors=(yield Aside(partial(errors_in, response))))
+    except EncodeError as wrong:
+        exchange.cannot_say(wrong)
+    else:
+        exchange.send(response, parts)
+    return Outcome.PARKED
+
+
+def steps_of(outcome: Message | Outcome | Steps) -> Steps:
+    """A handler's outcome as the end of a longer generator: `outcome = yield from steps_of(handler(…))`."""
+    if isinstance(outcome, GeneratorType):
+        done: Message | Outcome = yield from outcome
+        return done
+    return outcome  # type: ignore[return-value]

@@ -1,0 +1,254 @@
+"""Who the clients of a cluster are: SASL dialogues, their gate, and how long a session lasts.
+
+The rules are those of SaslServerAuthenticator and KafkaChannel: before a client is authenticated it may send ApiVersions once,
+SaslHandshake, and its tokens. The APIs SaslHandshake and SaslAuthenticate have handlers as all others, so faults and the trace
+know them. A session that ends (KIP-368) keeps its gate, any other connection has none once it is authenticated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from kafkawire.errors import ErrorCode
+from kafkawire.frames import KEY_VERSION_CORRELATION
+from kafkawire.registry import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, api_name
+from wirebroker.client.jaas import users_of
+from wirebroker.core.delegation_tokens import password_of
+from wirebroker.core.groups.java_order import set_of_names
+from wirebroker.requests.connection import Connection, Decision, Disconnect, Gate, Refuse, Send, Unauthenticated
+from wirebroker.security.mechanisms import BY_PASSWORD, GSSAPI, OAUTHBEARER, PLAIN, Challenge, Failure, Mechanism, Success
+from wirebroker.security.oauthbearer import OAuthBearer
+from wirebroker.security.plain import Plain
+from wirebroker.security.principals import USER, Principal, PrincipalRules
+from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, Scram, ScramMechanism, TokenOwner, credential_of
+from wirebroker.security.session import Stage
+from wirebroker.security.web_tokens import LATEST, Check, KeySet, SignedTokens, UnsecuredTokens
+
+if TYPE_CHECKING:
+    from wirebroker.core.cluster import Cluster
+
+FIRST_REQUESTS = {Stage.HANDSHAKE_OR_VERSIONS: (SASL_HANDSHAKE, API_VERSIONS), Stage.HANDSHAKE: (SASL_HANDSHAKE,)}
+AGAIN_AFTER_MS = 1000
+"""A SaslHandshake within this time after the last one of an authenticated connection is an error (KIP-368)."""
+SALT_BYTES = NONCE_BYTES = 20
+
+Note = Callable[[Connection, Literal["succeeded", "failed", "expired"], str], None]
+"""Told of each authentication: the connection, the outcome, and the cause of a failure."""
+LONGEST_CAUSE = 300
+"""Characters of a cause in the log: it may name a user, and a client may send a name of half a megabyte."""
+
+
+class KeySource(Protocol):
+    """Where keys of signed tokens come from."""
+
+    def of(self, url: str) -> KeySet:
+        """The keys at an address."""
+
+    def missing(self, url: str, key_id: str) -> None:
+        """Look for a key that is not there."""
+
+
+class Authenticator:
+    """Authenticates the clients of a cluster."""
+
+    def __init__(self, cluster: Cluster, note: Note) -> None:
+        self._cluster = cluster
+        self._note = note
+        self.passwords: dict[str, str] = {}
+        """The passwords of users, for PLAIN."""
+        self.key_sets: KeySource
+        """The keys at the addresses that `sasl.oauthbearer.jwks.endpoint.url` names; set before such a listener is opened."""
+
+    # Users
+
+    def add_user(self, name: str, password: str) -> None:
+        """Let a user log in by this password, with every mechanism that has passwords."""
+        self.passwords[name] = password
+        for mechanism in BY_NAME.values():
+            held = self._cluster.scram.get((name, mechanism.number))
+            salt = self._cluster.random_bytes(SALT_BYTES) if held is None else held.salt
+            made = credential_of(mechanism, password, salt, LEAST_ITERATIONS if held is None else held.iterations)
+            if held != made:
+                self._cluster.alter_scram({(name, mechanism.number): made})
+
+    def mechanisms(self, listener: str) -> list[str]:
+        """The enabled mechanisms of a listener, in the order in which Kafka names them."""
+        enabled = self._cluster.configs.at(listener, "sasl.enabled.mechanisms")
+        names = enabled if isinstance(enabled, list) and enabled != [GSSAPI] else BY_PASSWORD
+        return set_of_names(names)
+
+    def _new(self, name: str, listener: str) -> Mechanism:
+        if name == PLAIN:
+            login = self._cluster.configs.at(listener, "sasl.jaas.config", PLAIN)
+            return Plain(self.passwords | users_of(str(login)) if login else self.passwords)
+        if name == OAUTHBEARER:
+            return OAuthBearer(self._check_of_tokens(listener))
+        mechanism, scram = BY_NAME[name], self._cluster.scram
+        nonce = self._cluster.random_bytes(NONCE_BYTES).hex()
+        return Scram(
+            mechanism, nonce, lambda user: scram.get((user, mechanism.number)), lambda name: self._token(mechanism, name)
+        )
+
+    def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:
+        """Who may log in by a delegation token, also if it has expired and is not removed yet."""
+        key, token = self._cluster.configs.text("delegation.token.secret.key"), self._cluster.tokens.by_id.get(token_id)
+        if not key or token is None:
+            return None
+        credential = credential_of(mechanism, password_of(token_id, key), self._cluster.random_bytes(SALT_BYTES))
+        return TokenOwner(token.owner.partition(":")[2], credential, token.expires_at)
+
+    def _check_of_tokens(self, listener: str) -> Check:
+        def value(name: str) -> Any:
+            return self._cluster.configs.at(listener, name, OAUTHBEARER)
+
+        url = value("sasl.oauthbearer.jwks.endpoint.url")
+        if not url:
+            return UnsecuredTokens.configured(value("sasl.jaas.config") or "").check
+        return SignedTokens(
+            lambda: self.key_sets.of(url),
+            lambda key_id: self.key_sets.missing(url, key_id),
+            value("sasl.oauthbearer.expected.audience"),
+            value("sasl.oauthbearer.expected.issuer") or "",
+            value("sasl.oauthbearer.clock.skew.seconds"),
+            value("sasl.oauthbearer.sub.claim.name"),
+            value("sasl.oauthbearer.scope.claim.name"),
+        ).check
+
+    # Connections
+
+    def gate(self, connection: Connection) -> Gate | None:
+        """The gate of a connection that is to authenticate; None if its listener wants no SASL."""
+        configs = self._cluster.configs
+        sasl = connection.session.protocol.sasl
+        connection.frame_limit = configs.integer("sasl.server.max.receive.size" if sasl else "socket.request.max.bytes")
+        return self if sasl else None
+
+    def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
+        """Whether the client may send this now."""
+        session = connection.session
+        if session.stage is Stage.TOKEN and session.bare:
+            outcome = self.evaluate(connection, bytes(frame), now)
+            return Unauthenticated(outcome.cause) if isinstance(outcome, Failure) else Send(outcome.token)
+        key, _, _ = KEY_VERSION_CORRELATION.unpack_from(frame)
+        if session.stage is Stage.DONE:
+            return self._decide_again(connection, key, now)
+        if session.stage is Stage.OTHER_MECHANISM:
+            return Unauthenticated(self._failed(connection, f"it must authenticate again by {session.mechanism}").cause)
+        if session.stage is Stage.TOKEN:
+            if key == SASL_AUTHENTICATE:
+                return None
+            cause = f"it sent {api_name(key)} instead of {session.stage.value}"
+            return Refuse(ErrorCode.ILLEGAL_SASL_STATE, self._failed(connection, cause).cause)
+        if key in FIRST_REQUESTS[session.stage]:
+            return None
+        return Disconnect(f"the client sent {api_name(key)} before it authenticated; expected {session.stage.value}")
+
+    def _decide_again(self, connection: Connection, key: int, now: int) -> Decision | None:
+        """What a client may send whose session ends some time."""
+        session = connection.session
+        began = session.begun_again_at
+        if key == SASL_HANDSHAKE and (began is None or now - began >= AGAIN_AFTER_MS):
+            session.begun_again_at = now
+            session.stage = Stage.HANDSHAKE
+            connection.produce_shape = None
+            self.gate(connection)
+        elif session.expires_at is not None and now > session.expires_at:
+            cause = f"the session of {session.principal} ended, and the client did not authenticate again"
+            self._note(connection, "expired", cause)
+            return Disconnect(cause)
+        return None
+
+    def by_certificate(self, connection: Connection, subject: str) -> None:
+        """A client has shown a certificate with this name."""
+        session = connection.session
+        rules = str(self._cluster.configs.at(session.listener, "ssl.principal.mapping.rules"))
+        session.asked = session.mechanism = "SSL"
+        name = PrincipalRules(rules).name(subject)
+        if name is None:
+            cause = f"no rule of ssl.principal.mapping.rules matches the name in its certificate, {subject}"
+            connection.gate = Closing(self._failed(connection, cause).cause)
+        else:
+            session.principal = Principal(USER, name)
+            self._note(connection, "succeeded", "")
+
+    # The dialogue
+
+    def versions_told(self, connection: Connection) -> None:
+        """ApiVersions was answered: a client that is not authenticated may not ask again."""
+        if connection.session.stage is Stage.HANDSHAKE_OR_VERSIONS:
+            connection.session.stage = Stage.HANDSHAKE
+
+    def handshake(self, connection: Connection, name: str, *, bare: bool) -> Failure | None:
+        """Begin to authenticate by this mechanism; `bare` if its tokens come without requests around them."""
+        session = connection.session
+        enabled = self.mechanisms(session.listener)
+        if name not in enabled:
+            return self._failed(connection, f"it asked for the SASL mechanism {name!r}; enabled: {', '.join(enabled)}")
+        if session.mechanism not in ("", name):
+            session.stage = Stage.OTHER_MECHANISM
+            return None
+        try:
+            session.sasl, session.asked = self._new(name, session.listener), name
+        except ValueError as wrong:  # altered while the broker runs
+            return self._failed(connection, f"sasl.jaas.config of this listener cannot be used: {wrong}")
+        session.bare, session.stage = bare, Stage.TOKEN
+        return None
+
+    def evaluate(self, connection: Connection, token: bytes, now: int) -> Challenge | Success | Failure:
+        """Take a client's token. After a Success the session is the one of that user; after a Failure it must end."""
+        session = connection.session
+        assert session.sasl is not None
+        outcome = session.sasl.evaluate(token, now)
+        if isinstance(outcome, Challenge):
+            return outcome
+        if isinstance(outcome, Failure):
+            doing = "re-authentication" if session.mechanism else "authentication"
+            hidden = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {session.asked}"
+            message = outcome.message or hidden
+            return self._failed(connection, outcome.cause, message)._replace(answered=outcome.answered)
+        principal = Principal(USER, outcome.user)
+        if session.mechanism and principal != session.principal:
+            before, after = (f"{who.kind}.{who.name}" for who in (session.principal, principal))
+            message = f"Cannot change principals during re-authentication from {before}: {after}"
+            return self._failed(connection, message, message)
+        if outcome.expires_at is not None and outcome.expires_at - now >= LATEST:
+            return self._failed(connection, "its token does not expire before Kafka's clock ends")._replace(answered=False)
+        self._succeeded(connection, principal, outcome, now)
+        return outcome
+
+    def _succeeded(self, connection: Connection, principal: Principal, outcome: Success, now: int) -> None:
+        session = connection.session
+        session.again = bool(session.mechanism)
+        session.principal, session.by_token, session.mechanism = principal, outcome.by_token, session.asked
+        session.sasl, session.stage = None, Stage.DONE
+        most = int(str(self._cluster.configs.at(session.listener, "connections.max.reauth.ms", session.mechanism)))
+        ends = [*([now + most] if most > 0 else []), *([] if outcome.expires_at is None else [outcome.expires_at])]
+        session.expires_at = max(min(ends), now) if ends else None
+        connection.frame_limit = self._cluster.configs.integer("socket.request.max.bytes")
+        if session.expires_at is None:
+            connection.gate = None
+        self._note(connection, "succeeded", "")
+
+    def expire(self, connection: Connection, now: int) -> None:
+        """End the session of an authenticated client: its next request must begin to authenticate again."""
+        connection.session.expires_at = now - 1
+        connection.gate = self
+        connection.produce_shape = None
+
+    def _failed(self, connection: Connection, cause: str, message: str | None = None) -> Failure:
+        if len(cause) > LONGEST_CAUSE:
+            cause = f"{cause[:LONGEST_CAUSE]}…"
+        self._note(connection, "failed", cause)
+        return Failure(f"authentication failed: {cause}", message)
+
+
+class Closing:
+    """The gate of a connection that is closed with its first request."""
+
+    def __init__(self, cause: str) -> None:
+        self._cause = cause
+
+    def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
+        """Close it."""
+        return Disconnect(self._cause)

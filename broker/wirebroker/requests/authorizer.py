@@ -1,0 +1,90 @@
+"""The authorizer of a cluster: what its settings and ACLs allow a client (org.apache.kafka.metadata.authorizer).
+
+It is off unless `authorizer.class.name` names Kafka's StandardAuthorizer. `super.users` may do everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from wirebroker.core.acls import OPERATIONS, Operation, ResourceType, Ruling, bits, ruling
+from wirebroker.requests.connection import Connection
+
+if TYPE_CHECKING:
+    from wirebroker.core.cluster import Cluster
+
+ANYTHING = "hardcode"
+"""The name by which Kafka asks whether a client may do something with every resource of a type."""
+
+Note = Callable[[Connection, str, str, str, str], None]
+"""Told of each refusal that a client notices: the operation, the type of the resource, its name, and why."""
+
+
+class Authorizer:
+    """Decides what clients may do."""
+
+    def __init__(self, cluster: Cluster, note: Note) -> None:
+        self._cluster = cluster
+        self._note = note
+        self._read_at = -1
+        self._on = False
+        self._super_users: frozenset[str] = frozenset()
+        self._open = False
+        """Whether everybody may do everything with a resource that no ACL is about."""
+
+    @property
+    def on(self) -> bool:
+        """Whether the cluster has an authorizer. Without one every client may do everything."""
+        configs = self._cluster.configs
+        if self._read_at != configs.version:
+            self._read_at = configs.version
+            self._on = bool(configs.text("authorizer.class.name"))
+            self._super_users = frozenset(each.strip() for each in configs.text("super.users").split(";") if each.strip())
+            self._open = bool(configs.value("allow.everyone.if.no.acl.found"))
+        return self._on
+
+    def may(
+        self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True
+    ) -> bool:  # fmt: skip
+        """Whether the client may do this. `asked`: it wants to, so a refusal is noted."""
+        if not self.on:
+            return True
+        principal = str(connection.session.principal)
+        if principal in self._super_users:
+            return True
+        ruled = ruling(self._cluster.acls.about(kind, name), principal, connection.client_host, operation)
+        if ruled.allowed or (self._open and not ruled.known):
+            return True
+        if asked:
+            why = _reason(ruled, f"{principal} {operation.name} on {kind.name} {name}")
+            self._note(connection, operation.name, kind.name, name, why)
+        return False
+
+    def sees_topic(self, connection: Connection) -> Callable[[str], bool] | None:
+        """Whether the client may describe a topic, to be asked for each name, also later; None if the client sees all."""
+        if not self.on or str(connection.session.principal) in self._super_users:
+            return None
+        return partial(self.may, connection, Operation.DESCRIBE, ResourceType.TOPIC, asked=False)
+
+    def may_some(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
+        """Whether the client may do this with some resource of the type (KIP-679)."""
+        return self.may(connection, operation, kind, ANYTHING, asked=False) or self._cluster.acls.allows_some(
+            str(connection.session.principal), connection.client_host, operation, kind
+        )
+
+    def operations(self, connection: Connection, kind: ResourceType, name: str) -> int:
+        """All that the client may do with a resource, as answers have it: one bit for each operation."""
+        principal, host = str(connection.session.principal), connection.client_host
+        about = self._cluster.acls.about(kind, name)
+        if not self.on or principal in self._super_users or (self._open and not about):
+            return bits(OPERATIONS[kind])
+        return bits(each for each in OPERATIONS[kind] if ruling(about, principal, host, each).allowed)
+
+
+def _reason(ruled: Ruling, wanted: str) -> str:
+    """Why something is not allowed."""
+    if ruled.by is not None:
+        return str(ruled.by)
+    return f"no ACL allows {wanted}" if ruled.known else "no ACL is about it"

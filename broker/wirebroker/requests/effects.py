@@ -1,0 +1,59 @@
+"""Effects are what the engine hands to its host; outcomes are what a handler returns if it has no answer yet."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from kafkawire.primitives import Buffer
+from wirebroker.requests.connection import Connection
+
+
+class Reply(NamedTuple):
+    """Send these buffers, in order: one whole response frame."""
+
+    connection: Connection
+    parts: list[Buffer]
+
+
+class Close(NamedTuple):
+    """Close the connection after the answers before it are sent; with `reset` at once, by a RST where the system has it.
+
+    `reason` is a sentence for the log.
+    """
+
+    connection: Connection
+    reason: str
+    reset: bool = False
+
+
+class Shape(NamedTuple):
+    """The changes that the network makes to an answer. Bytes are counted from the first byte of its size."""
+
+    cut: int | None = None
+    """The number of bytes that arrive; None: all."""
+    piece: int | None = None
+    """The size of the pieces in which it is sent, each by itself."""
+    pause: float = 0.0
+    """Seconds between two pieces, by the machine's time."""
+    flipped: tuple[int, ...] = ()
+    """The positions of bytes that arrive with all their bits turned."""
+
+
+class Shaped(NamedTuple):
+    """Send one whole response frame, changed by faults."""
+
+    connection: Connection
+    parts: list[Buffer]
+    shape: Shape
+
+
+Effect = Reply | Close | Shaped
+
+
+class Outcome(Enum):
+    """A handler returns it instead of a response."""
+
+    PARKED = "it will be answered later, by Exchange.reply"
+    SILENT = "it is done and has no answer, as a Produce with acks=0"
+    CLOSED = "the connection is closed, by Exchange.close"

@@ -1,0 +1,231 @@
+"""How long clients have to wait that use more than their quotas (Kafka's ClientQuotaManager and its kin).
+
+Each broker measures its own clients, and the controller measures changes of topics. Nothing is measured while no quota of
+that kind is set. Times are ms of the broker's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kafkawire.disk.metadata import QuotaEntity
+from wirebroker.core.quotas import (
+    BY_CLIENT,
+    CONNECTION,
+    FETCH,
+    IP,
+    MUTATION,
+    REQUEST,
+    KeyedQuotas,
+    Measured,
+    Rate,
+    TokenBucket,
+    Window,
+    java_int,
+)
+from wirebroker.requests.connection import Connection
+
+if TYPE_CHECKING:
+    from wirebroker.core.cluster import Cluster
+
+MANY = 10_000
+"""The number of meters from which a search for unused ones is worthwhile."""
+UNLIMITED = 2**31 - 1
+
+
+class Exceeded(NamedTuple):
+    """A quota that a client has used up."""
+
+    ms: int
+    """how long the client has to wait"""
+    quota: str
+    whose: str
+    """what it is set for, in words"""
+    limit: float
+
+
+Note = Callable[[Connection, "str | None", str, int, str, str, float], None]
+"""Told of each wait: the connection, the client id, the API, and the fields of `Exceeded`."""
+
+
+class Exchange(Protocol):
+    """A request, as far as quotas need it."""
+
+    connection: Connection
+    client_id: str | None
+    api_key: int
+    version: int
+    size: int
+
+
+def words_of(entity: QuotaEntity) -> str:
+    """An entity in words: `user alice, default client-id`."""
+    return ", ".join(f"default {kind}" if name is None else f"{kind} {name}" for kind, name in sorted(entity, reverse=True))
+
+
+class Throttle:
+    """Measures what clients use, and calls `note` for each wait."""
+
+    def __init__(self, cluster: Cluster, note: Note) -> None:
+        self._cluster = cluster
+        self.note = note
+        self.stopwatch: Callable[[], int] = lambda: 0
+        """The machine's time in ns; it measures how long requests take."""
+        self.request_ms: float | None = None
+        """How long each request takes; None if it is measured."""
+        self._rates: dict[tuple[int, str, Measured], Rate] = {}
+        self._buckets: dict[Measured, TokenBucket] = {}
+        self._keyed: dict[str, KeyedQuotas] = {}
+        self._read_at = -1
+        self._current: tuple[Exchange | None, int] = (None, 0)
+
+    def _quotas(self, key: str) -> KeyedQuotas:
+        quotas = self._cluster.quotas
+        if self._read_at != quotas.version:
+            self._read_at = quotas.version
+            self._keyed = {each: KeyedQuotas(quotas, each) for each in BY_CLIENT}
+        return self._keyed[key]
+
+    @property
+    def _window(self) -> Window:
+        configs = self._cluster.configs
+        return Window(configs.integer("quota.window.num"), configs.integer("quota.window.size.seconds") * 1000)
+
+    def restarted(self, node_id: int | None = None) -> None:
+        """Forget what this broker has measured, or all of them."""
+        self._rates = {key: rate for key, rate in self._rates.items() if node_id not in (None, key[0])}
+        if node_id is None:
+            self._buckets.clear()
+
+    def begin(self, exchange: Exchange, size: int) -> None:
+        """A request of `size` bytes is being handled."""
+        exchange.size = size
+        self._current = exchange, self.stopwatch()
+
+    # Rates
+
+    def use(self, exchange: Exchange, key: str, value: float, now: int) -> Exceeded | None:
+        """A client uses bytes of this kind: the quota that it has used up with them, if there is one."""
+        quotas = self._quotas(key)
+        if not quotas:
+            return None
+        limit, rate = self._meter(exchange, key, quotas, now)
+        rate.record(self._window, value, now)
+        if limit is None:
+            return None
+        ms = rate.throttle_ms(self._window, limit[0], now)
+        ms = min(ms, self._window.ms) if key == REQUEST else java_int(ms)
+        return Exceeded(ms, key, words_of(limit[1]), limit[0]) if ms > 0 else None
+
+    def _meter(
+        self, exchange: Exchange, key: str, quotas: KeyedQuotas, now: int
+    ) -> tuple[tuple[float, QuotaEntity] | None, Rate]:
+        connection = exchange.connection
+        who = quotas.measured(connection.session.principal.name, exchange.client_id)
+        rate = self._rates.get((connection.node_id, key, who))
+        if rate is None:
+            if len(self._rates) >= MANY:
+                self._tidy(now)
+            rate = self._rates[connection.node_id, key, who] = Rate()
+        return quotas.limit(who), rate
+
+    def _tidy(self, now: int) -> None:
+        """Forget the meters that have nothing to remember."""
+        window = self._window
+        self._rates = {key: rate for key, rate in self._rates.items() if rate.measure(window, now)}
+
+    def unuse(self, exchange: Exchange, key: str, value: float, now: int) -> None:
+        """What a client used is not sent after all."""
+        if quotas := self._quotas(key):
+            self._meter(exchange, key, quotas, now)[1].record(self._window, -value, now)
+
+    def handled(self, exchange: Exchange, now: int) -> Exceeded | None:
+        """A request has taken its time; the quota that its client has used up with it, if there is one."""
+        if not self._quotas(REQUEST):
+            return None
+        current, began = self._current
+        ns = (self.stopwatch() - began if current is exchange else 0) if self.request_ms is None else self.request_ms * 1e6
+        return self.use(exchange, REQUEST, ns * (100.0 / 1e9), now)
+
+    def room(self, exchange: Exchange) -> int:
+        """The bytes that a Fetch may answer with at most: those that a whole window allows."""
+        quotas = self._quotas(FETCH)
+        limit = (
+            quotas.limit(quotas.measured(exchange.connection.session.principal.name, exchange.client_id)) if quotas else None
+        )
+        if limit is None:
+            return UNLIMITED
+        window = self._window
+        return int(min(limit[0] * (window.samples - 1) * (window.ms // 1000), UNLIMITED))
+
+    # Changes of topics
+
+    def mutations(self, exchange: Exchange, strict_since: int) -> Mutations:
+        """What the client may change of topics; from this version of the request on, it is refused what is too much."""
+        if not self._cluster.quotas.on or not (quotas := self._quotas(MUTATION)):
+            return Mutations()
+        configs = self._cluster.configs
+        window = Window(
+            configs.integer("controller.quota.window.num"), configs.integer("controller.quota.window.size.seconds") * 1000
+        )
+        who = quotas.measured(exchange.connection.session.principal.name, exchange.client_id)
+        limit = quotas.limit(who)
+        if limit is None:
+            return Mutations()
+        bucket = self._buckets.setdefault(who, TokenBucket())
+        return Bucket(bucket, window, limit[0], words_of(limit[1]), strict=exchange.version >= strict_since)
+
+    # Connections
+
+    def connecting(self, connection: Connection, now: int) -> Exceeded | None:
+        """A client connects from its address: the quota that it has used up, if there is one."""
+        held, host = self._cluster.quotas.limits, connection.client_host
+        entity = next((each for each in (((IP, host),), ((IP, None),)) if CONNECTION in held.get(each, {})), None)
+        if entity is None:
+            return None
+        limit, window = held[entity][CONNECTION], self._window
+        rate = self._rates.setdefault((connection.node_id, CONNECTION, Measured(host, "")), Rate())
+        rate.record(window, 1.0, now)
+        ms = min(rate.throttle_ms(window, int(limit), now), window.ms)
+        if ms <= 0:
+            return None
+        rate.record(window, -1.0, now)
+        return Exceeded(ms, CONNECTION, words_of(entity), limit)
+
+
+class Mutations:
+    """The changes of topics of one request, without a quota."""
+
+    def take(self, count: int, now: int) -> bool:
+        """Whether the client may create or delete this many partitions."""
+        return True
+
+    def exceeded(self, now: int) -> Exceeded | None:
+        """The quota that was used up, with the time that is still to wait."""
+        return None
+
+
+class Bucket(Mutations):
+    """The changes of topics of one request, out of a bucket of tokens."""
+
+    def __init__(self, bucket: TokenBucket, window: Window, limit: float, whose: str, *, strict: bool) -> None:
+        self._bucket, self._window, self._limit = bucket, window, limit
+        self._whose, self._strict = whose, strict
+        self._ms = self._at = 0
+
+    def take(self, count: int, now: int) -> bool:
+        """Whether the client may create or delete this many; it may fall into debt once."""
+        bucket, window, limit = self._bucket, self._window, self._limit
+        if not self._strict:
+            bucket.take(window, limit, count, now)
+        if ms := bucket.throttle_ms(window, limit, now):
+            self._ms, self._at = ms, now
+        elif self._strict:
+            bucket.take(window, limit, count, now)
+        return not (self._strict and ms)
+
+    def exceeded(self, now: int) -> Exceeded | None:
+        """The quota that was used up, with the time that is still to wait."""
+        ms = max(0, java_int(self._ms - (now - self._at))) if self._ms else 0
+        return Exceeded(ms, MUTATION, self._whose, self._limit) if ms else None

@@ -1,0 +1,45 @@
+"""The ACLs that a broker is started with, as `acls=` of MockKafka gives them: one text for each.
+
+`allow User:alice READ TOPIC orders`, `deny User:* ALL TOPIC payments-* from 10.0.0.1`. A name that ends with `*` means all
+names that begin so; `*` alone means every name.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import TypeVar
+
+from wirebroker.common.suggestions import did_you_mean
+from wirebroker.core.acls import CLUSTER_NAME, WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
+
+__tracebackhide__ = True  # pytest shows the caller's line
+
+FORM = "allow|deny PRINCIPAL OPERATION TYPE NAME [from HOST]"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_ACL = re.compile(r"(\S+)\s+([^\s:]+:.+?)\s+(\S+)\s+(\S+)\s+(\S+)(?:\s+from\s+(\S+))?")
+Number = TypeVar("Number", bound=IntEnum)
+
+
+def acl_of(text: str) -> Acl:
+    """The ACL that a text means. Raises ValueError."""
+    match = _ACL.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(f"{text!r} is not {FORM}, like 'allow User:alice READ TOPIC orders'")
+    permission, principal, operation, kind, name, host = match.groups()
+    prefix = name.endswith(WILDCARD) and name != WILDCARD
+    acl = Acl(
+        _number(ResourceType, kind, text), name.removesuffix(WILDCARD) if prefix else name,
+        PatternType.PREFIXED if prefix else PatternType.LITERAL, principal, host or WILDCARD,
+        _number(Operation, operation, text), _number(Permission, permission, text),
+    )  # fmt: skip
+    if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
+        raise ValueError(f"{text!r}: the only CLUSTER is {CLUSTER_NAME}")
+    return acl
+
+
+def _number(kind: type[Number], word: str, text: str) -> Number:
+    known = [name for name in kind.__members__ if name not in ("UNKNOWN", "ANY")]
+    if word.upper() not in known:
+        raise ValueError(f"{text!r}: {word} is not one of {', '.join(known)}{did_you_mean(word.upper(), known)}")
+    return kind[word.upper()]

@@ -1,0 +1,260 @@
+"""One broker's log directory: its lock, meta.properties, checkpoints, and the folders in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from kafkawire.disk.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANED,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    Offsets,
+    clean_shutdown_text,
+    offsets_text,
+    read_offsets,
+)
+from kafkawire.disk.damage import DamagedFile, DataError
+from kafkawire.disk.metadata import UNASSIGNED
+from kafkawire.disk.names import METADATA_FOLDER, future_of, is_deleted_folder, partition_of
+from kafkawire.disk.opening import unplain
+from kafkawire.disk.properties import META_PROPERTIES, properties_text, read_properties
+from kafkawire.disk.walking import ANYWHERE
+from kafkawire.primitives import format_uuid, parse_uuid
+from wirebroker.core.names import topic_name_error
+from wirebroker.storage import files
+from wirebroker.storage.locking import LOCK, SECOND_LOCK, DirectoryLock
+from wirebroker.storage.notes import note
+from wirebroker.storage.recovery import Known
+
+METADATA = "__cluster_metadata", 0
+NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
+"""The names that an unused directory may have, also if its first start was killed."""
+DIGITS = 10
+"""The most digits of a broker's id."""
+
+
+def make_root(root: Path) -> None:
+    """Make a log directory that the user has named, and the folders above it. Raises DataError."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as refused:
+        raise _unwritable(root, refused) from None
+
+
+def _locked(root: Path) -> DirectoryLock:
+    try:
+        return DirectoryLock(root)
+    except DataError:
+        raise
+    except OSError as refused:
+        raise _unwritable(root, refused) from None
+
+
+def _unwritable(root: Path, refused: OSError) -> DataError:
+    return DataError(f"{root} cannot be written to: {refused.strerror}")
+
+
+def check_entries(root: Path) -> None:
+    """Raises DamagedFile if anything but folders and files of its own is in the directory, or in a partition's folder.
+
+    A directory may be anybody's. A link in it would lead the broker elsewhere, and a pipe would stop it.
+    """
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if _is_folder(entry) and "-" in entry.name:  # a partition's, also one that was deleted or is moving
+                with os.scandir(entry.path) as held:
+                    for each in held:
+                        _is_folder(each)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, and not a file. Raises DamagedFile if it is neither, or a file with other names."""
+    found = os.lstat(entry.path) if os.name == "nt" else entry.stat(follow_symlinks=False)  # Windows' entry knows no links
+    if stat.S_ISREG(found.st_mode):
+        if found.st_nlink > 1:
+            raise files.shared(Path(entry.path))
+        return False
+    if not stat.S_ISDIR(found.st_mode):
+        raise unplain(Path(entry.path), found.st_mode)
+    if getattr(found, "st_reparse_tag", 0) == getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", -1):
+        raise unplain(Path(entry.path), stat.S_IFLNK)
+    return True
+
+
+class LogDirectory:
+    """The log directory of the broker `node_id`. A new one joins the cluster `cluster_id`."""
+
+    def __init__(self, root: Path, node_id: int, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
+        """Raises DataError, also for a directory with something else in it."""
+        self.root = root
+        self.path = str(root.resolve())
+        """The path that clients see."""
+        self.node_id = node_id
+        make_root(root)
+        self._lock = _locked(root)
+        try:
+            check_entries(root)
+            self._identify(cluster_id, random_bytes)
+            self.read_checkpoints()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _identify(self, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
+        path = self.root / META_PROPERTIES
+        if path.exists():
+            properties = read_properties(path)
+            self.cluster_id = properties.get("cluster.id", cluster_id)
+            self.stored_node_id = self._number(path, properties)
+            self.id = self._id(path, properties)
+            version = properties.get("version")
+            if version not in ("0", "1"):
+                raise DamagedFile(path, f"its version is {version!r}; 0 and 1 are known. Restore it from a copy")
+            return
+        others = sorted(each.name for each in self.root.iterdir() if each.name not in NOT_DATA)
+        if others:
+            raise DataError(
+                f"{self.root} is not a data directory of Kafka: it has no {META_PROPERTIES}, but {others[0]!r}; "
+                "give the name of an empty or a new directory"
+            )
+        self.cluster_id, self.stored_node_id, self.id = cluster_id, self.node_id, random_bytes(16)
+        made = {
+            "node.id": str(self.node_id),
+            "directory.id": format_uuid(self.id),
+            "cluster.id": cluster_id,
+            "version": "1",  # the last: a file that was cut has none
+        }
+        files.replace(path, properties_text(made).encode())
+        files.sync(self.root)
+
+    def _number(self, path: Path, properties: dict[str, str]) -> int:
+        """The broker's id, which has another name in Kafka 3."""
+        text = properties.get("node.id", properties.get("broker.id", ""))
+        if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
+            raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
+        return int(text)
+
+    @staticmethod
+    def _id(path: Path, properties: dict[str, str]) -> bytes:
+        """The directory's id, which Kafka before 3.7 did not write."""
+        try:
+            return parse_uuid(properties["directory.id"]) if "directory.id" in properties else UNASSIGNED
+        except ValueError:
+            raise DamagedFile(path, f"the id of the directory is {properties['directory.id']!r}") from None
+
+    # Checkpoints
+
+    def read_checkpoints(self) -> None:
+        """Read the checkpoints. Raises DamagedFile."""
+        self.clean = (self.root / CLEAN_SHUTDOWN).exists()
+        self._recovery_points, self._is_signed = read_offsets(self.root / RECOVERY_POINTS)
+        self._log_starts, self._has_starts = read_offsets(self.root / LOG_STARTS)
+        self.cleaned, self._knows_cleaned = read_offsets(self.root / CLEANED)
+        if self._is_signed and not self._has_starts and not self._log_starts:
+            self._miss(self.root / LOG_STARTS)
+
+    def _miss(self, path: Path) -> None:
+        """Report that the log starts are lost. Raises DamagedFile if a power cut does not explain it."""
+        if self.clean or not path.exists():
+            raise DamagedFile(
+                path,
+                f"nothing is in it, and the broker wrote it. Restore it from a copy; to go on, with deleted records served "
+                f"again, remove {self.root / RECOVERY_POINTS}",
+            )
+        note(f"{path}: nothing is in it, as a power cut leaves it; records that were deleted may be there again")
+
+    def known_of(self, where: tuple[str, int]) -> Known:
+        """The entries of a partition in the checkpoints."""
+        return Known(
+            self.clean,
+            self._recovery_points.get(where),
+            self._log_starts.get(where, 0),
+            starts_there=self.clean and self._has_starts,
+            gaps_below=self.cleaned.get(where, 0) if self._knows_cleaned else ANYWHERE,
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether wirebroker wrote the checkpoints, so that all folders must be there. A copy from Kafka may be partial."""
+        return self._is_signed
+
+    @property
+    def metadata_end(self) -> int:
+        """The offset up to which the metadata is synced; 0 if the checkpoint lacks it."""
+        return self._recovery_points.get(METADATA, 0)
+
+    def forget(self, where: tuple[str, int]) -> None:
+        """Forget a deleted partition. A new one of its name begins at 0."""
+        for offsets in (self._recovery_points, self._log_starts, self.cleaned):
+            offsets.pop(where, None)
+
+    def checkpoint(
+        self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False
+    ) -> None:
+        """Write the checkpoints; without `high_watermarks` not theirs. Partitions that are not served keep their entries."""
+        self._recovery_points |= recovery_points
+        self._log_starts |= log_starts
+        for name, offsets in (
+            (LOG_STARTS, {where: offset for where, offset in self._log_starts.items() if offset > 0}),
+            (HIGH_WATERMARKS, high_watermarks),
+            (CLEANED, self.cleaned),
+            (RECOVERY_POINTS, self._recovery_points),  # the last: where it is signed the others are
+        ):
+            if offsets is not None:
+                files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
+
+    def adopt(self, where: tuple[str, int], source: LogDirectory, recovery_point: int, log_start: int) -> None:
+        """Take over the entries of a partition that moves here from another directory, and write them down."""
+        self.forget(where)
+        if where in source.cleaned:
+            self.cleaned[where] = source.cleaned[where]
+        self.checkpoint({where: recovery_point}, {where: log_start}, None, durable=True)
+
+    def set_cleaned(self, where: tuple[str, int], offset: int) -> None:
+        """Write down at once that a partition is compacted up to `offset`."""
+        self.cleaned[where] = offset
+        files.replace(self.root / CLEANED, offsets_text(CLEANED, self.cleaned).encode(), durable=False)
+
+    def opened(self) -> None:
+        """Note that the directory is in use: unless it is closed, the next start recovers."""
+        (self.root / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        self.clean = False
+
+    def closed(self) -> None:
+        """Note the clean stop, after everything was written."""
+        files.replace(self.root / CLEAN_SHUTDOWN, clean_shutdown_text().encode())
+        files.sync(self.root)
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._lock.release()
+
+    # Folders
+
+    def partitions(self) -> Iterable[tuple[tuple[str, int], Path]]:
+        """All partitions' folders, also those that the metadata does not have."""
+        for path in sorted(self.root.iterdir()):
+            where = partition_of(path.name)
+            if where is None or path.name == METADATA_FOLDER or path.name.endswith(("-delete", "-stray")):
+                continue
+            if topic_name_error(where[0]) is not None:
+                continue  # a folder of somebody else
+            if path.is_dir():
+                yield where, path
+
+    def futures(self) -> list[tuple[tuple[str, int], Path]]:
+        """The folders of partitions that were moving here when the broker stopped."""
+        found = [(future_of(path.name), path) for path in sorted(self.root.iterdir()) if path.is_dir()]
+        return [(where, path) for where, path in found if where is not None]
+
+    def remove_deleted(self) -> None:
+        """Remove the folders of deleted topics."""
+        for path in list(self.root.iterdir()):
+            if is_deleted_folder(path.name) and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)

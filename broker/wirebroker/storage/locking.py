@@ -1,0 +1,109 @@
+"""One process to a data directory: `.lock`, as Kafka has it (FileLock), so that a running Kafka counts as well.
+
+Kafka's lock is one of POSIX. A process loses that when it closes any descriptor of the file, for example by
+copying the folder. Linux has locks that belong to the open file instead (OFD); the two kinds exclude each other between
+processes. Elsewhere a second file is locked in a way that has no such flaw.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from kafkawire.disk.damage import DataError
+from wirebroker.storage import files
+
+LOCK = ".lock"
+SECOND_LOCK = ".lock.flock"
+HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+"""How the system says that another process has the lock."""
+_held: set[Path] = set()
+"""The directories that this process has locked; some of the system's locks are between processes only."""
+
+
+class DirectoryLock:
+    """Held until `release`, or until the process ends. Raises DataError if somebody else has it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._taken: list[tuple[int, Callable[[int, bool], None]]] = []
+        if self._root in _held:
+            raise _in_use(root)
+        try:
+            for name, lock in _locks():
+                self._take(root / name, lock)
+        except OSError as refused:
+            self.release()
+            if refused.errno in HELD:
+                raise _in_use(root) from None
+            raise
+        _held.add(self._root)
+
+    def _take(self, path: Path, lock: Callable[[int, bool], None]) -> None:
+        fd = files.open_to_write(path, os.O_RDWR)
+        try:
+            lock(fd, True)
+        except OSError:
+            os.close(fd)
+            raise
+        self._taken.append((fd, lock))
+
+    def release(self) -> None:
+        """Let others in; harmless if it was done before. A forked process does not keep the lock."""
+        for fd, lock in self._taken:
+            try:
+                lock(fd, False)
+            finally:
+                os.close(fd)
+        if self._taken:
+            _held.discard(self._root)
+        self._taken = []
+
+
+def _in_use(root: Path) -> DataError:
+    return DataError(
+        f"{root} is in use by another broker, which holds {root / LOCK}; stop that one, or give this one another directory"
+    )
+
+
+def _locks() -> list[tuple[str, Callable[[int, bool], None]]]:
+    """The files to lock, and how each is locked and unlocked, which raises OSError."""
+    if sys.platform == "win32":
+        return [(LOCK, _byte)]
+    if sys.platform == "linux":
+        return [(LOCK, _open_file)]
+    return [(LOCK, _process), (SECOND_LOCK, _flock)]
+
+
+def _byte(fd: int, hold: bool) -> None:
+    import msvcrt
+
+    msvcrt.locking(fd, msvcrt.LK_NBLCK if hold else msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined]
+
+
+def _open_file(fd: int, hold: bool) -> None:
+    import fcntl
+
+    whole_file = struct.pack("hhqqi4x", fcntl.F_WRLCK if hold else fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole_file)
+    except OSError as refused:
+        if refused.errno != errno.EINVAL:
+            raise
+        _process(fd, hold)  # a system that only resembles Linux
+
+
+def _process(fd: int, hold: bool) -> None:
+    import fcntl
+
+    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB if hold else fcntl.LOCK_UN)
+
+
+def _flock(fd: int, hold: bool) -> None:
+    import fcntl
+
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB if hold else fcntl.LOCK_UN)

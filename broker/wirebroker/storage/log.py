@@ -1,0 +1,443 @@
+"""A partition's folder as its log (UnifiedLog and LocalLog)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kafkawire.batches import HEADER_SIZE, read_header
+from kafkawire.disk.checkpoints import LEADER_EPOCHS, epochs_text
+from kafkawire.disk.names import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+    offsets_in,
+)
+from kafkawire.primitives import Buffer
+from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.logs.cleaning import Task, plan
+from wirebroker.core.logs.interface import EMPTY, Kept, Owner, Slice
+from wirebroker.storage import files
+from wirebroker.storage.compaction import Cleaned, compact
+from wirebroker.storage.recovery import LogSettings, Recovered, recover
+from wirebroker.storage.segment import Index, Segment
+from wirebroker.storage.snapshots import snapshot_bytes
+
+if TYPE_CHECKING:
+    from wirebroker.storage.directory import LogDirectory
+    from wirebroker.storage.inspection import Inspection
+
+INDEXES_KEPT = 16
+"""The number of closed segments whose indexes stay in memory, for all partitions together."""
+
+
+class RecentIndexes:
+    """Forgets the indexes of the closed segments that were least recently searched."""
+
+    def __init__(self) -> None:
+        self._recent: OrderedDict[Segment, None] = OrderedDict()
+
+    def touch(self, segment: Segment) -> None:
+        """Note a search in this segment."""
+        self._recent[segment] = None
+        self._recent.move_to_end(segment)
+        if len(self._recent) > INDEXES_KEPT:
+            self._recent.popitem(last=False)[0].let_go()
+
+
+class Store(Protocol):
+    """A data directory as one of its logs sees it."""
+
+    recent: RecentIndexes
+    latest_epochs: dict[tuple[str, int], int]
+    """The leader epochs in the metadata, while the directory is loaded."""
+
+    def inspection_of(self, topic: str) -> Inspection:
+        """How closely a start looks at a log of this topic."""
+
+    def written(self, log: FolderLog) -> None:
+        """Note that this log has been written to and is not synced."""
+
+    def failed(self, failure: OSError) -> None:
+        """Report a failed write."""
+
+    def rolled(self, log: FolderLog) -> None:
+        """Sync a closed segment."""
+
+    def forget(self, log: FolderLog) -> None:
+        """Forget this log, which needs no more syncs."""
+
+    def discard(self, paths: Iterable[Path]) -> None:
+        """Delete these files later. Raises OSError."""
+
+    def delete_folder(self, log: FolderLog) -> None:
+        """Delete the folder of a deleted partition later. Raises OSError."""
+
+
+class FolderLog:
+    """The log of one partition. Batches are written at once; files that a start can make from them, later."""
+
+    largest_segment = 2**31 - 1
+
+    def __init__(
+        self, store: Store, directory: LogDirectory, where: tuple[str, int], folder: Path, settings: LogSettings,
+        configs: TopicConfigs, now: int,
+    ) -> None:  # fmt: skip
+        """Open the folder, and create or recover its log. Raises DamagedFile, OSError."""
+        self.directory = directory
+        self.where = where
+        self.folder = folder
+        self._moves = 0
+        """How many times a move of the files has begun or ended."""
+        self._store = store
+        self._configs = configs
+        told = settings.segments._replace(written=lambda: store.written(self), failed=store.failed)
+        self._settings = settings._replace(segments=told)
+        self._owner: Owner | None = None
+        self._epochs: Sequence[tuple[int, int]] = ()
+        try:
+            self._take(self._recover(now))
+        except BaseException:
+            store.forget(self)
+            raise
+
+    def _recover(self, now: int) -> Recovered:
+        known = self.directory.known_of(self.where)._replace(latest_epoch=self._store.latest_epochs.get(self.where))
+        return recover(self.folder, self._settings, known, self._store.inspection_of(self.where[0]), now)
+
+    def _take(self, found: Recovered) -> None:
+        self.segments = found.segments
+        self.active = found.segments[-1]
+        self.end_offset = found.end_offset
+        self.recovery_point = found.recovery_point
+        self._kept: Kept | None = found.kept
+        self._written_epochs = found.written_epochs
+
+    # The duties of a log on disk
+
+    def belongs_to(self, owner: Owner) -> Kept | None:
+        """Take the partition as owner; the state that the files had."""
+        self._owner = owner
+        kept, self._kept = self._kept, None
+        return kept
+
+    def restart(self, mode: str, now: int) -> Kept | None:
+        """Close the files (after a "kill" without writing) and open them again."""
+        if mode == "clean":
+            files.sync_all(self.close())
+        for segment in self.segments:
+            segment.let_go()
+        self._take(self._recover(now))
+        kept, self._kept = self._kept, None
+        return kept
+
+    def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
+        """Take the leader epochs and where they began. They are written at once if the checkpoint has one that no longer
+        holds, and otherwise later: a start finds new ones in the batches.
+        """
+        self._epochs = list(starts)
+        if self._epochs[: len(self._written_epochs)] != self._written_epochs:
+            try:
+                self.write_epochs()
+            except OSError as failure:
+                self._store.failed(failure)
+
+    def write_epochs(self) -> None:
+        """Write the leader epochs that have batches, unless the checkpoint has them. Raises OSError."""
+        begun = [each for each in self._epochs if each[1] < self.end_offset]
+        if begun != self._written_epochs:
+            files.replace(self.folder / LEADER_EPOCHS, epochs_text(begun).encode(), durable=False)
+            self._written_epochs = begun
+
+    def close(self) -> list[Path]:
+        """Write everything that only memory has. When these files are synced, the next start has nothing to recover.
+
+        As in UnifiedLog.flush, an empty log is not among them: a start that does not find it has lost nothing. Raises OSError.
+        """
+        self.write_epochs()
+        self._close_active()
+        self.release()
+        self.recovery_point = self.end_offset
+        written = [segment for segment in self.unsynced(self.end_offset) if segment.size]
+        paths = [path for segment in written for path in segment.paths()]
+        return [*paths, self.folder] if paths else []
+
+    def release(self) -> None:
+        """Close all descriptors."""
+        for segment in self.segments:
+            segment.release()
+
+    @property
+    def log_start_offset(self) -> int:
+        """The partition's first offset. The files may still have deleted records before it."""
+        assert self._owner is not None
+        return self._owner.log_start_offset
+
+    def _close_active(self) -> None:
+        """Write the indexes of the active segment, and a producer snapshot at the end of the log."""
+        owner = self._owner
+        assert owner is not None
+        self.active.close(owner.transactions.ended_between(self.active.base_offset, self.end_offset))
+        if self.end_offset:
+            path = self.folder / file_name(self.end_offset, SNAPSHOT)
+            files.replace(path, snapshot_bytes(owner.producers), durable=False)
+
+    def unsynced(self, end: int) -> list[Segment]:
+        """The segments that begin below `end` and were written to since they were last synced."""
+        return [segment for segment in self.segments if segment.dirty and segment.base_offset < max(end, 1)]
+
+    def synced_up_to(self, offset: int) -> None:
+        """Note that everything before `offset` is synced: a recovery begins there."""
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def sync(self, segments: Iterable[Segment]) -> None:
+        """Sync these segments, in any thread; again if their files have moved meanwhile. Raises OSError."""
+        written = list(segments)
+        while written:
+            before = self._moves
+            for path in [path for segment in written for path in segment.paths()]:
+                files.sync(path)
+            files.sync(self.folder)
+            if before == self._moves and not before % 2:
+                return
+
+    def move(self, directory: LogDirectory, put: Callable[[Path], None]) -> None:
+        """Go on in another log directory, to which `put` moves the folder. Raises OSError; then nothing has changed."""
+        folder = directory.root / self.folder.name
+        self.release()
+        self._moves += 1
+        try:
+            put(folder)
+            self.directory, self.folder = directory, folder
+            for segment in self.segments:
+                segment.folder = folder
+        finally:
+            self._moves += 1
+
+    def delete(self) -> None:
+        """Delete the log: rename its folder, and remove it in a job."""
+        self.release()
+        self.segments = [self.active]
+        self._store.delete_folder(self)
+
+    # Writing
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
+        """Store a batch of `records` offsets at the end; its base offset. Raises OSError."""
+        base_offset = self.end_offset
+        self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
+        self.end_offset = base_offset + records
+        return base_offset
+
+    def roll(self, now: int) -> None:
+        """Begin a new segment at the end; an empty one only gets a new time. Raises OSError; then nothing has changed."""
+        if not self.active.size:
+            self.active.created = now
+            return
+        self._close_active()
+        self.active.dirty = True  # its indexes are not on the disk
+        following = self._segment(self.end_offset, now)
+        following.create()
+        closed, self.active = self.active, following
+        closed.let_go()
+        self.segments.append(following)
+        self._store.rolled(self)
+
+    def _segment(self, base_offset: int, now: int) -> Segment:
+        return Segment(self.folder, base_offset, now, self._settings.segments, Index())
+
+    # Reading
+
+    def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
+        """At most `max_bytes` from the first batch that ends at or after `offset`; the last batch may be incomplete."""
+        if offset >= min(limit, self.end_offset):
+            return EMPTY
+        segment, start = self._find(offset)
+        stop = segment.size
+        if limit < self.end_offset:
+            stop = min(stop, segment.find(limit))
+        available = stop - start
+        if available <= 0:
+            return EMPTY
+        wanted = min(available, max_bytes)
+        if wanted < available and wanted < (first := segment.batch_size(start)):
+            if not at_least_one:
+                return Slice(EMPTY.data, available)
+            wanted = first
+        data = memoryview(segment.read(start, wanted))
+        segment.check(data, start)
+        return Slice(data, available)
+
+    def _find(self, offset: int) -> tuple[Segment, int]:
+        """The segment and the position of the first batch that ends at or after `offset`."""
+        at = self._segment_of(offset)
+        while True:
+            segment = self.segments[at]
+            if segment is not self.active:
+                self._store.recent.touch(segment)
+            position = segment.find(offset)
+            if position < segment.size or segment is self.active:
+                return segment, position
+            at += 1  # compaction has left a gap at the end of the segment
+
+    def offset_after(self, offset: int, size: int) -> int:
+        """An offset at or after the end of `size` bytes from `offset`. It is that of the next index entry."""
+        if offset >= self.end_offset:
+            return self.end_offset
+        segment, position = self._find(offset)
+        behind = segment.offset_behind(position + size)
+        if behind is not None:
+            return behind
+        following = self.segments.index(segment) + 1
+        return self.segments[following].base_offset if following < len(self.segments) else self.end_offset
+
+    def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
+        """Every batch, beginning with the one of `start_offset`."""
+        for segment in list(self.segments[self._segment_of(start_offset) :]):
+            for _, batch in segment.batches(segment.find(start_offset)):
+                yield batch
+
+    def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
+        """The batches from `from_offset` whose largest timestamp is at least `timestamp`."""
+        for segment in list(self.segments[self._segment_of(from_offset) :]):
+            if segment.max_timestamp < timestamp:
+                continue
+            start = max(segment.find(from_offset), segment.position_before(timestamp))
+            for _, batch in segment.batches(start):
+                if read_header(batch[:HEADER_SIZE]).max_timestamp >= timestamp:
+                    yield batch
+
+    def _segment_of(self, offset: int) -> int:
+        segments = self.segments
+        if offset >= segments[-1].base_offset:
+            return len(segments) - 1
+        return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+    # Compacting
+
+    def to_compact(self, now: int) -> tuple[float, Task[Segment]] | None:
+        """How dirty the log is, and the task of compacting it; None if it is not dirty enough."""
+        assert self._owner is not None
+        return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
+
+    def compact(self, task: Task[Segment]) -> Cleaned:
+        """Write the compacted segments beside the old ones, in any thread. Raises OSError, DamagedFile."""
+        return compact(task, self._settings.segments)
+
+    @property
+    def cleaned_to(self) -> int:
+        """The offset where the next round of compaction begins. Before it offsets may be missing."""
+        return self.directory.cleaned.get(self.where, 0)
+
+    def take_compacted(self, cleaned: Cleaned) -> None:
+        """Replace the old segments with the new ones, unless the old ones were deleted meanwhile."""
+        taken = [made for made in cleaned.made if self.holds(made.replaces)]
+        for made in cleaned.made:
+            if made not in taken:
+                for path in made.segment.paths(CLEANED):
+                    path.unlink()
+        if not taken:
+            return
+        # First, because a start takes missing offsets after this checkpoint for damage.
+        following = self.segments[self.segments.index(taken[-1].replaces[-1]) + 1]
+        self.directory.set_cleaned(self.where, min(cleaned.end, following.base_offset))
+        assert self._owner is not None
+        for made in taken:
+            stop = self.segments[self.segments.index(made.replaces[-1]) + 1].base_offset
+            self._swap(made.segment, made.replaces)
+            self._owner.transactions.keep_aborted(made.segment.base_offset, stop, made.aborted)
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether the log still has these segments, unchanged."""
+        return all(segment in self.segments for segment in segments)
+
+    def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:
+        """Swap the files so that a restart at any moment finds the old segments or the new one, perhaps without indexes."""
+        made.path(LOG, CLEANED).replace(made.path(LOG, SWAP))
+        for segment in replaces:
+            segment.let_go()
+            for path in segment.paths():
+                path.unlink()
+            if segment is not replaces[0]:
+                segment.path(SNAPSHOT).unlink(missing_ok=True)
+        made.path(LOG, SWAP).replace(made.path())
+        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            if (path := made.path(suffix, CLEANED)).exists():
+                path.replace(made.path(suffix))
+        made.let_go()
+        at = self.segments.index(replaces[0])
+        self.segments[at : at + len(replaces)] = [made]
+
+    # Losing
+
+    def drop_segments_below(self, offset: int) -> None:
+        """Delete whole segments that end at or below `offset`; the active one stays."""
+        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+            try:
+                self._discard(self.segments[0])
+            except OSError as failure:  # this and the later segments stay until the next try
+                self._store.failed(failure)
+                return
+            del self.segments[0]
+
+    def _discard(self, segment: Segment) -> None:
+        """Delete the files of a segment. Raises OSError; then its log is still there.
+
+        The log goes after its indexes, because an index without a log is damage.
+        """
+        segment.let_go()
+        log = segment.path()
+        others = [path for path in (*segment.paths(), segment.path(SNAPSHOT)) if path.exists() and path != log]
+        self._store.discard(others)
+        if log.exists():
+            self._store.discard([log])
+
+    def empty(self, offset: int, now: int, *, closes: bool) -> None:
+        """See `Log.empty`."""
+        if closes:
+            self.roll(now)
+        self.drop_segments_below(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off the batch that holds `offset` and all later ones, and remove the snapshots after it."""
+        if offset >= self.end_offset:
+            return
+        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
+            self._discard(self.segments[-1])
+            del self.segments[-1]
+        if self.segments[-1] is not self.active:
+            self.active = self.segments[-1] = self.segments[-1].reopened()
+        position = self.active.find(offset)
+        end = max(offset, self.active.base_offset)
+        if position < self.active.size:
+            end = read_header(self.active.read(position, HEADER_SIZE)).base_offset
+            self.active.truncate(position, end)
+        self.end_offset = end
+        self.recovery_point = min(self.recovery_point, end)
+        if self.cleaned_to > end:
+            self.directory.set_cleaned(self.where, end)
+        snapshots = [each for each in offsets_in(self.folder, SNAPSHOT) if each > end]
+        self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in snapshots])
+
+    def start_at(self, offset: int, now: int) -> None:
+        """Delete everything, and continue at `offset`. Raises OSError."""
+        for segment in self.segments:
+            self._discard(segment)
+        self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in offsets_in(self.folder, SNAPSHOT)])
+        self.active = self._segment(offset, now)
+        self.active.create()
+        self.segments = [self.active]
+        self.end_offset = self.recovery_point = offset

@@ -1,0 +1,192 @@
+"""The log of the cluster's metadata, `__cluster_metadata-0`: Kafka's own records, read from its snapshots and segments."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from kafkawire.batches import Record, build_batch, read_header
+from kafkawire.declare import Message
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.metadata import Image, metadata_files, replay
+from kafkawire.disk.names import LOG, METADATA_FOLDER, file_name, offset_of
+from kafkawire.disk.properties import PARTITION_METADATA, partition_metadata_text
+from kafkawire.disk.walking import Walk
+from kafkawire.metadata_log import Transactions, metadata_bytes
+from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
+from wirebroker.core.names import topic_name_error
+from wirebroker.storage import files
+from wirebroker.storage.notes import note
+from wirebroker.storage.recovery import cut_of
+
+TOPIC_ID = bytes(15) + b"\1"
+"""The id that Kafka has given to the topic of its metadata."""
+METADATA_TOPIC = "__cluster_metadata"
+RECORDS_PER_BATCH = 5000
+SHOWN = 60
+"""Characters of a name that a message shows."""
+
+
+LAST_EPOCH = 2**31 - 1_000_000
+LAST_PRODUCER_ID = 2**63 - 1_000_000
+"""Numbers that leave room for those that the broker counts from them."""
+FOLDERS_MADE = 100_000
+"""The most partitions that a start makes folders for, which the metadata names and which have none."""
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
+
+
+def check_image(image: Image, path: Path) -> None:
+    """Raises DamagedFile if Kafka could not have these topics: names become folders, and counts become loops."""
+    names = set()
+    for topic in image.topics.values():
+        why = _name_error(topic.name) or ("two topics have it" if topic.name in names else "")
+        names.add(topic.name)
+        if why:
+            raise DamagedFile(path, f"a topic is named {_short(topic.name)}. {why}")
+        indexes = topic.partitions
+        if min(indexes, default=0) < 0 or max(indexes, default=-1) + 1 != len(indexes):
+            some = ", ".join(map(str, sorted(indexes)[:10]))
+            raise DamagedFile(path, f"of topic {topic.name} there are {len(indexes)} partitions alone: {some}")
+        if any(not 0 <= each.leader_epoch <= LAST_EPOCH for each in indexes.values()):
+            raise DamagedFile(path, f"topic {topic.name} has a leader epoch that is not a number from 0 to {LAST_EPOCH}")
+    if not 0 <= image.next_producer_id <= LAST_PRODUCER_ID:
+        raise DamagedFile(path, f"the next producer id is {image.next_producer_id}, and the last one is {LAST_PRODUCER_ID}")
+
+
+def _name_error(name: str) -> str:
+    """Why no topic of this broker can have this name, or ""."""
+    if name == METADATA_TOPIC:
+        return "The metadata has its folder"
+    if os.name == "nt" and _RESERVED.match(name):
+        return "Windows has a device of that name"
+    return "" if topic_name_error(name) is None else "Names have 1 to 249 ASCII letters, digits, '.', '_' and '-'"
+
+
+def _short(name: str) -> str:
+    return ascii(name if len(name) < SHOWN else f"{name[:SHOWN]}…")
+
+
+class MetadataLog:
+    """Reads the image of the metadata, and appends the records that change it."""
+
+    def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
+        """Read the log. The checkpoint says that it `reached` an offset, `clean` that the broker stopped there.
+
+        Raises DamagedFile.
+        """
+        self.folder = root / METADATA_FOLDER
+        self._clean = clean
+        self.image = Image()
+        self.end_offset = 0
+        self._reached = self.synced_offset = reached
+        """Everything before this offset is synced."""
+        self._leader_epoch = 1
+        self._base = 0
+        self._size = 0
+        """The bytes in the file that is written to."""
+        self._fd = -1
+        if self.folder.is_dir():
+            self._read()
+        self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
+        """Whether there has been metadata, even if it is lost."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether metadata is missing. An empty folder says that the user knows of it."""
+        has_folder = self.folder.is_dir()
+        if has_folder and not any(self.folder.iterdir()):
+            return False
+        return self.end_offset < self._reached or (self.exists and not self.end_offset)
+
+    @property
+    def path(self) -> Path:
+        """The file that is written to."""
+        return self.folder / file_name(self._base, LOG)
+
+    def _read(self) -> None:
+        """Replay the newest snapshot and the segments after it. Raises DamagedFile."""
+        since, snapshot, segments = metadata_files(self.folder)
+        if snapshot is not None:
+            self._replay(snapshot, 0, followed=True)
+            self.end_offset = since
+        for segment in segments:
+            self._replay(segment, since, followed=segment is not segments[-1])
+        self._base = offset_of(segments[-1].path.name, LOG) or 0 if segments else self.end_offset
+
+    def _replay(self, walk: Walk, since: int, *, followed: bool) -> None:
+        for header in replay(walk, self.image, Transactions(), since):
+            self._leader_epoch = max(self._leader_epoch, header.partition_leader_epoch)
+            self.end_offset = max(self.end_offset, header.last_offset + 1)
+        if walk.damage is not None:
+            torn = cut_of(walk, walk.damage, followed=followed, clean=self._clean)
+            files.cut(walk.path, walk.position)
+            note(torn)
+
+    def create(self) -> None:
+        """Open the log for writing; create it if it is missing."""
+        files.make_folder(self.folder)
+        self._size = self.path.stat().st_size if self.path.exists() else 0
+        self._open()
+
+    def _open(self) -> None:
+        if self._fd < 0:
+            self._fd = files.open_to_append_at(self.path, self._size)
+
+    def begun(self, now: int) -> bool:
+        """Write the first record if there is none; whether this is the first start.
+
+        From here on the log is never empty, so that one that is has lost something.
+        """
+        if not self.end_offset:
+            self.append(iter([(ProducerIdsRecord(broker_id=1, broker_epoch=-1, next_producer_id=0), 0)]), now)
+        if not self.exists:
+            files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(TOPIC_ID).encode())
+            files.sync(self.folder)
+            files.sync(self.folder.parent)
+            files.sync(self.path)
+            self.synced_offset = self.end_offset
+        existed, self.exists = self.exists, True
+        return not existed
+
+    def append(self, records: Iterator[tuple[Message, int]], now: int) -> bool:
+        """Append these records, each with its version; whether there were any. Raises OSError; then none is appended."""
+        values = [metadata_bytes(record, version) for record, version in records]
+        before = self._size, self.end_offset
+        try:
+            self._append(values, now)
+        except OSError:
+            self._size, self.end_offset = before
+            self.release()
+            with suppress(OSError):  # it is tried again with the next record
+                self._open()
+            raise
+        return bool(values)
+
+    def _append(self, values: Sequence[bytes], now: int) -> None:
+        if values:
+            self._open()
+        for start in range(0, len(values), RECORDS_PER_BATCH):
+            some = values[start : start + RECORDS_PER_BATCH]
+            batch = build_batch(
+                [Record(i, 0, None, value) for i, value in enumerate(some)], base_offset=self.end_offset,
+                leader_epoch=self._leader_epoch, base_timestamp=now,
+            )  # fmt: skip
+            files.append(self._fd, [batch], len(batch))
+            self._size += len(batch)
+            self.end_offset = read_header(batch).last_offset + 1
+
+    def close(self) -> None:
+        """Sync and close the file. Raises OSError."""
+        self._open()
+        files.sync(self.path)
+        self.synced_offset = self.end_offset
+        self.release()
+
+    def release(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,243 @@
+"""Moves of partitions' folders between the log directories of a broker (Kafka's ReplicaAlterLogDirsThread).
+
+A folder whose name ends in `-future`, in the new directory, says that a move is wanted; a start finds it, and moves the
+partition then. Within a volume the folder itself is renamed. To another volume its files are copied, while the partition is
+served, and `partition.metadata` last: so a start knows whether the copy is complete. What a client has been told about
+the records of the partition holds after a kill at any moment.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kafkawire.disk.names import CLEANED, DELETED, deleted_folder_name, folder_name, future_folder_name
+from kafkawire.disk.properties import PARTITION_METADATA
+from wirebroker.storage import files
+from wirebroker.storage.log import FolderLog
+from wirebroker.storage.notes import note
+
+if TYPE_CHECKING:
+    from wirebroker.core.cluster import Cluster
+    from wirebroker.core.log_dirs import LogDirs
+    from wirebroker.core.partition import Partition
+    from wirebroker.storage.directory import LogDirectory
+
+FEW_BYTES, ROUNDS = 1 << 20, 10
+"""A copy goes on, at most so many times, while more than so many bytes were written meanwhile. Then the partition waits."""
+
+
+class Copy:
+    """A copy of a partition's folder on another volume, which follows the changes there."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        self._source = source
+        self._target = target
+        self._copied: dict[str, tuple[int, int]] = {}
+
+    def catch_up(self) -> None:
+        """Copy the files, and again what has changed meanwhile, until that is little. In any thread. Raises OSError."""
+        for _ in range(ROUNDS):
+            if self.refresh() <= FEW_BYTES:
+                return
+
+    def refresh(self) -> int:
+        """Copy and sync what has changed since the last time, without `partition.metadata`; the number of bytes."""
+        there = {each.name: each.stat() for each in os.scandir(self._source) if not each.name.endswith((DELETED, CLEANED))}
+        there.pop(PARTITION_METADATA, None)
+        for name in self._copied.keys() - there.keys():
+            (self._target / name).unlink(missing_ok=True)
+            del self._copied[name]
+        size = 0
+        for name, now in there.items():
+            if self._copied.get(name) != (now.st_size, now.st_mtime_ns):
+                with suppress(FileNotFoundError):  # it was deleted meanwhile
+                    files.copy(self._source / name, self._target / name)
+                    files.sync(self._target / name)
+                    self._copied[name] = now.st_size, now.st_mtime_ns
+                    size += now.st_size
+        return size
+
+    def complete(self) -> None:
+        """Copy the rest, while nobody writes to the partition. Raises OSError."""
+        self.refresh()
+        files.copy(self._source / PARTITION_METADATA, self._target / PARTITION_METADATA)
+        files.sync(self._target / PARTITION_METADATA)
+        files.sync(self._target)
+        files.sync(self._target.parent)
+
+
+class Store(Protocol):
+    """A data directory as its moves see it."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that is served from here."""
+
+    def directory_at(self, node_id: int, path: str) -> LogDirectory:
+        """The log directory of this broker at the path that clients see."""
+
+    def unique(self) -> bytes:
+        """16 bytes that no other folder has in its name."""
+
+    def add_job(self, work: Callable[[], None], done: Callable[[], None], failed: Callable[[], None]) -> None:
+        """Call `work` in a thread, and then `done`, or `failed` if it raises OSError."""
+
+    def remove_later(self, folder: Path) -> None:
+        """Remove this folder in a job."""
+
+    def is_compacting(self, log: FolderLog) -> bool:
+        """Whether this log is being compacted in a thread."""
+
+
+class Moves:
+    """The moves of a store, one after the other."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._wanted: dict[FolderLog, tuple[LogDirectory, Path]] = {}
+        """Where a log is to be, and its `-future` folder there."""
+        self._unfinished: list[tuple[tuple[str, int], LogDirectory]] = []
+
+    def has(self, log: FolderLog) -> bool:
+        """Whether this log is being moved."""
+        return log in self._wanted
+
+    def move(self, partition: Partition, node_id: int, path: str) -> None:
+        """Begin to move this broker's replica, or end a move if the replica is to stay. Raises OSError."""
+        log, dirs = _log_of(partition), self._dirs
+        if log.directory.node_id != node_id:  # the files are those of another broker's replica
+            if dirs.of(partition, node_id) != path:
+                dirs.moved(partition, node_id, path)
+                self._changed()
+            return
+        target = self._store.directory_at(node_id, path)
+        if log in self._wanted and self._wanted[log][0] is target:
+            return
+        self._give_up(partition)
+        if log.directory is not target:
+            self._begin(partition, target)
+
+    def _begin(self, partition: Partition, target: LogDirectory) -> None:
+        log = _log_of(partition)
+        future = target.root / future_folder_name(*log.where, self._store.unique())
+        future.mkdir()
+        self._wanted[log] = target, future
+        self._dirs.moves[partition, target.node_id] = target.path
+        self._queue(partition, future, None)
+
+    def _queue(self, partition: Partition, future: Path, copy: Copy | None) -> None:
+        """Move after the present compaction: `apart` is one thing at a time."""
+
+        def work() -> None:
+            if copy is not None:
+                with suppress(FileNotFoundError):  # the partition was deleted meanwhile
+                    copy.catch_up()
+
+        def failed() -> None:
+            self._give_up(partition, future)
+
+        self._store.add_job(work, lambda: self._arrive(partition, future, copy), failed)
+
+    def _arrive(self, partition: Partition, future: Path, copy: Copy | None) -> None:
+        """Swap the folders, unless the move is not wanted any more. Raises OSError; then the partition stays."""
+        log = _log_of(partition)
+        if partition.deleted:
+            self._give_up(partition)
+        target, wanted = self._wanted.get(log, (None, None))
+        if target is None or wanted != future:
+            return
+        if self._store.is_compacting(log):
+            self._queue(partition, future, copy)
+            return
+        try:
+            self._swap(log, target, future, copy)
+        except OSError as failure:
+            if failure.errno == errno.EXDEV and copy is None:
+                self._queue(partition, future, Copy(log.folder, future))
+                return
+            self._give_up(partition)
+            raise
+        self._end(partition, future)
+        self._dirs.moved(partition, target.node_id, target.path)
+        self._changed()
+
+    def _swap(self, log: FolderLog, target: LogDirectory, future: Path, copy: Copy | None) -> None:
+        source, before = log.directory, log.folder
+        target.adopt(log.where, source, log.recovery_point, log.log_start_offset)
+
+        def put(folder: Path) -> None:
+            if copy is None:
+                before.rename(folder)
+                return
+            copy.complete()
+            gone = before.rename(before.with_name(deleted_folder_name(*log.where, self._store.unique())))
+            try:
+                future.rename(folder)
+            except OSError:
+                gone.rename(before)
+                raise
+            self._store.remove_later(gone)
+
+        log.move(target, put)
+        source.forget(log.where)
+        files.sync(target.root)
+        files.sync(source.root)
+
+    def _give_up(self, partition: Partition, future: Path | None = None) -> None:
+        """The partition stays where it is; with `future` only if that is the folder of its present move."""
+        wanted = self._wanted.get(_log_of(partition))
+        if wanted is not None and future in (None, wanted[1]):
+            self._end(partition, wanted[1])
+
+    def _end(self, partition: Partition, future: Path) -> None:
+        log = _log_of(partition)
+        target, _ = self._wanted.pop(log)
+        self._dirs.moves.pop((partition, target.node_id), None)
+        shutil.rmtree(future, ignore_errors=True)
+
+    # A start
+
+    def finish(self, directories: Iterable[LogDirectory]) -> None:
+        """Put complete copies in the place of folders that are gone already, and note which other moves were wanted."""
+        directories = list(directories)
+        for directory in directories:
+            for where, future in directory.futures():
+                name = folder_name(*where)
+                mine = [each.root / name for each in directories if each.node_id == directory.node_id]
+                if not any(folder.is_dir() for folder in mine) and (future / PARTITION_METADATA).exists():
+                    future.rename(directory.root / name)
+                    note(f"{directory.root / name}: the move to this log directory was interrupted, and is complete now")
+                    continue
+                shutil.rmtree(future, ignore_errors=True)
+                if not (directory.root / name).is_dir():
+                    self._unfinished.append((where, directory))
+
+    def resume(self, cluster: Cluster) -> None:
+        """Begin again the moves that a start has found unfinished. Raises OSError."""
+        for (topic, index), directory in self._unfinished:
+            partition = cluster.partition(topic, index)
+            if partition is not None:
+                note(f"{topic}-{index}: the move to {directory.root} was interrupted, and begins again")
+                self.move(partition, directory.node_id, directory.path)
+        self._unfinished.clear()
+
+    # What belongs to the cluster
+
+    @property
+    def _dirs(self) -> LogDirs:
+        return self._store.cluster.log_dirs
+
+    def _changed(self) -> None:
+        """The metadata has changed; the host writes it down after the present job or request."""
+        self._store.cluster.version += 1
+
+
+def _log_of(partition: Partition) -> FolderLog:
+    assert isinstance(partition.log, FolderLog)
+    return partition.log

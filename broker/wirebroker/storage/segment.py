@@ -1,0 +1,497 @@
+"""One segment of a partition's log: its .log file, and where in it offsets and times are.
+
+Every batch is written to the file when it arrives, and read from the file: as in Kafka, the page cache does the rest.
+Only memory has the indexes of the active segment, because a start after a crash makes them again from the batches.
+Closing the segment writes them to files, and the next search in that segment reads the files.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkawire.batches import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, iter_records, read_marker
+from kafkawire.disk.checkpoints import RECOVERY_POINTS
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.epochs import LeaderEpochs
+from kafkawire.disk.indexes import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    AbortedTransaction,
+    last_entry,
+    offset_index_bytes,
+    read_offset_index,
+    read_time_index,
+    time_index_bytes,
+    transaction_index_bytes,
+)
+from kafkawire.disk.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, file_name
+from kafkawire.disk.opening import check_size
+from kafkawire.disk.walking import ANYWHERE, WINDOW, batches_in, damage_at, gap_at
+from kafkawire.primitives import Buffer
+from wirebroker.core.logs.interface import NO_TIMESTAMP
+from wirebroker.storage import files
+
+_START = struct.Struct(">qii")
+_PLACE = struct.Struct(">qi11xi")
+"""base offset, length, and the last offset delta, which follows the attributes"""
+_delta_of = struct.Struct(">i").unpack_from
+_START_SIZE = _START.size
+_DELTA_AT = 23
+_LOOK = 8 * 1024
+"""The bytes that a search for a batch reads at once."""
+FULL = -(1 << 64)
+"""The creation time of a full segment: so long ago that the next batch goes to a new one."""
+MOST_OPEN = 128
+"""The number of files that a store keeps open for writing."""
+_LARGEST_SPAN = 1 << 30
+"""The number of offsets after which a segment is full; its indexes have room for twice as many."""
+
+
+class OpenFiles:
+    """Closes the file that was opened first when too many are open. The next write opens it again.
+
+    So a few descriptors are enough for thousands of partitions.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Segment, None] = {}
+
+    def opened(self, segment: Segment) -> None:
+        """The segment has opened its file."""
+        self._open[segment] = None
+        if len(self._open) > MOST_OPEN:
+            next(iter(self._open)).release()
+
+    def closed(self, segment: Segment) -> None:
+        """The segment has closed it."""
+        self._open.pop(segment, None)
+
+
+class SegmentSettings(NamedTuple):
+    """Bytes between two entries of the indexes, the most entries, and what all segments of a store share.
+
+    (index.interval.bytes, segment.index.bytes.) A segment calls `written` when it has something to sync.
+    """
+
+    interval: int
+    offsets: int
+    times: int
+    written: Callable[[], None]
+    files: OpenFiles
+    failed: Callable[[OSError], None] = lambda failure: None
+    """Called with the error when a write fails."""
+
+
+class Index:
+    """Some of a segment's batches: their last offsets, their positions, and the largest timestamp up to each."""
+
+    __slots__ = ("newest", "offsets", "positions", "stamps")
+
+    def __init__(
+        self, offsets: Iterable[int] = (), positions: Iterable[int] = (), stamps: Iterable[int] = (),
+        newest: Iterable[int] = (),
+    ) -> None:  # fmt: skip
+        self.offsets = array("q", offsets)
+        self.positions = array("i", positions)
+        self.stamps = array("q", stamps)
+        self.newest = array("q", newest)
+        """The last offsets of the batches with the timestamps in `stamps`."""
+
+    def note_time(self, timestamp: int, offset: int) -> None:
+        """The largest timestamp so far, and the last offset of its batch; only a larger one than before is kept."""
+        if timestamp > (self.stamps[-1] if self.stamps else -1):
+            self.stamps.append(timestamp)
+            self.newest.append(offset)
+
+    def cut(self, offset: int) -> None:
+        """Forget the entries for `offset` and later ones."""
+        keep = bisect_left(self.offsets, offset)
+        del self.offsets[keep:], self.positions[keep:]
+        keep = bisect_left(self.newest, offset)
+        del self.stamps[keep:], self.newest[keep:]
+
+
+class Expected(NamedTuple):
+    """Facts about the batches of a segment from the other files of its partition."""
+
+    gaps_below: int
+    """Compaction may have removed offsets below this one."""
+    epochs: LeaderEpochs
+    aborted: set[tuple[int, int]]
+    """The producer id and the marker's offset of every aborted transaction."""
+
+
+class Segment:
+    """Consecutive batches in one file. `created` is a time in ms since the epoch."""
+
+    __slots__ = (
+        "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "created",
+        "dirty", "first_timestamp", "folder", "max_timestamp", "size", "unchecked",
+    )  # fmt: skip
+
+    def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
+        """A segment before anything of it is read. Without an `index` it is a closed one, and its files have the index."""
+        self.folder = folder
+        self.base_offset = base_offset
+        self.created = created
+        self.size = 0
+        self.max_timestamp = -1
+        self.first_timestamp = NO_TIMESTAMP
+        self.dirty = False
+        """Whether it has been written to since the last sync."""
+        self.unchecked: Expected | None = None
+        """What to check each batch against when it is read; None if this process has read or written all of them."""
+        self._newest = base_offset
+        """The last offset of the batch with the largest timestamp."""
+        self._settings = settings
+        self._interval = settings.interval
+        self._most_entries = min(settings.offsets, settings.times)
+        self._index = index
+        self._since_entry = 0
+        self._fd = -1
+
+    def path(self, suffix: str = LOG, ending: str = "") -> Path:
+        """One of its files. An `ending` marks a file that is not complete."""
+        return self.folder / (file_name(self.base_offset, suffix) + ending)
+
+    def paths(self, ending: str = "") -> list[Path]:
+        """All of its files that are there."""
+        return [path for path in (self.path(suffix, ending) for suffix in SEGMENT_FILES) if path.exists()]
+
+    # Writing
+
+    def create(self) -> None:
+        """Create an empty file, with empty indexes as Kafka does. Raises OSError; then there is no such segment."""
+        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the segment is there with its log
+            files.write(self.path(suffix), b"")
+        self.touched()
+
+    def touched(self) -> None:
+        """Note a write that is not synced."""
+        self.dirty = True
+        self._settings.written()
+
+    def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
+        """Write the batch with this base offset. Raises OSError; then the file is as before."""
+        size = len(batch)
+        start = _START.pack(base_offset, size - LOG_OVERHEAD, leader_epoch)
+        try:
+            if self._fd < 0:
+                self._open()
+            files.append(self._fd, (start, memoryview(batch)[_START_SIZE:]), size)
+        except OSError as failure:
+            self._cut_back()
+            self._settings.failed(failure)
+            raise
+        if not self.dirty:
+            self.touched()
+        self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
+
+    def _cut_back(self) -> None:
+        """Cut off the bytes of a failed write. If that fails too, close the file: opening it cuts them off."""
+        try:
+            if self._fd >= 0:
+                os.ftruncate(self._fd, self.size)
+        except OSError:
+            self.release()
+
+    def note(self, last_offset: int, size: int, timestamp: int) -> None:
+        """Count a batch that the file has, after those that were counted before (LogSegment.append)."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp, self._newest = timestamp, last_offset
+        if not self.size:
+            self.first_timestamp = timestamp if timestamp >= 0 else NO_TIMESTAMP
+        if self._since_entry > self._interval:
+            self._enter(last_offset)
+            self._since_entry = size
+        else:
+            self._since_entry += size
+        self.size += size
+
+    def _enter(self, last_offset: int) -> None:
+        index = self._index or self.index
+        index.offsets.append(last_offset)
+        index.positions.append(self.size)
+        stamps = index.stamps
+        if self.max_timestamp > (stamps[-1] if stamps else -1):
+            stamps.append(self.max_timestamp)
+            index.newest.append(self._newest)
+        if len(index.offsets) >= self._most_entries or last_offset - self.base_offset > _LARGEST_SPAN:
+            self.created = FULL
+
+    def close(self, aborted: Iterable[AbortedTransaction] = (), ending: str = "") -> None:
+        """Write the indexes. The segment has the abort markers of the transactions `aborted`. Raises OSError."""
+        if not ending and self.path().stat().st_size != self.size:
+            self.release()
+            self._open()
+        index = self.index
+        self.note_end()
+        offsets = offset_index_bytes(self.base_offset, zip(index.offsets, index.positions, strict=True))
+        files.write(self.path(OFFSET_INDEX, ending), offsets)
+        times = time_index_bytes(self.base_offset, zip(index.stamps, index.newest, strict=True))
+        files.write(self.path(TIME_INDEX, ending), times)
+        if entries := transaction_index_bytes(aborted):
+            files.write(self.path(TRANSACTION_INDEX, ending), entries)
+        else:
+            self.path(TRANSACTION_INDEX, ending).unlink(missing_ok=True)
+
+    def note_end(self) -> None:
+        """Add the entry that the time index of a closed segment ends with."""
+        self.index.note_time(self.max_timestamp, self._newest)
+
+    def let_go(self) -> None:
+        """Close the descriptor and forget the index. The next use opens and reads them again."""
+        self.release()
+        self._index = None
+
+    def release(self) -> None:
+        """Close the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._settings.files.closed(self)
+
+    def _open(self) -> None:
+        self._fd = files.open_to_append_at(self.path(), self.size)
+        self._settings.files.opened(self)
+
+    def reopened(self) -> Segment:
+        """This closed segment as an active one: another object, so that a reader of the closed one notices."""
+        made = Segment(self.folder, self.base_offset, self.created, self._settings, self.index)
+        made.size, made.dirty = self.size, self.dirty
+        made.max_timestamp, made._newest = self.max_timestamp, self._newest
+        made.first_timestamp = self.first_timestamp
+        self.let_go()
+        return made
+
+    def truncate(self, position: int, offset: int) -> None:
+        """Cut the file at `position`, where `offset` begins. Only memory has the index afterwards."""
+        if self._fd < 0:
+            self._open()
+        self.index.cut(offset)
+        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            self.path(suffix).unlink(missing_ok=True)
+        os.ftruncate(self._fd, position)
+        self.size = position
+        self.touched()
+        self._since_entry = 0
+        self._recount()
+
+    # Reading
+
+    @property
+    def index(self) -> Index:
+        """The index: of a closed segment from its files, empty if they are damaged (a search then reads the batches)."""
+        if self._index is None:
+            try:
+                self._index = Index(
+                    *read_offset_index(self.path(OFFSET_INDEX), self.base_offset),
+                    *read_time_index(self.path(TIME_INDEX), self.base_offset),
+                )
+            except (DamagedFile, FileNotFoundError):
+                self._index = Index()
+        return self._index
+
+    def believe(self, expected: Expected) -> int:
+        """Read only the ends of a closed segment's files; the offset after its last batch.
+
+        Raises DamagedFile or FileNotFoundError if they contradict each other: then the segment must be walked.
+        """
+        found = last_entry(self.path(OFFSET_INDEX), OFFSET_ENTRY)
+        relative, position = found or (-1, 0)
+        if found and (relative < 0 or position <= 0):
+            raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is not an entry")
+        tail = self._tail(position)
+        end = self._end_of(tail, position, self.base_offset + relative)
+        newest = last_entry(self.path(TIME_INDEX), TIME_ENTRY)
+        timestamp, relative = newest or (-1, 0)
+        if newest and not 0 <= relative < end - self.base_offset:
+            raise DamagedFile(self.path(TIME_INDEX), "the last entry is of an offset that the segment does not have")
+        self.max_timestamp, self._newest = timestamp, self.base_offset + relative
+        if any(header.max_timestamp > timestamp for _, header in batches_in(tail)) or (tail and not newest):
+            raise DamagedFile(self.path(TIME_INDEX), "the last entry is older than the last batches")
+        self.unchecked = expected
+        return end
+
+    def _tail(self, position: int) -> memoryview:
+        """The bytes of the file from the position of the last index entry."""
+        fd = files.open_to_read(self.path())
+        try:
+            self.size = os.fstat(fd).st_size
+            check_size(self.path(), self.size)
+            if not min(position, 1) <= self.size - position <= WINDOW:
+                raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is not near the end of the log")
+            first = files.read_at(fd, HEADER_SIZE, 0)
+            if len(first) == HEADER_SIZE and (timestamp := BatchHeader._make(HEADER.unpack(first)).max_timestamp) >= 0:
+                self.first_timestamp = timestamp
+            return memoryview(files.read_at(fd, self.size - position, position))
+        finally:
+            os.close(fd)
+
+    def _end_of(self, tail: memoryview, position: int, indexed: int) -> int:
+        """The offset after these batches. The first has the offset `indexed` if the index has an entry."""
+        end, at = self.base_offset, 0
+        while at < len(tail):
+            if why := damage_at(tail, at, end):
+                raise DamagedFile(self.path(), why, position + at)
+            header = BatchHeader._make(HEADER.unpack_from(tail, at))
+            if not at and position and not header.base_offset <= indexed <= header.last_offset:
+                raise DamagedFile(self.path(OFFSET_INDEX), "the last entry names another offset than the log")
+            end, at = header.last_offset + 1, at + header.size
+        return end
+
+    def _recount(self) -> None:
+        """Find the largest timestamp again, in the index and in the batches after its last entry."""
+        index = self.index
+        self.max_timestamp, self._newest = -1, self.base_offset
+        if index.stamps:
+            self.max_timestamp, self._newest = index.stamps[-1], index.newest[-1]
+        for _, header in self.headers(index.positions[-1] if index.positions else 0):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self._newest = header.max_timestamp, header.last_offset
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position`, within the segment."""
+        size = min(size, self.size - position)
+        if self._fd >= 0:
+            return files.read_at(self._fd, size, position)
+        fd = files.open_to_read(self.path())
+        try:
+            return files.read_at(fd, size, position)
+        finally:
+            os.close(fd)
+
+    def find(self, offset: int) -> int:
+        """The position of the first batch that ends at or after `offset`; the segment's size if there is none."""
+        position = self._indexed(offset)
+        gaps_below = self.unchecked.gaps_below if self.unchecked else ANYWHERE
+        following = -1 if position else self.base_offset
+        while position < self.size:
+            near = self.read(position, _LOOK)
+            at, end = 0, len(near) - HEADER_SIZE
+            while at <= end:
+                base, length, delta = _PLACE.unpack_from(near, at)
+                if gaps_below <= following != base or length < HEADER_SIZE - LOG_OVERHEAD:
+                    raise self._damaged(position + at)
+                following = base + delta + 1
+                if following > offset:
+                    return position + at
+                at += LOG_OVERHEAD + length
+            if not at:
+                raise self._damaged(position)
+            position += at
+        return self.size
+
+    def _indexed(self, offset: int) -> int:
+        """A position at or before the batch of `offset`, from the index. An unchecked index is compared with the log."""
+        index = self.index
+        entry = bisect_right(index.offsets, offset) - 1
+        if entry < 0:
+            return 0
+        position = index.positions[entry]
+        if self.unchecked and not self.holds(index.offsets[entry], position):
+            self._index = Index()  # a search without it takes longer and finds the same
+            return 0
+        return position
+
+    def holds(self, offset: int, position: int) -> bool:
+        """Whether a batch that has this offset begins at `position`."""
+        header = self.header_at(position)
+        return header is not None and header.magic == 2 and header.base_offset <= offset <= header.last_offset
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """The header of the batch that begins at `position`; None if the file ends there."""
+        start = self.read(position, HEADER_SIZE) if 0 <= position < self.size else b""
+        return BatchHeader._make(HEADER.unpack(start)) if len(start) == HEADER_SIZE else None
+
+    def header_of(self, offset: int) -> BatchHeader | None:
+        """The header of the batch that has this offset; None if no batch has."""
+        position = self.find(offset) if offset >= self.base_offset else self.size
+        return self.header_at(position) if self.holds(offset, position) else None
+
+    def check(self, data: memoryview, position: int) -> None:
+        """Check the complete batches in `data`, read at `position`, unless the start has. Raises DamagedFile."""
+        if self.unchecked is not None:
+            self._check(data, position, self.unchecked)
+
+    def _check(self, data: memoryview, position: int, expected: Expected) -> None:
+        at, following, gaps_below = 0, self.base_offset, ANYWHERE if position else expected.gaps_below
+        begun: set[int] = set()
+        while at + HEADER_SIZE <= len(data):
+            size = LOG_OVERHEAD + int.from_bytes(data[at + 8 : at + LOG_OVERHEAD], "big", signed=True)
+            if size >= HEADER_SIZE and at + size > len(data):
+                return
+            if why := damage_at(data, at, following) or gap_at(data, at, following, gaps_below):
+                raise DamagedFile(self.path(), why, position + at)
+            header = BatchHeader._make(HEADER.unpack_from(data, at))
+            if why := expected.epochs.damage_of(header):
+                raise DamagedFile(self.path(), why, position + at)
+            self._check_transaction(header, data[at : at + size], begun, expected.aborted)
+            following, gaps_below = header.last_offset + 1, expected.gaps_below
+            at += size
+
+    def _check_transaction(
+        self, header: BatchHeader, batch: memoryview, begun: set[int], aborted: set[tuple[int, int]]
+    ) -> None:
+        """Raises DamagedFile if the batch aborts a transaction of one of the producers `begun` and the index lacks it."""
+        if not header.is_transactional:
+            return
+        if not header.is_control:
+            begun.add(header.producer_id)
+        elif header.producer_id in begun:
+            begun.discard(header.producer_id)
+            record = next(iter_records(batch), None)
+            marker = read_marker(record) if record is not None else None
+            if marker is not None and not marker.commit and (header.producer_id, header.base_offset) not in aborted:
+                raise DamagedFile(
+                    self.path(TRANSACTION_INDEX),
+                    f"it lacks the transaction that producer {header.producer_id} aborted at offset {header.base_offset}. "
+                    f"Restore it from a copy; or stop the broker and remove {self.folder.parent / RECOVERY_POINTS}, and the "
+                    "next start makes it again",
+                )
+
+    def batch_size(self, position: int) -> int:
+        """Bytes of the batch at this position."""
+        return int(HEADER.unpack(self.read(position, HEADER_SIZE))[1]) + LOG_OVERHEAD
+
+    def offset_behind(self, position: int) -> int | None:
+        """The last offset of the first indexed batch at or after `position` (fetchUpperBoundOffset)."""
+        index = self.index
+        entry = bisect_left(index.positions, position)
+        return index.offsets[entry] if entry < len(index.offsets) else None
+
+    def position_before(self, timestamp: int) -> int:
+        """A position: all batches before it are older than `timestamp`."""
+        index = self.index
+        entry = bisect_left(index.stamps, timestamp) - 1
+        return self.find(index.newest[entry]) if entry >= 0 else 0
+
+    def headers(self, position: int) -> Iterable[tuple[int, BatchHeader]]:
+        """Positions and headers of the batches from `position`."""
+        for at, batch in self.batches(position):
+            yield at, BatchHeader._make(HEADER.unpack_from(batch))
+
+    def batches(self, position: int, piece: int = 1024 * 1024) -> Iterable[tuple[int, memoryview]]:
+        """Positions and batches from `position`; each read takes about `piece` bytes. Raises DamagedFile."""
+        while position < self.size:
+            data = memoryview(self.read(position, piece))
+            used = 0
+            self.check(data, position)
+            for at, header in batches_in(data):
+                used = at + header.size
+                yield position + at, data[at:used]
+            if used:
+                position += used
+                continue
+            piece = self.batch_size(position) if len(data) >= HEADER_SIZE else 0
+            if piece <= len(data) or position + piece > self.size:
+                raise self._damaged(position)
+
+    def _damaged(self, position: int) -> DamagedFile:
+        return DamagedFile(self.path(), "no batch begins here; the file is damaged", position)

@@ -1,0 +1,60 @@
+"""What the report of a failed test shows of each broker: the latest verdicts and records, its groups, and the faults."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from wirebroker.common.printable import printable
+from wirebroker.testing.group_history import group_lines, history_lines
+from wirebroker.testing.operations import StoredRecord, shown, stored_records
+from wirebroker.trace.layout import PLACE, line
+
+if TYPE_CHECKING:
+    from wirebroker.engine.engine import Engine
+
+MOST = 20
+"""Lines of each section."""
+
+
+def sections(engine: Engine) -> dict[str, str]:
+    """Title to text; nothing that is empty."""
+    found = {
+        "the last verdicts": [line(row) for row in engine.trace.last(MOST)],
+        "the last records": [_shown(record) for record in _last_records(engine)],
+        "its groups": group_lines(engine)[:MOST],
+        "the last rebalances and commits": _history(engine)[-MOST:],
+        "its faults, as a file that loads them again": _faults(engine).split("\n"),
+    }
+    return {title: "\n".join(map(printable, lines)) for title, lines in found.items() if any(lines)}
+
+
+def _history(engine: Engine) -> list[str]:
+    with suppress(OSError, ValueError):  # a directory that is closed or damaged
+        return history_lines(engine)
+    return []
+
+
+def _last_records(engine: Engine) -> list[StoredRecord]:
+    found: list[StoredRecord] = []
+    for topic in engine.cluster.topics.values():
+        for partition in () if topic.internal else topic.partitions:
+            with suppress(OSError, ValueError):  # a directory that is closed or damaged
+                found += stored_records(partition, partition.log_end_offset - MOST)
+    return sorted(found, key=lambda each: (each.timestamp, each.offset))[-MOST:]
+
+
+def _shown(record: StoredRecord) -> str:
+    place = f"{record.topic}-{record.partition}"
+    if record.control:
+        return f"{place:<{PLACE}} offset {record.offset:<6} the end of a transaction"
+    headers = "".join(f"  {name}: {shown(value)}" for name, value in record.headers)
+    return f"{place:<{PLACE}} offset {record.offset:<6} key {shown(record.key)}  value {shown(record.value)}{headers}"
+
+
+def _faults(engine: Engine) -> str:
+    from wirebroker.faults.files import dump
+
+    rules = engine.plan.rules
+    counts = "".join(printable(f"# fired {rule.fired} of {rule.seen}: {rule}") + "\n" for rule in rules)
+    return dump(rules, engine.plan.seed) + counts if rules else ""

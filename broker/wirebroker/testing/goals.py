@@ -1,0 +1,281 @@
+"""Goals that a test can wait for. A goal reads the engine, knows when it is reached, and explains a timeout.
+
+`MockKafka` and the HTTP control wait for the same goals, so both know the same conditions and say the same sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+from wirebroker.common.suggestions import did_you_mean
+from wirebroker.core.groups.classic import Group as ClassicGroup
+from wirebroker.core.partition import Partition
+from wirebroker.engine.engine import Engine
+from wirebroker.testing import operations, states
+from wirebroker.testing.expectations import check
+from wirebroker.testing.operations import NoSuchTopic, StoredRecord
+
+__tracebackhide__ = True  # pytest shows the caller's line
+
+T_co = TypeVar("T_co", covariant=True)
+MOST_AT_ONCE = 4000
+"""The number of records that one look reads, at 14 µs each on a busy machine; the next look goes on after them."""
+MOST_OTHERS = 1000
+"""Records beyond the expected ones that are read to show them."""
+SETTLED = ("Stable", "Empty", "Dead", "NotReady")
+"""The states of groups that wait for nothing."""
+
+
+class Goal(Protocol[T_co]):
+    """A condition of the broker, and its result."""
+
+    def reached(self, engine: Engine) -> bool:
+        """Whether the wait is over."""
+
+    def result(self, engine: Engine) -> T_co:
+        """The value that the test gets."""
+
+    def shortfall(self, engine: Engine) -> str | None:
+        """The beginning of the sentence about a timeout, without the time; None if `result` explains it."""
+
+
+# Records
+
+
+class Reader:
+    """Reads records as they come: the committed ones, or all but markers. One look reads a limited number."""
+
+    def __init__(self, topic: str, partition: int | None, *, committed: bool, most: int) -> None:
+        self.topic, self.partition, self._committed, self._most = topic, partition, committed, most
+        self._of: bytes | None = None
+        self._next: dict[int, tuple[int, int]] = {}
+        """By partition: its log start, and the offset to go on with."""
+        self._found: dict[int, list[StoredRecord]] = {}
+
+    @property
+    def records(self) -> list[StoredRecord]:
+        """Those that have been read, by partition and offset."""
+        return [record for index in sorted(self._found) for record in self._found[index]]
+
+    def read(self, engine: Engine) -> bool:
+        """Read on. Returns whether nothing is left to read now."""
+        topic = engine.cluster.topics.get(self.topic)
+        if topic is None:
+            return True
+        if topic.topic_id != self._of:
+            self._of, self._next, self._found = topic.topic_id, {}, {}
+        held = topic.partitions if self.partition is None else [operations.partition_of(topic, self.partition)]
+        left = MOST_AT_ONCE
+        for each in held:
+            left -= self._read(each, min(left, self._most - sum(map(len, self._found.values()))))
+            if left <= 0:
+                return False
+        return True
+
+    def _read(self, partition: Partition, most: int) -> int:
+        """Read at most `most` records of a partition. Returns how many it has read."""
+        start, stop = partition.log_start_offset, self._end(partition)
+        known, position = self._next.get(partition.index, (start, start))
+        if known != start or position > stop:  # records were deleted or cut off
+            position = start
+            self._found.pop(partition.index, None)
+        found = self._found.setdefault(partition.index, [])
+        read = operations.committed_records if self._committed else operations.stored_records
+        passed = 0
+        for record in read(partition, position) if position < stop else ():
+            if passed >= most:
+                self._next[partition.index] = start, record.offset
+                return passed
+            passed += 1
+            if not record.control:
+                found.append(record)
+        self._next[partition.index] = start, stop
+        return passed
+
+    def _end(self, partition: Partition) -> int:
+        return partition.last_stable_offset if self._committed else partition.log_end_offset
+
+
+class RecordsStored:
+    """So many records are stored in a topic; with `committed`, that a read_committed consumer gets."""
+
+    def __init__(self, topic: str, count: int, *, committed: bool = False) -> None:
+        self._topic, self._count, self._committed = topic, count, committed
+        self._reader = Reader(topic, None, committed=True, most=count)
+
+    def _stored(self, engine: Engine) -> int:
+        if not self._committed:
+            return operations.record_count(engine, self._topic)
+        self._reader.read(engine)
+        return len(self._reader.records)
+
+    def reached(self, engine: Engine) -> bool:
+        return self._stored(engine) >= self._count
+
+    def result(self, engine: Engine) -> None:
+        return None
+
+    def shortfall(self, engine: Engine) -> str:
+        word = "committed" if self._committed else "stored"
+        missing = _no_topic(engine, self._topic)
+        return f"{self._stored(engine)} of {self._count} records were {word} in {self._topic!r}{missing} within"
+
+
+class RecordsExpected:
+    """The topic has the expected records. It is over, too, as soon as it cannot be reached any more."""
+
+    def __init__(
+        self, topic: str, expected: Sequence[Any], partition: int | None, *, in_order: bool, committed: bool
+    ) -> None:  # fmt: skip
+        self._expected, self._in_order, self._missing = expected, in_order, ""
+        self._reader = Reader(topic, partition, committed=committed, most=len(expected) + MOST_OTHERS)
+
+    def reached(self, engine: Engine) -> bool:
+        complete = self._reader.read(engine)
+        count = len(self._reader.records)
+        missing = self._reader.topic not in engine.cluster.topics
+        return (complete and count == len(self._expected)) or count > len(self._expected) or (missing and not self._expected)
+
+    def result(self, engine: Engine) -> list[StoredRecord]:
+        """The records, for `verdict`. Raises NoSuchTopic if none are expected."""
+        self._missing = _no_topic(engine, self._reader.topic)
+        if self._missing and not self._expected:
+            raise NoSuchTopic(self._reader.topic, engine.cluster.topics)
+        return self._reader.records
+
+    def verdict(self, stored: list[StoredRecord]) -> list[StoredRecord]:
+        """The result if it is the expected one. It needs no engine, so any thread can find it out. Raises Difference."""
+        check(self._expected, stored, in_order=self._in_order, what=f"the records of {self._where!r} differ{self._missing}")
+        return stored
+
+    def shortfall(self, engine: Engine) -> None:
+        return None
+
+    @property
+    def _where(self) -> str:
+        reader = self._reader
+        return reader.topic if reader.partition is None else f"{reader.topic}-{reader.partition}"
+
+
+def _no_topic(engine: Engine, topic: str) -> str:
+    known = engine.cluster.topics
+    return "" if topic in known else f" (no topic has this name{did_you_mean(topic, known)})"
+
+
+# Groups
+
+
+class GroupReady:
+    """A group is stable, has `members` members, has committed these offsets, or lags by at most `lag` records.
+
+    With `committed` or `lag` its state does not matter, unless `members` are given as well.
+    """
+
+    def __init__(
+        self, group: str, members: int | None, committed: Mapping[tuple[str, int], int] | None, lag: int | None
+    ) -> None:  # fmt: skip
+        self._group, self._members, self._committed, self._lag = group, members, committed, lag
+        self._stable = members is not None or (committed is None and lag is None)
+
+    def reached(self, engine: Engine) -> bool:
+        return self._group in engine.groups.groups and not self._missing(engine)
+
+    def result(self, engine: Engine) -> states.Group:
+        return states.group(engine, self._group)
+
+    def shortfall(self, engine: Engine) -> str:
+        known = engine.groups.groups
+        if self._group not in known:
+            return f"there was no group {self._group!r}{did_you_mean(self._group, known)} within"
+        return f"the group {self._group!r} {' and '.join(self._missing(engine))} within"
+
+    def _missing(self, engine: Engine) -> list[str]:
+        group = states.group(engine, self._group)
+        missing = []
+        if self._members is not None and len(group.members) != self._members:
+            missing.append(f"had {len(group.members)} of {self._members} members")
+        if self._stable and group.state != "Stable":
+            missing.append(f"was {group.state}")
+        held = {(each.topic, each.partition): each.offset for each in group.offsets if not each.pending}
+        for (topic, index), offset in (self._committed or {}).items():
+            if held.get((topic, index), -1) < offset:
+                has = f"offset {held[topic, index]}" if (topic, index) in held else "nothing"
+                missing.append(f"had committed {has} of {topic}-{index}, not {offset}")
+        if self._lag is not None:
+            missing += self._behind(engine, group, held)
+        return missing
+
+    def _behind(self, engine: Engine, group: states.Group, held: Mapping[tuple[str, int], int]) -> list[str]:
+        assert self._lag is not None
+        assigned = {
+            (part.topic, index) for each in group.members for part in each.assignment or () for index in part.partitions
+        }
+        if not assigned and not held:
+            return ["had committed nothing and read no partition"]
+        lags: dict[tuple[str, int], int] = {}
+        for where in sorted(assigned | held.keys()):
+            left = self._lag + MOST_AT_ONCE - sum(lags.values())
+            lags[where] = lag_of(engine, *where, held.get(where), left)
+        if sum(lags.values()) <= self._lag:
+            return []
+        parts = [f"{topic}-{index} by {lag}" for (topic, index), lag in lags.items() if lag]
+        return [f"was behind in {', '.join(parts[:8])}{f' and {len(parts) - 8} more' if len(parts) > 8 else ''}"]
+
+
+def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: int = MOST_AT_ONCE) -> int:
+    """The records for a read_committed consumer from this offset on, or from the log start, counted up to `most`.
+
+    Unlike Kafka's lag it counts no markers.
+    """
+    partition = engine.cluster.partition(topic, index)
+    if partition is None or (committed or 0) >= partition.last_stable_offset:
+        return 0
+    return sum(1 for _ in islice(operations.committed_records(partition, committed or 0), max(most, 0)))
+
+
+# Quiet
+
+
+class Quiet:
+    """For `seconds` seconds no log, group or transaction has changed, and no group waits for its members."""
+
+    def __init__(self, seconds: float, now: Callable[[], float]) -> None:
+        self._seconds, self._now = seconds, now
+        self._seen: object = None
+        self._since = now()
+
+    def reached(self, engine: Engine) -> bool:
+        seen = self._look(engine)
+        if seen != self._seen or self._unsettled(engine):
+            self._seen, self._since = seen, self._now()
+        return self._now() - self._since >= self._seconds
+
+    def result(self, engine: Engine) -> None:
+        return None
+
+    def shortfall(self, engine: Engine) -> str:
+        unsettled = self._unsettled(engine)
+        why = "the group {!r} was {}".format(*unsettled[0]) if unsettled else "records still came"
+        return f"the broker was not quiet for {self._seconds:g} s, because {why}, within"
+
+    def _look(self, engine: Engine) -> object:
+        """A value that every change changes: commits and transactions are records of internal topics."""
+        topics = engine.cluster.topics
+        return len(topics), sum(each.log_end_offset for each in engine.cluster.partitions()), _phases(engine)
+
+    @staticmethod
+    def _unsettled(engine: Engine) -> list[tuple[str, str]]:
+        return [(name, state) for name, state, _ in _phases(engine) if state not in SETTLED]
+
+
+def _phases(engine: Engine) -> list[tuple[str, str, int]]:
+    """Each group with its state and its generation or epoch."""
+    found = []
+    for name, group in engine.groups.groups.items():
+        if isinstance(group, ClassicGroup):
+            found.append((name, group.state.value, group.generation))
+        else:
+            found.append((name, group.state, group.epoch))
+    return found

@@ -1,0 +1,133 @@
+"""Groups for the report of a failed test: their state, and their last rebalances and commits.
+
+The history comes from the records that the coordinator has written to `__consumer_offsets`, so keeping it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkawire.primitives import format_uuid
+from wirebroker.audit.content import head
+from wirebroker.decode.embedded import in_record
+from wirebroker.testing import states
+from wirebroker.testing.goals import lag_of
+from wirebroker.testing.operations import stored_records
+from wirebroker.trace.layout import PLACE, time_of_day
+
+if TYPE_CHECKING:
+    from wirebroker.engine.engine import Engine
+
+OFFSETS = "__consumer_offsets"
+LATEST = 200
+"""Records of each partition that are read."""
+MOST_NAMES = 4
+"""Partitions or members that a line names."""
+
+
+class Event(NamedTuple):
+    """A change of a group; a commit names its partition and its offset, too."""
+
+    time: int
+    group: str
+    change: str
+    committed: tuple[str, int] | None = None
+
+
+def group_lines(engine: Engine) -> list[str]:
+    """A line for each group: its state, its members with their partitions, and its offsets with what is left to read."""
+    return [_line(engine, each) for each in states.groups(engine).values()]
+
+
+def _line(engine: Engine, group: states.Group) -> str:
+    members = [
+        f"{head(each.client_id.encode())} has {_listed(_partitions(each.assignment or ())) or 'no partition'}"
+        for each in group.members
+    ]
+    offsets = []
+    for each in group.offsets:
+        lag = lag_of(engine, each.topic, each.partition, each.offset)
+        note = " pending" if each.pending else f", {lag} behind" if lag else ""
+        offsets.append(f"{each.topic}-{each.partition} at {each.offset}{note}")
+    parts = [f"{group.state}, {group.type}, generation {group.generation}", _listed(members) or "no members"]
+    parts += [f"committed {_listed(offsets)}"] if offsets else []
+    return f"{head(group.group_id.encode()):<{PLACE}} {'; '.join(parts)}"
+
+
+def _partitions(assignment: Iterable[states.Partitions]) -> list[str]:
+    return [f"{part.topic}-{index}" for part in assignment for index in part.partitions]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+
+
+def history_lines(engine: Engine) -> list[str]:
+    """The last rebalances and commits, oldest first; commits of one group that follow each other are one line."""
+    lines: list[str] = []
+    last: Event | None = None
+    offsets: dict[str, int] = {}
+    for each in sorted(_events(engine), key=lambda event: event.time):
+        if each.committed is None:
+            lines.append(_shown(each, each.change))
+        else:
+            if last is not None and last.committed is not None and last.group == each.group:
+                lines.pop()
+            else:
+                offsets = {}
+            offsets |= [each.committed]
+            lines.append(_shown(each, f"committed {_listed([f'{name} at {offset}' for name, offset in offsets.items()])}"))
+        last = each
+    return lines
+
+
+def _shown(event: Event, change: str) -> str:
+    return f"{time_of_day(event.time)}  {head(event.group.encode()):<{PLACE}} {change}"
+
+
+def _events(engine: Engine) -> Iterator[Event]:
+    topic = engine.cluster.topics.get(OFFSETS)
+    names = {format_uuid(topic_id): each.name for topic_id, each in engine.cluster.topics_by_id.items()}
+    for partition in topic.partitions if topic is not None else ():
+        for record in stored_records(partition, partition.log_end_offset - LATEST):
+            key, value = in_record(record.key, record.value, OFFSETS)
+            if key is not None:
+                ((kind, about),) = key.items()
+                change = _change(kind.removesuffix("Key"), about, next(iter(value.values())) if value else None, names)
+                if change is not None:
+                    group, (text, committed) = about.get("group") or about.get("group_id") or "", change
+                    yield Event(record.timestamp, group, text, committed)
+
+
+def _change(
+    kind: str, key: dict[str, Any], value: dict[str, Any] | None, names: dict[str, str]
+) -> tuple[str, tuple[str, int] | None] | None:
+    """What a record says of its group; None if a person need not know it."""
+    if kind == "OffsetCommit":
+        where = f"{key['topic']}-{key['partition']}"
+        return (f"forgot the offset of {where}", None) if value is None else ("", (where, value["offset"]))
+    if kind == "GroupMetadata":
+        return (_generation(value), None) if value is not None and value["generation"] else None
+    if kind.endswith("GroupMetadata"):
+        return (f"epoch {value['epoch']}", None) if value is not None else None
+    if kind.endswith("GroupMemberMetadata"):
+        return (f"{head(value['client_id'].encode())} joined" if value is not None else "a member left"), None
+    if kind.endswith("GroupTargetAssignmentMember") and value is not None and "topic_partitions" in value:
+        parts = [
+            f"{names.get(each['topic_id'], '?')}-{index}" for each in value["topic_partitions"] for index in each["partitions"]
+        ]
+        return f"a member gets {_listed(parts) or 'no partition'}", None
+    return None
+
+
+def _generation(value: dict[str, Any]) -> str:
+    """A generation of a classic group, with the partitions of its members as far as they can be read."""
+    members = []
+    for each in value["members"]:
+        read = each["assignment"].get("ConsumerProtocolAssignment") if isinstance(each["assignment"], dict) else None
+        parts = [
+            f"{part['topic']}-{index}" for part in (read or {}).get("assigned_partitions", ()) for index in part["partitions"]
+        ]
+        members.append(f"{head(each['client_id'].encode())} has {_listed(parts) or 'no partition'}")
+    return f"generation {value['generation']}: {_listed(members) or 'no members'}"

@@ -1,0 +1,326 @@
+"""Operations of tests beside the wire: on topics, stored records, seed data, producers' state, fault files.
+
+MockKafka and the HTTP control both use these functions, in the thread that the engine runs in. Times are ms since the
+epoch. After a change the caller calls `Host.changed`.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkawire.batches import Record, build_batch, iter_records, read_header
+from kafkawire.errors import error_name
+from wirebroker.audit.content import head
+from wirebroker.common.printable import printable
+from wirebroker.common.suggestions import did_you_mean
+from wirebroker.core.cluster import Topic
+from wirebroker.core.config_resources import Alteration, Change, ResourceType
+from wirebroker.core.config_resources import Operation as AlterOperation
+from wirebroker.core.names import topic_name_error
+from wirebroker.core.partition import Partition
+from wirebroker.core.producers import Key, ProducerEntry, unpack
+from wirebroker.core.quotas import entity_error, entity_of, value_error
+from wirebroker.core.record_checks import RecordReject
+from wirebroker.core.setting_definitions import TOPIC_SETTINGS, ConfigError
+from wirebroker.engine.engine import Engine
+
+if TYPE_CHECKING:
+    from wirebroker.audit.stored import StoredPartition
+    from wirebroker.trace.rows import ProduceRow
+
+__tracebackhide__ = True  # pytest shows the caller's line
+
+
+class StoredRecord(NamedTuple):
+    """One record as it is stored; −1 stands for "none"."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    transactional: bool
+    control: bool
+
+    def text(self) -> str:
+        """The value as a text. ValueError for a value that is not UTF-8, and for a tombstone, which has none."""
+        if self.value is None:
+            raise ValueError(f"{self.place} is a tombstone: it has no value")
+        try:
+            return bytes(self.value).decode()
+        except UnicodeDecodeError as wrong:
+            raise ValueError(f"the value of {self.place} is not UTF-8: {wrong}") from None
+
+    def json(self) -> Any:
+        """The value, read as JSON. ValueError for a value that is not JSON, and for a tombstone."""
+        text = self.text()
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as wrong:
+            raise ValueError(f"the value of {self.place} is not JSON: {wrong}") from None
+
+    @property
+    def place(self) -> str:
+        """Where it is stored: `orders-0 offset 3`."""
+        return f"{self.topic}-{self.partition} offset {self.offset}"
+
+    def __repr__(self) -> str:
+        if self.control:
+            return f"StoredRecord({self.place}, the end of a transaction of producer {self.producer_id})"
+        parts = [self.place, f"key {shown(self.key)}", f"value {shown(self.value)}"]
+        parts += [printable(f"{name}: {shown(value)}") for name, value in self.headers]
+        if self.producer_id >= 0:
+            number = f" sequence {self.sequence}" if self.sequence >= 0 else ""
+            parts.append(f"producer {self.producer_id} epoch {self.producer_epoch}{number}")
+        return f"StoredRecord({', '.join(parts)}{', transactional' if self.transactional else ''})"
+
+
+def shown(data: bytes | None) -> str:
+    """Bytes for people: their beginning if they are text, else their size."""
+    try:
+        (b"" if data is None else bytes(data)).decode()
+    except UnicodeDecodeError as wrong:
+        return f"{len(wrong.object)} bytes"
+    return head(data)
+
+
+class NoSuchTopic(KeyError):
+    """The topic does not exist; `known` are those that do."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        super().__init__(name)
+        self._advice = did_you_mean(name, known)
+
+    def __str__(self) -> str:  # a KeyError would put it in quotes
+        return f"there is no topic {self.args[0]!r}{self._advice}"
+
+
+class NoSuchPartition(IndexError):
+    """The topic has no such partition."""
+
+
+class TopicExists(ValueError):
+    """There is a topic of this name already."""
+
+
+class NoSuchSetting(ConfigError):
+    """Topics have no setting of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"topics have no setting {name!r}", suggestion=did_you_mean(name, TOPIC_SETTINGS))
+        self.name = name
+
+
+# Topics
+
+
+def topic_named(engine: Engine, name: str) -> Topic:
+    """The topic. Raises NoSuchTopic."""
+    try:
+        return engine.cluster.topics[name]
+    except KeyError:
+        raise NoSuchTopic(name, engine.cluster.topics) from None
+
+
+def partition_of(topic: Topic, index: int) -> Partition:
+    """The topic's partition. Raises NoSuchPartition."""
+    if (found := topic.partition(index)) is None:
+        last = len(topic.partitions) - 1
+        raise NoSuchPartition(f"the topic {topic.name!r} has no partition {index}, only 0 to {last}")
+    return found
+
+
+def create_topic(
+    engine: Engine, name: str, now: int, partitions: int | None = None, configs: Mapping[str, Any] | None = None,
+    replication_factor: int | None = None,
+) -> Topic:  # fmt: skip
+    """Create a topic, with `num.partitions` partitions if `partitions` is None.
+
+    Raises TopicExists, NoSuchSetting, ValueError, OSError if the data directory cannot be written to.
+    """
+    if (error := topic_name_error(name)) is not None:
+        raise ValueError(error)
+    if name in engine.cluster.topics or name in engine.cluster.growing:
+        raise TopicExists(f"Topic '{name}' already exists.")
+    if partitions is not None and partitions < 1:
+        raise ValueError(f"a topic needs at least 1 partition, not {partitions}")
+    brokers = len(engine.cluster.brokers)
+    if replication_factor is not None and not 1 <= replication_factor <= brokers:
+        raise ValueError(f"{brokers} broker{'s' * (brokers > 1)} cannot hold {replication_factor} replicas of {name!r}")
+    for key in configs or {}:
+        if key not in TOPIC_SETTINGS:
+            raise NoSuchSetting(key)
+    if not any(map(engine.cluster.alive, engine.cluster.brokers)):
+        raise ValueError(f"{name!r} cannot be created, because all brokers are down")
+    overrides = {key: setting(value) for key, value in (configs or {}).items()}
+    made = engine.cluster.create_topic(
+        name, now, partitions=partitions, replication_factor=replication_factor, overrides=overrides
+    )
+    _write_down(engine, now)
+    return made
+
+
+def delete_topic(engine: Engine, name: str, now: int) -> None:
+    """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if the data directory cannot be written to."""
+    topic = topic_named(engine, name)
+    engine.cluster.delete_topic(topic, now, lambda: engine.topic_deleted(name, topic.topic_id))
+    _write_down(engine, now)
+    engine.groups.forget_topics(now)
+
+
+def warm(engine: Engine, now: int) -> None:
+    """Let all coordinators answer at once: their topics exist, and are loaded. ValueError, OSError."""
+    engine.cluster.warm(now)
+    _write_down(engine, now)
+
+
+def subscribe(engine: Engine, name: str, wanted: Mapping[str, str], now: int) -> None:
+    """Ask clients for their metrics: the settings of a subscription. RuntimeError, ValueError, OSError."""
+    if not engine.telemetry.on:
+        raise RuntimeError(
+            "clients are not asked for metrics here; make it with MockKafka(telemetry=True), or serve --telemetry"
+        )
+    changes = [Change(key, AlterOperation.SET, value) for key, value in wanted.items() if value]
+    node = min(engine.cluster.brokers)
+    made = Alteration(engine.cluster, node, ResourceType.CLIENT_METRICS, name, changes, replaces=True)
+    if (refusal := made.alter(validate_only=False)) is not None:
+        raise ValueError(refusal.message)
+    _write_down(engine, now)
+
+
+DEFAULT = "<default>"
+"""Stands for the default of a type, in quotas."""
+
+
+def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[str, float | None], now: int) -> None:
+    """Set the limits of an entity, its names by their types; None removes a limit. ValueError, OSError."""
+    names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
+    error = entity_error(names, names)
+    for key, value in limits.items():
+        error = error or (None if value is None else value_error(names, key, value))
+    if error is not None:
+        raise ValueError(error)
+    engine.cluster.alter_quotas([(entity_of(names), key, value) for key, value in limits.items()])
+    _write_down(engine, now)
+
+
+def remove_quota(engine: Engine, entity: Mapping[str, str | None], now: int) -> None:
+    """Remove all limits of an entity. OSError if the data directory cannot be written to."""
+    names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
+    held = engine.cluster.quotas.limits.get(entity_of(names), {})
+    engine.cluster.alter_quotas([(entity_of(names), key, None) for key in held])
+    _write_down(engine, now)
+
+
+def _write_down(engine: Engine, now: int) -> None:
+    if (failed := engine.cluster.decisions.write_down(now)) is not None:
+        raise failed
+
+
+def setting(value: Any) -> str:
+    """A setting as Kafka writes it: `true` for True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# Records
+
+
+def records(
+    engine: Engine, topic: str, partition: int | None = None, *, committed: bool = False
+) -> list[StoredRecord]:  # fmt: skip
+    """Every record that is stored, or is committed, by partition and offset. Raises NoSuchTopic, NoSuchPartition."""
+    found = topic_named(engine, topic)
+    held = found.partitions if partition is None else [partition_of(found, partition)]
+    read = committed_records if committed else stored_records
+    return [record for each in held for record in read(each)]
+
+
+def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
+    """What a read_committed consumer gets from this offset on: no records of open or aborted transactions, and no markers."""
+    stop = partition.last_stable_offset
+    aborted: dict[int, list[tuple[int, int]]] = {}
+    for each in partition.transactions.aborted_between(start_offset, stop):
+        aborted.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+    for record in stored_records(partition, start_offset):
+        if record.offset >= stop:
+            return
+        spans = aborted.get(record.producer_id, []) if record.transactional else []
+        before = bisect_right(spans, record.offset, key=lambda span: span[0])
+        if not record.control and not (before and record.offset <= spans[before - 1][1]):
+            yield record
+
+
+def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
+    """Every record of a partition from this offset on, or from its log start if that is later."""
+    start = max(start_offset, partition.log_start_offset)
+    for batch in partition.log.batches(start):
+        header = read_header(batch)
+        for record in iter_records(batch):
+            offset = header.base_offset + record.offset_delta
+            if offset < start:
+                continue
+            numbered = header.base_sequence >= 0 and (header.producer_id >= 0 or partition.rules.key == "client_id")
+            yield StoredRecord(
+                partition.topic, partition.index, offset,
+                header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta,
+                record.key, record.value, tuple(record.headers), header.producer_id, header.producer_epoch,
+                (header.base_sequence + record.offset_delta) % 2**31 if numbered else -1,
+                header.is_transactional, header.is_control,
+            )  # fmt: skip
+
+
+def record_count(engine: Engine, topic: str) -> int:
+    """How many offsets the topic's logs hold; 0 if there is no such topic."""
+    found = engine.cluster.topics.get(topic)
+    return sum(each.log_end_offset - each.log_start_offset for each in found.partitions) if found else 0
+
+
+def store(engine: Engine, topic: str, partition: int, record: Record, timestamp: int | None, now: int) -> int:
+    """Store a record without a client, creating the topic if there is none; its offset. ValueError if it is refused."""
+    if topic not in engine.cluster.topics:
+        create_topic(engine, topic, now)
+    batch = build_batch([record], base_timestamp=now if timestamp is None else timestamp)
+    held = partition_of(topic_named(engine, topic), partition)
+    if held.leader < 0:
+        raise ValueError(f"{topic}-{partition} has no leader, so nothing can be stored there")
+    appended = held.append(memoryview(batch), now, 9)
+    if appended.error_code:
+        why = appended.verdict.message if isinstance(appended.verdict, RecordReject) else None
+        raise ValueError(f"the record was refused: {why or error_name(appended.error_code)}")
+    return appended.base_offset
+
+
+def expire_producer(engine: Engine, producer_id: int, topic: str | None, partition: int | None) -> int:
+    """Let partitions forget a producer; how many knew it. Raises NoSuchTopic, NoSuchPartition."""
+    if topic is not None:
+        named = topic_named(engine, topic)
+        if partition is not None:
+            partition_of(named, partition)
+    return engine.fault_broker.expire_producer(producer_id, topic, partition)
+
+
+def producers(partition: Partition) -> dict[Key, ProducerEntry]:
+    """The validator's state of one partition: producer id to epoch and latest batches."""
+    return {key: unpack(state) for key, state in partition.producers.items()}
+
+
+def evidence(
+    engine: Engine, topics: Iterable[str] | None, now: int
+) -> tuple[list[StoredPartition], list[ProduceRow]]:  # fmt: skip
+    """The evidence for an audit of these topics, or of all: the stored batches, and the verdicts. Raises NoSuchTopic."""
+    from wirebroker.audit.stored import snapshot
+
+    names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))
+    held = [topic_named(engine, name) for name in names]
+    return snapshot(held, engine.configs.integer("producer.id.expiration.ms"), now), engine.trace.produce()
+
+
+# Faults

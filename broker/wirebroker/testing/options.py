@@ -1,0 +1,266 @@
+"""The options of a broker: checked once, worded once, the same for `wirebroker serve`, MockKafka and the pytest marker."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkawire.registry import KEYS, api_name
+from wirebroker.apis import served_versions
+from wirebroker.common.suggestions import did_you_mean
+from wirebroker.core.acls import Acl
+from wirebroker.core.features import FEATURES, METADATA
+from wirebroker.core.profile import PROFILES, Rules, profile
+from wirebroker.core.quotas import CLIENT_ID, IP, PRODUCE, USER
+from wirebroker.core.setting_definitions import ignored
+from wirebroker.engine.engine import Engine, first_node
+from wirebroker.net.clock import CLOCKS, Clock
+from wirebroker.security.acl_specs import AUTHORIZER, acl_of
+from wirebroker.security.mechanisms import GSSAPI, PLAIN, SERVED
+from wirebroker.security.web_tokens import UnsecuredTokens
+from wirebroker.testing import operations
+from wirebroker.testing.topic_specs import Topics, TopicSpec, topic_specs
+from wirebroker.trace.levels import LEVELS
+
+if TYPE_CHECKING:
+    from wirebroker.storage.store import FolderStore
+
+__tracebackhide__ = True  # pytest shows the caller's line
+
+CHOICES = {
+    "clock": CLOCKS, "record_checks": ("full", "header"), "sync": ("always", "interval", "never"), "trace": LEVELS,
+}  # fmt: skip
+
+Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""One data directory or several."""
+AUTO_CREATION_MS = 35
+"""Kafka 4.3.1 takes 33 to 39 ms from the first Metadata to a topic that others can see."""
+LOADING_MS = 200
+"""Kafka 4.3.1 takes 145 to 310 ms from the first FindCoordinator to a coordinator that serves requests."""
+
+
+class OptionError(ValueError):
+    """An option has a value that a broker cannot be started with. The message begins with the option's name."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(f"{option}: {problem}")
+        self.option = option
+        self.problem = problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerOptions:
+    """The options that a cluster of brokers is started with. Raises OptionError.
+
+    `topics` are one or several names, each perhaps with its partitions, replicas and settings (`wirebroker.testing.topic_specs`).
+    `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the `profile`. `random_seed` makes the
+    ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
+    first, and so do topics that are created automatically, as in Kafka; if it is `warm`, the coordinators' topics exist from
+    the start. `data` are the directories that keep the logs, and
+    `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls`
+    are texts (`wirebroker.security.acl_specs`); with them there is an authorizer. `quotas` are texts such as
+    `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by
+    names such as `transaction.version`. With `telemetry` clients are offered to push their own
+    metrics (KIP-714).
+    """
+
+    brokers: int = 1
+    topics: Topics = ()
+    profile: str = "kafka-4.3"
+    rules: Mapping[str, Any] | None = None
+    configs: Mapping[str, Any] | None = None
+    clock: str = "system"
+    record_checks: str = "full"
+    max_versions: Mapping[str, int] | None = None
+    random_seed: int | None = None
+    fault_seed: int = 0
+    cold_start: bool = False
+    warm: bool = False
+    trace: str = "verdicts"
+    data: Folders | None = None
+    sync: str = "never"
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    quotas: Sequence[str] = ()
+    telemetry: bool = False
+    acls: Sequence[str] = ()
+    features: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if type(self.brokers) is not int or self.brokers < 1:
+            raise OptionError("brokers", f"a cluster has at least 1 broker, not {self.brokers!r}")
+        for option, choices in CHOICES.items():
+            if (value := getattr(self, option)) not in choices:
+                raise OptionError(option, f"{value!r} is not one of {', '.join(choices)}")
+        if self.sync != "never" and not self.folders:
+            raise OptionError("sync", f"{self.sync!r} needs a data directory, and none is given")
+        if self.folders and "," in self.settings.get("log.dirs", ""):
+            raise OptionError("configs", "log.dirs names directories in memory; the ones on disk are those of `data`")
+        if len(set(self.folders)) < len(self.folders):
+            raise OptionError("data", f"{max(self.folders, key=self.folders.count)} is named twice")
+        try:
+            self.new_rules()
+        except ValueError as wrong:
+            raise OptionError("rules" if self.profile in PROFILES else "profile", str(wrong)) from None
+        self._check_max_versions()
+        self._check_features()
+        self._check_security()
+        try:
+            _ = self._acls
+        except ValueError as wrong:
+            raise OptionError("acls", str(wrong)) from None
+        try:
+            _ = self.topic_specs
+        except ValueError as wrong:
+            raise OptionError("topics", str(wrong)) from None
+
+    def _check_max_versions(self) -> None:
+        served = served_versions(self.new_rules(), {})
+        names = {api_name(key): versions for key, versions in served.items()}
+        for name, version in (self.max_versions or {}).items():
+            if name not in names:
+                unknown = f"there is no API named {name!r}{did_you_mean(name, names)}"
+                raise OptionError("max_versions", f"{name} is not served here" if name in KEYS else unknown)
+            oldest, newest = names[name]
+            if type(version) is not int or not oldest <= version <= newest:
+                raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, and not {version!r}")
+
+    def _check_features(self) -> None:
+        for name, level in self.features.items():
+            if name not in FEATURES:
+                raise OptionError("features", f"there is no feature named {name!r}{did_you_mean(name, FEATURES)}")
+            feature = FEATURES[name]
+            oldest = feature.newest if name == METADATA else feature.oldest
+            if type(level) is not int or not oldest <= level <= feature.newest:
+                raise OptionError("features", f"{name} has the levels {oldest} to {feature.newest} here, and not {level!r}")
+
+    def _check_security(self) -> None:
+        for name, password in self.users.items():
+            if not name or not isinstance(password, str) or not password:
+                raise OptionError("users", f"the user {name!r} needs a name and a password")
+        enabled = [value for name, value in self.settings.items() if name.endswith("sasl.enabled.mechanisms")]
+        for mechanism in ",".join(enabled or [PLAIN]).split(","):
+            if mechanism.strip() not in SERVED:
+                why = "Kerberos is not served here" if mechanism.strip() == GSSAPI else "this mechanism is not served here"
+                raise OptionError(
+                    "configs", f"sasl.enabled.mechanisms={mechanism.strip()}: {why}; there are {', '.join(SERVED)}"
+                )
+        for name, value in self.settings.items():
+            if name.endswith("sasl.jaas.config"):
+                try:
+                    UnsecuredTokens.configured(value)
+                except ValueError as wrong:
+                    raise OptionError("configs", f"{name}: {wrong}") from None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """`configs` as Kafka writes them, with an authorizer if there are ACLs."""
+        found = {name: operations.setting(value) for name, value in (self.configs or {}).items()}
+        return {"authorizer.class.name": AUTHORIZER} | found if self.acls else found
+
+    @cached_property
+    def folders(self) -> list[Path]:
+        """The directories in `data`."""
+        data = [] if self.data is None else [self.data] if isinstance(self.data, str | os.PathLike) else self.data
+        return list(map(Path, data))
+
+    @cached_property
+    def _acls(self) -> list[Acl]:
+        if isinstance(self.acls, str):
+            raise ValueError(f"give a list of texts, not {self.acls!r}")
+        return [acl_of(text) for text in self.acls]
+
+    @cached_property
+    def topic_specs(self) -> dict[str, TopicSpec]:
+        """The topics to create, by their names."""
+        return topic_specs(self.topics)
+
+    @property
+    def ignored(self) -> str:
+        """A sentence that names the settings in `configs` that have no effect; empty if there is none."""
+        given = self.configs or {}
+        names = ignored(name for name in given if not str(given[name]).startswith("@SECLEVEL="))  # of ssl.cipher.suites
+        return f"these settings of Kafka have no effect here: {', '.join(names)} (docs/settings.md says why)" if names else ""
+
+    def new_rules(self) -> Rules:
+        """The rules of the profile, with the changes of `rules`. ValueError for one that does not exist."""
+        return profile(self.profile, **(self.rules or {}))
+
+    def new_clock(self) -> Clock:
+        """A clock of the kind that `clock` names."""
+        return CLOCKS[self.clock]()
+
+    def new_engine(self, now: int) -> Engine:
+        """A cluster with its topics; with `data` the one that is stored there.
+
+        Raises ValueError for a setting that Kafka would not take, DataError (an OSError) if the directory cannot be used.
+        """
+        random_bytes = os.urandom if self.random_seed is None else random.Random(self.random_seed).randbytes
+        store = self._open_store(*self.folders, random_bytes=random_bytes) if self.folders else None
+        try:
+            return self._new_engine(now, random_bytes, store)
+        except BaseException:
+            if store is not None:
+                store.abandon()
+            raise
+
+    def _new_engine(self, now: int, random_bytes: Callable[[int], bytes], store: FolderStore | None) -> Engine:
+        engine = Engine(
+            now, random_bytes, brokers=self.brokers, settings=self.settings, rules=self.new_rules(),
+            full_checks=self.record_checks == "full", cold_start=self.cold_start,
+            max_versions={KEYS[name]: version for name, version in (self.max_versions or {}).items()},
+            seed=self.fault_seed, telemetry=self.telemetry, store=store,
+        )  # fmt: skip
+        if self.cold_start and self.clock == "system":  # with a clock that stands still, no topic would come into being
+            engine.cluster.auto_creation_ms, engine.cluster.loading_ms = AUTO_CREATION_MS, LOADING_MS
+        engine.trace_at(self.trace)
+        for user, password in self.users.items():
+            engine.authenticator.add_user(user, password)
+        for text in self.quotas:
+            try:
+                operations.set_quota(engine, *_quota(text), now)
+            except ValueError as refused:
+                raise OptionError("quotas", f"{text}: {refused}") from None
+        engine.cluster.alter_acls(self._acls, ())
+        if store is None or not store.has_features:
+            engine.begin_with(self.features)
+        self._create_topics(engine, now)
+        if self.warm:
+            operations.warm(engine, now)
+        engine.at_soft_reset += [lambda _: engine.trace_at(self.trace), lambda then: self._create_topics(engine, then)]
+        return engine
+
+    def _create_topics(self, engine: Engine, now: int) -> None:
+        """Create the topics that do not exist."""
+        for name, spec in self.topic_specs.items():
+            if name not in engine.cluster.topics:
+                try:
+                    operations.create_topic(engine, name, now, spec.partitions, spec.configs, spec.replication_factor)
+                except ValueError as refused:
+                    raise OptionError("topics", f"{name}: {refused}") from None
+
+    def _open_store(self, data: Path, *more: Path, random_bytes: Callable[[int], bytes]) -> FolderStore:
+        from wirebroker.storage.store import FolderStore
+
+        first = first_node(self.settings)
+        return FolderStore(data, random_bytes, more=more, brokers=self.brokers, sync=self.sync, first_node=first)
+
+
+def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float | None]]:
+    """The entity and the limits of a quota that is given as text. ValueError."""
+    entity: dict[str, str | None] = {}
+    limits: dict[str, float | None] = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key in (USER, CLIENT_ID, IP):
+            entity[key] = value
+        else:
+            try:
+                limits[key] = float(value)
+            except ValueError:
+                raise ValueError(f"{part!r} is not {USER}=, {CLIENT_ID}=, {IP}= or a limit such as {PRODUCE}=1000") from None
+    return entity, limits

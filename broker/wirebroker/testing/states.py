@@ -1,0 +1,275 @@
+"""What a test can read of a running broker: its topics, brokers, groups and transactions.
+
+`MockKafka` returns these objects and the HTTP control writes them as JSON, so both show the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from kafkawire.codec import decode
+from kafkawire.errors import ProtocolError
+from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kafkawire.primitives import format_uuid
+from wirebroker.core.cluster import Topic
+from wirebroker.core.groups.classic import Group as ClassicGroup
+from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
+from wirebroker.core.groups.members import ConsumerMember
+from wirebroker.core.groups.share_group import SHARE, ShareGroup, ShareMember
+from wirebroker.core.groups.share_groups import ASSIGNOR
+from wirebroker.core.groups.streams_group import STREAMS, StreamsGroup
+from wirebroker.core.groups.streams_member import StreamsMember
+from wirebroker.core.partition import Partition
+from wirebroker.core.quotas import CLIENT_ID, IP, USER
+from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
+from wirebroker.engine.engine import Engine
+from wirebroker.testing.operations import DEFAULT
+
+
+class State(msgspec.Struct, forbid_unknown_fields=True):
+    """The state of something when it was read."""
+
+
+class Quota(State):
+    """The limits of clients; `<default>` stands for all that have no limit of their own."""
+
+    user: str | None
+    client_id: str | None
+    ip: str | None
+    limits: Annotated[dict[str, float], Meta(description="by Kafka's names")]
+
+
+class PartitionState(State):
+    """A partition. Leaders and replicas are node ids."""
+
+    partition: int
+    leader: Annotated[int, Meta(description="−1 if there is none")]
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    eligible: Annotated[list[int], Meta(description="replicas that may lead when no replica is in sync (KIP-966)")]
+    offline: Annotated[list[int], Meta(description="replicas whose brokers are down")]
+    log_start_offset: int
+    log_end_offset: Annotated[int, Meta(description="the offset that the next record will get")]
+    high_watermark: Annotated[int, Meta(description="up to where consumers may read")]
+    last_stable_offset: Annotated[int, Meta(description="up to where read_committed consumers may read")]
+
+
+class TopicState(State):
+    """A topic."""
+
+    name: str
+    topic_id: Annotated[str, Meta(description="as Kafka's tools print it")]
+    internal: Annotated[bool, Meta(description="whether it is one of the coordinators' own")]
+    configs: Annotated[dict[str, str], Meta(description="what is set for this topic alone")]
+    partitions: list[PartitionState]
+
+
+class Broker(State):
+    """A broker, and the advertised address of each of its listeners."""
+
+    node_id: int
+    alive: Annotated[bool, Meta(description="false after it was killed")]
+    listeners: Annotated[
+        dict[str, str], Meta(description="name to host:port", examples=[{"PLAINTEXT": "127.0.0.1:9092"}])
+    ]  # fmt: skip
+
+
+class Partitions(State):
+    """Partitions of a topic."""
+
+    topic: str
+    partitions: list[int]
+
+
+class Transaction(State):
+    """A transactional id. Times are ms since the epoch; −1 stands for "none"."""
+
+    transactional_id: str
+    state: Annotated[str, Meta(description="Kafka's name of it", examples=["Ongoing"])]
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started: int
+    updated: int
+    partitions: Annotated[list[Partitions], Meta(description="those in the open transaction")]
+
+
+class Member(State):
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: Annotated[
+        list[Partitions] | None, Meta(description="null if it cannot be read: it is the clients' own affair")
+    ]  # fmt: skip
+
+
+class Offset(State):
+    """A committed offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: Annotated[int, Meta(description="−1 if the client did not say")]
+    metadata: str
+    time: Annotated[int, Meta(description="when it was committed, ms since the epoch")]
+    pending: Annotated[bool, Meta(description="whether it waits for the end of a transaction")]
+
+
+class Group(State):
+    """A group."""
+
+    group_id: str
+    type: Annotated[str, Meta(description="classic, consumer, share or streams")]
+    state: Annotated[str, Meta(description="Kafka's name of it", examples=["Stable"])]
+    generation: Annotated[int, Meta(description="of a consumer, share or streams group, its epoch")]
+    protocol_type: str
+    protocol: Annotated[str, Meta(description="what assigns partitions, as far as it is agreed on")]
+    leader: Annotated[str | None, Meta(description="the member that assigns them, in a classic group")]
+    members: list[Member]
+    offsets: list[Offset]
+
+
+def topics(engine: Engine, *, internal: bool = False) -> dict[str, TopicState]:
+    """The topics by their names; with `internal` also the coordinators' own."""
+    found = sorted(engine.cluster.topics.items())
+    return {name: topic_state(engine, each) for name, each in found if internal or not each.internal}
+
+
+def topic_state(engine: Engine, held: Topic) -> TopicState:
+    """The state of a topic and its partitions."""
+    partitions = [partition_state(engine, each) for each in held.partitions]
+    return TopicState(held.name, format_uuid(held.topic_id), held.internal, dict(held.configs.overrides), partitions)
+
+
+def partition_state(engine: Engine, held: Partition) -> PartitionState:
+    """The state of a partition."""
+    return PartitionState(
+        held.index, held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync), list(held.eligible),
+        engine.cluster.offline(held), held.log_start_offset, held.log_end_offset, held.high_watermark, held.last_stable_offset,
+    )  # fmt: skip
+
+
+def brokers(engine: Engine) -> dict[int, Broker]:
+    """The brokers by their node ids."""
+    return {
+        node_id: Broker(node_id, each.alive, {name: f"{host}:{port}" for name, (host, port) in each.addresses.items()})
+        for node_id, each in engine.cluster.brokers.items()
+    }
+
+
+def transactions(engine: Engine) -> dict[str, Transaction]:
+    """Every transactional id, with the state of its transaction."""
+    return {name: _transaction(each) for name, each in engine.transactions.transactions.items()}
+
+
+def _transaction(held: HeldTransaction) -> Transaction:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in sorted(held.partitions):
+        indexes.setdefault(topic, []).append(index)
+    return Transaction(
+        held.transactional_id, held.state.value, held.producer_id, held.producer_epoch, held.timeout_ms, held.started,
+        held.updated, [Partitions(topic, partitions) for topic, partitions in indexes.items()],
+    )  # fmt: skip
+
+
+def groups(engine: Engine) -> dict[str, Group]:
+    """Every group, with its members and committed offsets."""
+    return {group_id: _group(each, engine) for group_id, each in engine.groups.groups.items()}
+
+
+def group(engine: Engine, group_id: str) -> Group:
+    """A group, with its members and committed offsets. Raises KeyError."""
+    return _group(engine.groups.groups[group_id], engine)
+
+
+def _group(held: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup, engine: Engine) -> Group:
+    offsets = _offsets(held.group_id, engine)
+    if isinstance(held, ShareGroup):
+        shared = [_shared(member, engine) for member in held.members.values()]
+        return Group(held.group_id, SHARE, held.state, held.epoch, SHARE, ASSIGNOR, None, shared, [])
+    if isinstance(held, ConsumerGroup):
+        members = [_consumer(member, engine) for member in held.members.values()]
+        assignor = held.preferred_assignor() or engine.groups.consumers.default_assignor()
+        return Group(held.group_id, CONSUMER, held.state, held.epoch, CONSUMER, assignor, None, members, offsets)
+    if isinstance(held, StreamsGroup):
+        working = [_streams(member, held, engine) for member in held.members.values()]
+        return Group(held.group_id, STREAMS, held.state, held.epoch, STREAMS, "sticky", None, working, offsets)
+    classic = [
+        Member(each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(each.assignment, held))
+        for each in held.members.values()
+    ]
+    return Group(
+        held.group_id, "classic", held.state.value, held.generation, held.protocol_type or "", held.protocol or "",
+        held.leader, classic, offsets,
+    )  # fmt: skip
+
+
+def _assigned(assignment: bytes, held: ClassicGroup) -> list[Partitions] | None:
+    """The partitions of a classic member, if its assignment has the form that Kafka's consumers write."""
+    if held.protocol_type != CONSUMER or not assignment:
+        return None if assignment else []
+    try:
+        version = min(max(int.from_bytes(assignment[:2], "big", signed=True), 0), 3)
+        read, _ = decode(ConsumerProtocolAssignment, memoryview(assignment), version, 2)
+    except ProtocolError:
+        return None
+    return [Partitions(each.topic, sorted(each.partitions)) for each in read.assigned_partitions]
+
+
+def _consumer(member: ConsumerMember, engine: Engine) -> Member:
+    names = {topic_id: topic.name for topic_id, topic in engine.cluster.topics_by_id.items()}
+    owned: dict[str, list[int]] = {}
+    for part in (member.assigned, member.revoking):
+        _collect(part, names, owned)
+    assignment = [Partitions(topic, sorted(indexes)) for topic, indexes in owned.items()]
+    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, assignment)
+
+
+def _shared(member: ShareMember, engine: Engine) -> Member:
+    names = {topic_id: topic.name for topic_id, topic in engine.cluster.topics_by_id.items()}
+    assignment = [Partitions(names[topic_id], list(held)) for topic_id, held in member.assigned.items() if topic_id in names]
+    return Member(member.member_id, None, member.client_id, member.client_host, assignment)
+
+
+def _streams(member: StreamsMember, held: StreamsGroup, engine: Engine) -> Member:
+    """A member of a streams group with the partitions that its active tasks read."""
+    reads: dict[str, list[int]] = {}
+    for topic, key in held.topology.reader_of.items() if held.topology is not None else ():
+        count = len(engine.cluster.topics[topic].partitions) if topic in engine.cluster.topics else 0
+        if indexes := sorted(index for other, index in member.assigned.active if other == key and index < count):
+            reads[topic] = indexes
+    assignment = [Partitions(topic, indexes) for topic, indexes in reads.items()]
+    return Member(member.member_id, None, member.client_id, member.client_host, assignment)
+
+
+def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str], into: dict[str, list[int]]) -> None:
+    for topic_id, indexes in part.items():
+        if topic_id in names:
+            into.setdefault(names[topic_id], []).extend(indexes)
+
+
+def quotas(engine: Engine) -> list[Quota]:
+    """The limits of all clients."""
+    found = []
+    for entity, held in engine.cluster.quotas.limits.items():
+        names = {kind: DEFAULT if name is None else name for kind, name in entity}
+        found.append(Quota(names.get(USER), names.get(CLIENT_ID), names.get(IP), dict(held)))
+    return found
+
+
+def _offsets(group_id: str, engine: Engine) -> list[Offset]:
+    store = engine.groups.offsets
+    found = [(where, committed, False) for where, committed in store.of(group_id).items()]
+    found += [(where, committed, True) for where, committed in store.pending_of(group_id)]
+    return [
+        Offset(*where, committed.offset, committed.leader_epoch, committed.metadata, committed.time, pending)
+        for where, committed, pending in found
+    ]

@@ -1,0 +1,103 @@
+"""The topics that a broker is started with, as `topics=` of MockKafka and `serve --topic` give them.
+
+`orders`, `orders:3` and `orders:3:rf=2:cleanup.policy=compact` are texts; a dict has a count or the three words of `Words`
+for each name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from wirebroker.common.suggestions import did_you_mean
+from wirebroker.core.names import topic_name_error
+
+__tracebackhide__ = True  # pytest shows the caller's line
+
+
+class Words(TypedDict, total=False):
+    """A topic in a dict. What is missing is as the broker's settings say, as in Kafka."""
+
+    partitions: int | None
+    replication_factor: int | None
+    configs: Mapping[str, Any]
+
+
+Topics = str | Iterable[str] | Mapping[str, int | Words | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to create; None stands for `num.partitions` and `default.replication.factor`. Raises ValueError."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ValueError(f"the name of a topic is a text, not {self.name!r}")
+        if (error := topic_name_error(self.name)) is not None:
+            raise ValueError(error)
+        for what, count in (("partition", self.partitions), ("replica", self.replication_factor)):
+            if count is not None and (type(count) is not int or count < 1):
+                raise ValueError(f"{self.name!r} needs at least 1 {what}, not {count!r}")
+        if not isinstance(self.configs, Mapping):
+            raise ValueError(f"the configs of {self.name!r} are a dict of Kafka's topic settings, not {self.configs!r}")
+
+
+def topic_specs(topics: Topics) -> dict[str, TopicSpec]:
+    """The topics by their names. Raises ValueError."""
+    if isinstance(topics, Mapping):
+        return {name: _from_dict(name, words) for name, words in topics.items()}
+    if not isinstance(topics, Iterable):
+        raise ValueError(f"give a name, a list of names, or a dict of names and partition counts, not {topics!r}")
+    found: dict[str, TopicSpec] = {}
+    for text in (topics,) if isinstance(topics, str) else topics:
+        made = _from_text(text)
+        if made.name in found:
+            raise ValueError(f"the topic {made.name!r} is named twice")
+        found[made.name] = made
+    return found
+
+
+def _from_dict(name: str, words: Any) -> TopicSpec:
+    if not isinstance(words, Mapping):
+        return TopicSpec(name, words)
+    for word in words:
+        if word not in Words.__annotations__:
+            known = Words.__annotations__
+            advice = did_you_mean(str(word), known) or f"; it can have {', '.join(known)}"
+            if "." in str(word):
+                advice = "; Kafka's settings go into its 'configs'"
+            raise ValueError(f"{name!r} has no {word!r}{advice}")
+    return TopicSpec(name, **words)
+
+
+def _from_text(text: str) -> TopicSpec:
+    if not isinstance(text, str):
+        return TopicSpec(text)  # which raises
+    name, *parts = text.split(":")
+    partitions = _count(text, "partitions", parts.pop(0)) if parts and "=" not in parts[0] else None
+    settings: dict[str, str] = {}
+    key = ""
+    for part in parts:
+        if "=" in part:
+            key, _, value = part.partition("=")
+            if key in settings:
+                raise ValueError(f"{text}: {key} is set twice")
+            settings[key] = value
+        elif key:  # the value has a colon, as those of leader.replication.throttled.replicas
+            settings[key] += f":{part}"
+        else:
+            raise ValueError(f"{text}: {part!r} is not KEY=VALUE")
+    replicas = settings.pop("rf", None)
+    return TopicSpec(name, partitions, None if replicas is None else _count(text, "replicas", replicas), settings)
+
+
+def _count(text: str, what: str, count: str) -> int:
+    if not (count.isascii() and count.isdigit() and len(count) <= 9 and int(count) > 0):
+        raise ValueError(f"{text[:100]}: the number of {what} is {count[:20]!r}")
+    return int(count)

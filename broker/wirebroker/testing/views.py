@@ -1,0 +1,174 @@
+"""The faults and the trace of a MockKafka or a ProxyKafka, for tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+from wirebroker.common.suggestions import nearest
+from wirebroker.faults.plan import FaultPlan
+from wirebroker.faults.rules import Rule
+from wirebroker.trace.filters import parsed
+from wirebroker.trace.levels import Level
+from wirebroker.trace.recorder import Recorder
+from wirebroker.trace.rows import EVENTS, EventName, FaultRow, ProduceRow, Row
+
+__tracebackhide__ = True  # pytest shows the caller's line
+T = TypeVar("T")
+
+
+class Machine(Protocol):
+    """An engine or a proxy, as far as faults and trace need it."""
+
+    @property
+    def plan(self) -> FaultPlan:
+        """Its rules."""
+
+    @property
+    def trace(self) -> Recorder:
+        """Its trace."""
+
+    def trace_at(self, level: str) -> None:
+        """Set the level of the trace."""
+
+
+class Running(Protocol):
+    """A MockKafka or a ProxyKafka."""
+
+    def _call(self, function: Callable[[Machine], T]) -> T:
+        """Call this in its loop's thread."""
+
+    def _change(self, function: Callable[[Machine, int], T]) -> T:
+        """Call this in its loop's thread with the time, and perform the effects."""
+
+    def _peek(self) -> Machine | None:
+        """The engine or the proxy as it is now, in any thread; None if it is not running."""
+
+    @property
+    def _fault_seed(self) -> int:
+        """The seed of the rules' probabilities."""
+
+
+class Faults:
+    """The faults of a broker: rules from `wirebroker.faults`. Each counts how often it has fired."""
+
+    def __init__(self, kafka: Running) -> None:
+        self._kafka = kafka
+
+    def __repr__(self) -> str:
+        machine = self._kafka._peek()
+        rules = [f"{rule} fired {rule.fired} of {rule.seen}" for rule in machine.plan.rules] if machine is not None else []
+        return f"Faults({', '.join(rules) or 'none'})"
+
+    @property
+    def seed(self) -> int:
+        """The seed of the rules' probabilities; `MockKafka(random_seed=…)` repeats a run."""
+        return self._kafka._fault_seed
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The loaded rules, in the order in which they are tried."""
+        return self._kafka._call(lambda host: list(host.plan.rules))
+
+    def add(self, rule: Rule) -> Rule:
+        """Load a rule, from the next request on. Returns it, so that a test can read its `fired`."""
+        checked_rules(rule)
+        return self._kafka._change(lambda host, _: host.plan.add(rule))
+
+    def remove(self, rule: Rule) -> None:
+        """Unload a rule; harmless if it is not loaded. Requests and answers that it holds back go on."""
+        self._kafka._change(lambda host, _: host.plan.remove(rule))
+
+    def clear(self) -> None:
+        """Unload all rules. Requests and answers that they hold back go on."""
+        self._kafka._change(lambda host, _: host.plan.clear())
+
+    def load(self, path: str | os.PathLike[str]) -> list[Rule]:
+        """Load the rules of a fault file and return them. FaultFileError names the line that is wrong."""
+        from wirebroker.faults.files import load
+
+        file = load(Path(path))
+        return self._kafka._change(lambda host, _: host.plan.load(file))
+
+    def as_toml(self) -> str:
+        """The loaded rules as a fault file that repeats the run."""
+        from wirebroker.faults.files import dump
+
+        return dump(self.rules, self.seed)
+
+    def __getitem__(self, name: str) -> Rule:
+        """The loaded rule with this name: `faults.lose_ack(name="lost")` is `kafka.faults["lost"]`. KeyError."""
+        names = {rule.name: rule for rule in reversed(self.rules) if rule.name}
+        if name not in names:
+            raise NoSuchRule(name, nearest(name, names, "the rules with a name are"))
+        return names[name]
+
+    def assert_fired(self) -> None:
+        """NotFired if a loaded rule has never fired: a test that passes without its fault proves nothing."""
+        for rule in self.rules:
+            rule.assert_fired()
+
+
+class NoSuchRule(KeyError):
+    """No loaded rule has this name."""
+
+    def __str__(self) -> str:  # a KeyError would put it in quotes
+        return "no loaded rule has the name {!r}{}".format(*self.args)
+
+
+def checked_rules(given: Rule | Sequence[Rule]) -> list[Rule]:
+    """A rule, or several, as a list. TypeError for anything else."""
+    rules: list[Rule] = list(given) if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
+    for rule in rules:
+        if not hasattr(rule, "needs_broker"):
+            raise TypeError(f"a rule such as faults.lose_ack(topic='orders') can be added, not {rule!r}")
+    return rules
+
+
+class TraceView:
+    """The latest rows of the trace: verdicts and faults, and more events at a higher level."""
+
+    def __init__(self, kafka: Running) -> None:
+        self._kafka = kafka
+
+    def __repr__(self) -> str:
+        machine = self._kafka._peek()
+        return f"TraceView({'not running' if machine is None else f'level {machine.trace.level}, {machine.trace.added} rows'})"
+
+    @property
+    def level(self) -> Level:
+        """How much is traced. It can be set at any time."""
+        return self._kafka._call(lambda host: cast(Level, host.trace.level))
+
+    @level.setter
+    def level(self, level: Level) -> None:
+        self._kafka._call(lambda host: host.trace_at(level))
+
+    def events(self, *names: EventName) -> list[Row]:
+        """Every row of these events ("reply", "group" …), or of all events, oldest first. ValueError for an unknown one."""
+        for name in names:
+            if name not in EVENTS:
+                raise ValueError(f"there is no event {name!r}{nearest(name, EVENTS)}")
+        return self._kafka._call(lambda host: host.trace.events(*names))
+
+    def where(self, where: str) -> list[Row]:
+        """The rows that meet a filter, as `"api=Produce error!=NONE"`, oldest first. FilterError if it is not a filter.
+
+        The grammar is in `wirebroker.trace.filters`.
+        """
+        wanted = parsed(where)
+        return [row for row in self.events() if wanted.has(row)]
+
+    def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
+        """Every verdict in the ring, oldest first."""
+        return self._kafka._call(lambda host: host.trace.produce(topic, partition))
+
+    def faults(self) -> list[FaultRow]:
+        """Every fault that fired, oldest first."""
+        return self._kafka._call(lambda host: host.trace.faults())
+
+    def last(self, count: int = 20) -> list[Row]:
+        """The latest rows of any kind, oldest first."""
+        return self._kafka._call(lambda host: host.trace.last(count))

@@ -1,0 +1,167 @@
+"""The methods of MockKafka that wait, for a condition of the test or for a goal (`wirebroker.testing.goals`).
+
+Every wait has a twin for `async` code, which works in any event loop.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wirebroker.net.host import RECHECK_S
+from wirebroker.net.thread import running_loop
+from wirebroker.testing.goals import Goal, GroupReady, Quiet, RecordsExpected, RecordsStored
+
+if TYPE_CHECKING:
+    from wirebroker.engine.engine import Engine
+    from wirebroker.net.host import Host
+    from wirebroker.testing import states
+    from wirebroker.testing.operations import StoredRecord
+
+__tracebackhide__ = True  # pytest shows the caller's line
+T = TypeVar("T")
+Offsets = Mapping[tuple[str, int], int]
+
+
+class Waits:
+    """The methods of a MockKafka that wait."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def _running(self) -> Host: ...
+
+        def _call(self, function: Callable[[Engine], T]) -> T: ...
+
+        def records(self, topic: str, partition: int | None = None, *, committed: bool = False) -> list[StoredRecord]: ...
+
+    # A condition
+
+    def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
+        """Wait until `condition()` holds. TimeoutError after `timeout` s.
+
+        The condition is checked after every change of the broker, and every 50 ms for changes elsewhere.
+        """
+        _check_no_loop("wait_until")
+        changed, end = threading.Event(), time.monotonic() + timeout
+        host = self._running
+        host.watchers.append(changed.set)
+        try:
+            while not condition():
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"the condition did not come true within {timeout} s")
+                changed.wait(min(left, RECHECK_S))
+                changed.clear()
+        finally:
+            host.watchers.remove(changed.set)
+
+    async def wait_until_async(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
+        """`wait_until` for `async` code, in any event loop."""
+        await self._running.wait_until(condition, timeout)
+
+    # Records
+
+    def wait_for_records(
+        self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
+    ) -> list[StoredRecord]:  # fmt: skip
+        """Wait until `count` records are stored in the topic, and return all of them. TimeoutError says how many are.
+
+        With `committed` only those count, and are returned, that a read_committed consumer gets.
+        """
+        _check_no_loop("wait_for_records")
+        self._reach(RecordsStored(topic, count, committed=committed), timeout)
+        return self.records(topic, committed=committed)
+
+    async def wait_for_records_async(
+        self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
+    ) -> list[StoredRecord]:  # fmt: skip
+        """`wait_for_records` for `async` code, in any event loop."""
+        await self._reach_async(RecordsStored(topic, count, committed=committed), timeout)
+        return self.records(topic, committed=committed)
+
+    def assert_records(
+        self, topic: str, records: Sequence[Any], *, partition: int | None = None, in_order: bool = True,
+        committed: bool = True, timeout: float = 5.0,
+    ) -> list[StoredRecord]:  # fmt: skip
+        """Wait until the topic has as many records as expected, and compare them; `wirebroker.testing.expectations` has the forms.
+
+        The order is by partition and offset; with `in_order=False` any order will do. It looks at what a read_committed
+        consumer gets; with `committed=False` also at records of open and aborted transactions. Returns the records.
+        AssertionError tells the difference, also if records are missing after `timeout` s. KeyError if none are expected and
+        there is no such topic.
+        """
+        _check_no_loop("assert_records")
+        goal = RecordsExpected(topic, list(records), partition, in_order=in_order, committed=committed)
+        return goal.verdict(self._reach(goal, timeout))
+
+    async def assert_records_async(
+        self, topic: str, records: Sequence[Any], *, partition: int | None = None, in_order: bool = True,
+        committed: bool = True, timeout: float = 5.0,
+    ) -> list[StoredRecord]:  # fmt: skip
+        """`assert_records` for `async` code, in any event loop."""
+        goal = RecordsExpected(topic, list(records), partition, in_order=in_order, committed=committed)
+        return goal.verdict(await self._reach_async(goal, timeout))
+
+    # Groups, and everything
+
+    def wait_for_group(
+        self, group: str, *, members: int | None = None, committed: Offsets | None = None, lag: int | None = None,
+        timeout: float = 5.0,
+    ) -> states.Group:  # fmt: skip
+        """Wait until a group is stable, with `members` until it has so many. Returns the group. TimeoutError.
+
+        With `committed={("orders", 0): 3}` it waits until the group has committed these offsets or later ones, with `lag=0`
+        until it has committed all records that a read_committed consumer gets, except so many. Then its state does not
+        matter, unless `members` are given as well.
+        """
+        _check_no_loop("wait_for_group")
+        return self._reach(GroupReady(group, members, committed, lag), timeout)
+
+    async def wait_for_group_async(
+        self, group: str, *, members: int | None = None, committed: Offsets | None = None, lag: int | None = None,
+        timeout: float = 5.0,
+    ) -> states.Group:  # fmt: skip
+        """`wait_for_group` for `async` code, in any event loop."""
+        return await self._reach_async(GroupReady(group, members, committed, lag), timeout)
+
+    def wait_until_quiet(self, seconds: float = 0.2, timeout: float = 5.0) -> None:
+        """Wait until for so many seconds nothing was stored or committed, and no group or transaction changed. TimeoutError.
+
+        A consumer that polls, a heartbeat and a producer that waits change nothing.
+        """
+        _check_no_loop("wait_until_quiet")
+        self._reach(Quiet(seconds, time.monotonic), timeout)
+
+    async def wait_until_quiet_async(self, seconds: float = 0.2, timeout: float = 5.0) -> None:
+        """`wait_until_quiet` for `async` code, in any event loop."""
+        await self._reach_async(Quiet(seconds, time.monotonic), timeout)
+
+    # Goals
+
+    def _reach(self, goal: Goal[T], timeout: float) -> T:
+        try:
+            self.wait_until(lambda: self._call(goal.reached), timeout)
+        except TimeoutError:
+            self._check_late(goal, timeout)
+        return self._call(goal.result)
+
+    async def _reach_async(self, goal: Goal[T], timeout: float) -> T:
+        try:
+            await self.wait_until_async(lambda: self._call(goal.reached), timeout)
+        except TimeoutError:
+            self._check_late(goal, timeout)
+        return self._call(goal.result)
+
+    def _check_late(self, goal: Goal[T], timeout: float) -> None:
+        """Raises TimeoutError, unless the result tells what is missing."""
+        if (missing := self._call(goal.shortfall)) is not None:
+            raise TimeoutError(f"{missing} {timeout} s") from None
+
+
+def _check_no_loop(name: str) -> None:
+    """Raises RuntimeError in a coroutine, whose client could send nothing while its loop is blocked."""
+    if running_loop() is not None:
+        raise RuntimeError(f"kafka.{name} would block the event loop that runs here; await kafka.{name}_async(…) instead")
