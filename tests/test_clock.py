@@ -156,7 +156,7 @@ def test_an_idle_broker_has_little_to_do_while_the_clock_moves(mock_kafka: MockK
 
 
 def test_the_timers_that_the_documentation_names_are_settings() -> None:
-    text = (Path(__file__).resolve().parent.parent / "docs" / "clock.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parent.parent / "docs" / "how-to" / "clock.md").read_text(encoding="utf-8")
     table = text.partition("## The broker's timers")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", table))
     assert named - {*BROKER_SETTINGS, *TOPIC_SETTINGS} == {"transaction.timeout.ms"}, "which is the producer's"

@@ -467,7 +467,7 @@ def test_every_setting_of_kafka_is_used_or_named_as_ignored() -> None:
 
 
 def test_the_docs_name_the_settings_without_effect() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "settings.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parent.parent / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([A-Z`].*?) \| (.*) \|$", page, re.MULTILINE)
     assert {why: re.findall("`(.*?)`", names) for why, names in rows} == ignored_patterns()
 

@@ -212,9 +212,9 @@ def test_the_wheel_that_the_image_installs_has_the_audit() -> None:
 
 
 def shown_in_ci() -> list[dict[str, str]]:
-    """The variables of the services that docs/docker.md shows for GitHub and for GitLab."""
+    """The variables of the services that docs/start/docker.md shows for GitHub and for GitLab."""
     yaml: Any = pytest.importorskip("yaml")
-    text = (ROOT / "docs" / "docker.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "start" / "docker.md").read_text(encoding="utf-8")
     github, gitlab = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     return [github["jobs"]["test"]["services"]["wirebroker"]["env"], gitlab["test"]["services"][0]["variables"]]
 

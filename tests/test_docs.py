@@ -48,15 +48,16 @@ from wirekit import FEW_PLUGINS, RawProducer, kafka_jars, lacking
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parent.parent
-TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def page(name: str) -> str:
-    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+    (path,) = (ROOT / "docs").rglob(name)
+    return path.read_text(encoding="utf-8")
 
 
-AUDIT = ROOT / "docs" / "audit.md"
+AUDIT = ROOT / "docs" / "how-to" / "audit.md"
 OF_OTHERS = {
     "--full-trace",
     "--user",
@@ -438,7 +439,7 @@ def test_the_table_of_profiles_matches_the_code() -> None:
 
 
 def test_the_page_on_profiles_names_every_profile_and_rule() -> None:
-    text = (ROOT / "docs" / "profiles.md").read_text(encoding="utf-8")
+    text = page("profiles.md")
     assert [row[0] for row in table(text, "| profile |")[1:]] == list(PROFILES)
     rules = table(text, "| rule | values |")[1:]
     assert [row[0] for row in rules] == [f.name for f in fields(Rules) if f.name not in ("name", "api_versions")]
@@ -465,7 +466,7 @@ def test_the_table_of_defaults_names_each_that_differs_from_kafka() -> None:
 
 
 def test_the_page_on_the_trace_names_every_field_of_a_verdict() -> None:
-    rows = table((ROOT / "docs" / "trace.md").read_text(encoding="utf-8"), "| field | type |")[1:]
+    rows = table(page("trace.md"), "| field | type |")[1:]
     shown = {name: kind.replace("string", "str").replace("str or null", "str | None") for name, kind, _ in rows}
     known = {field.name: str(field.type).replace("VerdictName", "str") for field in fields(ProduceRow)}
     assert list(shown.items()) == list(known.items())
@@ -698,6 +699,14 @@ def test_links_and_paths_exist(path: Path) -> None:
     base = [path.parent] * len(links) + [ROOT] * len(paths)
     missing = [name for where, name in zip(base, [*links, *paths], strict=True) if not (where / name).exists()]
     assert missing == []
+
+
+def test_the_site_has_every_page_and_no_link_that_leads_nowhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stdout + run.stderr
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    assert {page for page in pages if not (tmp_path / page).is_file()} == set()
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)

@@ -22,7 +22,8 @@ from wirebroker.mock import MockKafka
 from wirekit import FEW_PLUGINS, RawProducer, produce_request
 
 pytest_plugins = ["pytester"]
-SCHEMA = Path(__file__).resolve().parent.parent / "docs" / "faults.schema.json"
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "docs" / "reference" / "faults.schema.json"
 GOOD = """
 seed = 7
 
@@ -140,7 +141,7 @@ def test_rules_are_written_as_they_are_read() -> None:
 
 
 def test_docs_and_schema_are_those_of_the_kinds() -> None:
-    script = SCHEMA.parent.parent / "scripts" / "generate-docs"
+    script = ROOT / "scripts" / "generate-docs"
     run = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
     assert {each["properties"]["kind"]["const"] for each in schema()["properties"]["fault"]["items"]["oneOf"]} == set(
@@ -149,7 +150,7 @@ def test_docs_and_schema_are_those_of_the_kinds() -> None:
 
 
 def test_the_documentation_has_every_kind_with_an_example_that_makes_one() -> None:
-    text = (SCHEMA.parent / "faults.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "faults.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| .* \| `(faults\..*)` \|$", text, re.MULTILINE)
     assert [kind for kind, _ in rows if eval(example_of(rows, kind)).kind != kind] == []
     assert {kind for kind, _ in rows} == {*file_kinds(), "answer"}

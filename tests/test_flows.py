@@ -186,7 +186,7 @@ def test_b9_what_idempotence_does_not_cover(client: ClientName) -> None:
 
 @every_client
 def test_b10_what_a_client_does_on_out_of_order(client: ClientName) -> None:
-    """docs/scenarios.md tells it in words. F is sent after all earlier records have an outcome."""
+    """docs/how-to/scenarios.md tells it in words. F is sent after all earlier records have an outcome."""
     result = run("B10", client)
     assert result.met, result.differences
     failed = "".join(each.value for each in result.journal.told if each.error)

@@ -17,8 +17,8 @@ import pytest
 from wirekit import lacking
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECTS = ROOT / "docs" / "quickstarts"
-PAGE = (ROOT / "docs" / "quickstarts.md").read_text(encoding="utf-8")
+PROJECTS = ROOT / "docs" / "start" / "quickstarts"
+PAGE = (ROOT / "docs" / "start" / "quickstarts.md").read_text(encoding="utf-8")
 SCRIPT = ROOT / "scripts" / "quickstarts"
 
 
@@ -27,7 +27,7 @@ def test_the_page_shows_the_files_of_the_projects() -> None:
     assert {Path(link).parts[1] for _, link, _ in shown} == {folder.name for folder in PROJECTS.iterdir()}
     for name, link, code in shown:
         assert link.endswith(f"/{name}")
-        assert code == (ROOT / "docs" / link).read_text(encoding="utf-8"), link
+        assert code == (ROOT / "docs" / "start" / link).read_text(encoding="utf-8"), link
 
 
 def test_the_script_runs_every_project() -> None:

@@ -42,7 +42,7 @@ FINDINGS = {
     ("coordinator-dies", "aiokafka"): {"hangs"},
     ("missing-batch", "aiokafka"): {"fails cleanly"},
 }
-"""Clients that do something else than a good one does, and what; docs/clients-table.md has the versions."""
+"""Clients that do something else than a good one does, and what; docs/reference/clients-table.md has the versions."""
 SLOW = {pair for pair, outcomes in FINDINGS.items() if "hangs" in outcomes}
 """A client that hangs takes the whole time limit."""
 
@@ -400,7 +400,7 @@ def test_serve_refuses_what_is_no_scenario(name: str, sentence: str, capsys: pyt
 
 
 def test_the_documented_scenarios_are_those_that_are_there() -> None:
-    text = (ROOT / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "scenarios.md").read_text(encoding="utf-8")
     shown = text.partition("<!-- made by scripts/client-table -->\n")[2].partition("<!-- end -->")[0]
     assert shown == catalogue(map(find, names())), "run scripts/client-table --catalogue"
     toml = text.partition("```toml\n")[2].partition("```")[0]
@@ -408,7 +408,7 @@ def test_the_documented_scenarios_are_those_that_are_there() -> None:
 
 
 def test_the_table_of_clients_has_every_scenario() -> None:
-    text = (ROOT / "docs" / "clients-table.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "clients-table.md").read_text(encoding="utf-8")
     rows = [tuple(cell.strip(" `") for cell in line.split("|")[1:3]) for line in text.splitlines() if line.startswith("| `")]
     expected = [(each.name, part.name) for each in map(find, names()) for part in each.parts]
     assert rows == [pair for pair in expected if set(find(pair[0]).clients) != {"wire"}], "run scripts/client-table"

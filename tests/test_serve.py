@@ -528,7 +528,7 @@ def test_settings_without_effect_are_named_once_at_the_start(serve: Start) -> No
     process.terminate()
     names = "num.io.threads, security.providers"
     (line,) = process.communicate(timeout=10)[1].splitlines()
-    assert line.endswith(f" WARNING these settings of Kafka have no effect here: {names} (docs/settings.md says why)")
+    assert line.endswith(f" WARNING these settings of Kafka have no effect here: {names} (docs/reference/settings.md says why)")
 
 
 def test_a_reset_goes_back_to_the_start(serve: Start, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_each_version_is_tried_whatever_becomes_of_the_one_before_it(tools: Path
 def test_by_itself_it_tries_the_versions_that_the_documentation_names(tools: Path) -> None:
     _, said, _ = run(tools)
     versions = [line.split()[1].rstrip(":") for line in said]
-    text = (SCRIPT.parent.parent / "docs" / "audit-spark.md").read_text(encoding="utf-8")
+    text = (SCRIPT.parent.parent / "docs" / "how-to" / "audit-spark" / "spark.md").read_text(encoding="utf-8")
     assert len(versions) == 3
     assert [version for version in versions if version not in text] == []
     assert f"pyspark=={versions[0]}" in (SCRIPT.parent.parent / "pyproject.toml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The stories of docs/debugging.md: each is played to a proxy, and its commands print what the page shows."""
+"""The stories of docs/how-to/debugging.md: each is played to a proxy, and its commands print what the page shows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wirebroker.mock import MockKafka
 from wirebroker.proxy_kafka import ProxyKafka
 from wirekit import ask_in_vain, batch, client, produce_request, without_times
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "debugging.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "debugging.md"
 TOLD = PAGE.read_text(encoding="utf-8").partition("\n## Stories")[2]
 STORIES = dict(re.findall(r"^### (.*)\n((?:(?!##).*\n)*)", TOLD, re.MULTILINE))
 Play = Callable[[MockKafka, ProxyKafka], Any]

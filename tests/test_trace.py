@@ -54,7 +54,7 @@ from wirebroker.trace.schema import schema
 from wirebroker.trace.sinks import MOST_LINES, ConsoleSink
 from wirekit import RawProducer, ask_in_vain, batch, client, produce_request
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOT_LEADER, UNKNOWN_TOPIC = 6, 3
 
 

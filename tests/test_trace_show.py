@@ -183,7 +183,7 @@ producer 0 epoch 0 on orders-0: sequences 0–41
 def test_a_timeline(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     lines = show(capsys, file, "--timeline", "--producer", "0")
     assert [line[:2] + line[16:] if line[4:5] == ":" else line for line in lines] == PICTURE.splitlines()
-    docs = Path(__file__).resolve().parent.parent / "docs" / "trace.md"
+    docs = Path(__file__).resolve().parent.parent / "docs" / "reference" / "trace.md"
     assert f"```text\n{PICTURE}```" in docs.read_text(encoding="utf-8")
     assert len(show(capsys, file, "--timeline")) == len(lines) + 8, "and one for each other producer"
 
@@ -380,7 +380,7 @@ def test_a_producer_without_idempotence_lies_at_its_offsets_and_its_doubling_is_
     lost = FaultRow(0, 0, 0, "billing", "Produce", 9, 4, "lose_ack", rule, ("payments-0",), 1)
     elsewhere = FaultRow(0, 0, 0, "billing", "Produce", 9, 7, "lose_ack", rule, ("orders-0",), 1)
     picture = [text[:2] + text[16:] if text[4:5] == ":" else text for text in timelines([*rows, lost, elsewhere])]
-    docs = Path(__file__).resolve().parent.parent / "docs" / "trace.md"
+    docs = Path(__file__).resolve().parent.parent / "docs" / "reference" / "trace.md"
     assert "```text\n" + "\n".join(picture) + "\n```" in docs.read_text(encoding="utf-8")
 
 

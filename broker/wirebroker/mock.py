@@ -102,11 +102,11 @@ class MockKafka(Waits):
     logs are kept in that directory or in several, in Kafka's own files, and what is in them already is served; `sync` says when
     they are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts
     as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may
-    log in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`): with them the broker
-    has an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. `features` are the
-    levels with which a new cluster begins, such as {"transaction.version": 1}. `faults` are rules from `wirebroker.faults`;
-    copies of them, which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises ValueError for an
-    option or setting that cannot be used, DataError (an OSError) if the directory cannot.
+    log in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`): with them
+    the broker has an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. `features`
+    are the levels with which a new cluster begins, such as {"transaction.version": 1}. `faults` are rules from
+    `wirebroker.faults`; copies of them, which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises
+    ValueError for an option or setting that cannot be used, DataError (an OSError) if the directory cannot.
     """
 
     def __init__(

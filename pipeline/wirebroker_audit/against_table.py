@@ -1,8 +1,8 @@
 """The application's own table as the journal: which of its rows have no record, and how late the others' records are.
 
-A TOML file describes the table; see docs/audit-spark.md. Its rows and the records are matched by topic, key and, if the table
-has it, value. A pair is a row and its record: of a key with as many rows as records the first row and the first record, the
-second of both, and so on. Of other keys a record belongs to the latest row before it that has none.
+A TOML file describes the table; see docs/how-to/audit-spark/inputs.md. Its rows and the records are matched by topic, key and,
+if the table has it, value. A pair is a row and its record: of a key with as many rows as records the first row and the first
+record, the second of both, and so on. Of other keys a record belongs to the latest row before it that has none.
 """
 
 from __future__ import annotations

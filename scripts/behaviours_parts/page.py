@@ -1,4 +1,4 @@
-"""The page docs/behaviours.md and the tests whose names carry a behaviour's id."""
+"""The page docs/reference/behaviours.md and the tests whose names carry a behaviour's id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGE = ROOT / "docs" / "behaviours.md"
+PAGE = ROOT / "docs" / "reference" / "behaviours.md"
 ROW = re.compile(r"^\| ([A-E]\d+b?) \| (.+?) \| .*\|$", re.MULTILINE)
 
 
@@ -31,7 +31,7 @@ def with_tests(text: str) -> str:
 
     def row(match: re.Match[str]) -> str:
         files = ", ".join(
-            f"[{name.removesuffix('.py').removeprefix('test_')}](../tests/{name})" for name in tests.get(match[1], ())
+            f"[{name.removesuffix('.py').removeprefix('test_')}](../../tests/{name})" for name in tests.get(match[1], ())
         )
         return f"| {match[1]} | {match[2]} | {files} |"
 

@@ -10,7 +10,7 @@ import sys
 import textwrap
 
 from wirebroker.commands.cli import main
-from wirebroker.engine.engine import engine
+from wirebroker.engine import engine
 
 WITH = """\
         if faults is not None:

@@ -21,7 +21,7 @@ from audit_spark.synthetic import Writer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "airflow" / "nightly_audit.py"
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "airflow" / "nightly_audit.py"
 
 
 def loaded() -> ModuleType:

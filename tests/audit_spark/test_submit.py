@@ -25,7 +25,7 @@ SPARK = Path(pyspark.__file__).parent
 
 
 def packages(folder: Path) -> Path:
-    """Our packages as a zip, as docs/audit-spark.md says."""
+    """Our packages as a zip, as docs/how-to/audit-spark/spark.md says."""
     for part in ("broker/wirebroker", "protocol/kafkawire", "pipeline/wirebroker_audit"):
         shutil.copytree(ROOT / part, folder / Path(part).name, ignore=shutil.ignore_patterns("__pycache__"))
     return Path(shutil.make_archive(str(folder), "zip", folder))

@@ -245,7 +245,7 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--client", metavar="ID", help="a client id")
     add("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
     add("--until", metavar="TIME")
-    add("--where", default="", metavar="FILTER", help="a filter such as 'api=Produce error!=NONE' (docs/trace.md)")
+    add("--where", default="", metavar="FILTER", help="a filter such as 'api=Produce error!=NONE' (docs/reference/trace.md)")
     add("--follow", action="store_true", help="show each row as it is appended, until Ctrl-C")
     add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
     show.set_defaults(command="trace")

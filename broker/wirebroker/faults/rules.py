@@ -2,7 +2,7 @@
 
 Each kind of fault is one subclass of `Rule` (see `kinds`). Its annotations are its options, its methods are its acts, its
 docstring is its text in the documentation. Everything else is derived: the call in Python, the [[fault]] of a file, the JSON
-of the control, the JSON schema and the table in docs/faults.md.
+of the control, the JSON schema and the table in docs/how-to/faults.md.
 """
 
 from __future__ import annotations

@@ -57,7 +57,8 @@ class OptionError(ValueError):
 class BrokerOptions:
     """The options that a cluster of brokers is started with. Raises OptionError.
 
-    `topics` are one or several names, each perhaps with its partitions, replicas and settings (`wirebroker.testing.topic_specs`).
+    `topics` are one or several names, each perhaps with its partitions, replicas and settings
+    (`wirebroker.testing.topic_specs`).
     `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the `profile`. `random_seed` makes the
     ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
     first, and so do topics that are created automatically, as in Kafka; if it is `warm`, the coordinators' topics exist from
@@ -184,7 +185,11 @@ class BrokerOptions:
         """A sentence that names the settings in `configs` that have no effect; empty if there is none."""
         given = self.configs or {}
         names = ignored(name for name in given if not str(given[name]).startswith("@SECLEVEL="))  # of ssl.cipher.suites
-        return f"these settings of Kafka have no effect here: {', '.join(names)} (docs/settings.md says why)" if names else ""
+        return (
+            f"these settings of Kafka have no effect here: {', '.join(names)} (docs/reference/settings.md says why)"
+            if names
+            else ""
+        )
 
     def new_rules(self) -> Rules:
         """The rules of the profile, with the changes of `rules`. ValueError for one that does not exist."""

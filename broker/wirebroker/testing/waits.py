@@ -86,7 +86,9 @@ class Waits:
         self, topic: str, records: Sequence[Any], *, partition: int | None = None, in_order: bool = True,
         committed: bool = True, timeout: float = 5.0,
     ) -> list[StoredRecord]:  # fmt: skip
-        """Wait until the topic has as many records as expected, and compare them; `wirebroker.testing.expectations` has the forms.
+        """Wait until the topic has as many records as expected, and compare them.
+
+        `wirebroker.testing.expectations` has the forms.
 
         The order is by partition and offset; with `in_order=False` any order will do. It looks at what a read_committed
         consumer gets; with `committed=False` also at records of open and aborted transactions. Returns the records.

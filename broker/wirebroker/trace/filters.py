@@ -5,8 +5,8 @@
     not (client~load or latency<100)      `~`: contains
     "out of order"                        some field contains these words
 
-A field is one of a row's own (docs/trace.md) or one of `NAMES`. A field with several values, such as `topic`, meets `=` if one
-of them does, and `!=` if none does. A row without the field meets only `!=` and `!~`. Letters' case does not matter.
+A field is one of a row's own (docs/reference/trace.md) or one of `NAMES`. A field with several values, such as `topic`, meets
+`=` if one of them does, and `!=` if none does. A row without the field meets only `!=` and `!~`. Letters' case does not matter.
 """
 
 from __future__ import annotations

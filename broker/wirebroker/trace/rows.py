@@ -1,7 +1,7 @@
 """The rows of the trace: one class for each event, with its fields.
 
-The JSON of a row is `{"event": …}` and these fields; docs/trace.schema.json is made from them. −1 stands for "none" in
-numbers, "" in text. Times are ms since the epoch, by the broker's clock.
+The JSON of a row is `{"event": …}` and these fields; docs/reference/trace.schema.json is made from them. −1 stands for "none"
+in numbers, "" in text. Times are ms since the epoch, by the broker's clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The JSON schema of a line of the trace, made from the rows' fields. docs/trace.schema.json is its copy."""
+"""The JSON schema of a line of the trace, made from the rows' fields. docs/reference/trace.schema.json is its copy."""
 
 from __future__ import annotations
 

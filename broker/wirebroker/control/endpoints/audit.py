@@ -40,7 +40,7 @@ class Question(Form):
 class Found(Form):
     """A finding; −1 stands for "none". It concerns the sequences and offsets from first to last, both included."""
 
-    kind: Annotated[str, about("as docs/audit.md lists them")]
+    kind: Annotated[str, about("as docs/how-to/audit.md lists them")]
     severity: Literal["certain", "likely", "info"]
     topic: str
     partition: int

@@ -139,7 +139,7 @@ def lines(controlled: Controlled, query: Followed) -> AsyncIterator[str]:
 def trace(controlled: Controlled, query: Rows) -> AsyncIterator[str]:
     """The rows of the trace, as JSON lines; with `follow` also later ones.
 
-    `where` is a filter, such as `api=Produce error!=NONE`; docs/trace.md has its grammar.
+    `where` is a filter, such as `api=Produce error!=NONE`; docs/reference/trace.md has its grammar.
     """
     wanted = parsed(query.where).has
     return _lines(

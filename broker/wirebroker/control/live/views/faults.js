@@ -14,7 +14,7 @@ export function open({ feed, ask }) {
   text.value = EXAMPLE;
   const wrong = h("p", { class: "bad", role: "alert" });
   const listed = h("div", {});
-  const element = h("div", { class: "pad" }, listed, h("h2", {}, "add"), text, h("p", {}, h("button", { onclick: add }, "load"), "  as a fault file; every kind is in docs/faults.md"), wrong);
+  const element = h("div", { class: "pad" }, listed, h("h2", {}, "add"), text, h("p", {}, h("button", { onclick: add }, "load"), "  as a fault file; every kind is in docs/how-to/faults.md"), wrong);
 
   let faults = [];
 
