@@ -165,7 +165,8 @@ def test_a_failed_handshake_is_logged_once(secured: MockKafka, caplog: pytest.Lo
             client.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(200_000))
         secured.wait_until(lambda: any("speaks HTTP" in record.getMessage() for record in caplog.records))
         assert ask(secured, context(secured))
-    assert len(caplog.records) == 1, [record.getMessage() for record in caplog.records]
+    ours = [record.getMessage() for record in caplog.records if record.name == "wirebroker"]  # a client may log as well
+    assert len(ours) == 1, ours
 
 
 def test_handshakes_that_begin_together_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:

