@@ -76,6 +76,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /restart": MockKafka.restart,
     "POST /reset": MockKafka.reset,
     "POST /warm": MockKafka.warm,
+    "POST /snapshots": MockKafka.snapshot,
+    "POST /snapshots/{snapshot}/restore": MockKafka.restore,
+    "DELETE /snapshots/{snapshot}": MockKafka.snapshot,  # Python deletes it when nobody holds it
 }
 """The method for each endpoint."""
 ONLY_HTTP = {"limit", "offset", "run", "after", "from_partition", "follow", "records", "exchanges", "rows"}

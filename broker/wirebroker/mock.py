@@ -26,6 +26,7 @@ from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import ProfileName
 from wirebroker.core.quotas import CLIENT_ID, CONNECTION, FETCH, IP, MUTATION, PRODUCE, REQUEST, USER
 from wirebroker.engine.engine import Engine
+from wirebroker.engine.snapshots import Snapshot
 from wirebroker.net.clock import ClockName
 from wirebroker.net.forks import at_home
 from wirebroker.net.host import Host
@@ -590,6 +591,29 @@ class MockKafka(Waits):
             host.replace(self._engine())
 
         call_on(self._loop, begin_again)
+
+    def snapshot(self) -> Snapshot:
+        """A copy of all that the broker has stored, and of its time, for `restore`. Clients go on.
+
+        The records are not copied, so a snapshot takes little time and memory. RuntimeError with `data`, while a broker is
+        down, and while a replica does not follow or moves.
+        """
+        host = self._running
+        assert self._loop is not None
+        return call_on(self._loop, host.snapshot)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot of this MockKafka, as often as a test likes. Closes the connections.
+
+        Topics with their ids, records, producers, open transactions, groups, committed offsets, settings, ACLs, users, quotas
+        and the clock are those of the snapshot; clients see a restart. Faults and trace are as after a reset. ValueError for a
+        snapshot of another MockKafka.
+        """
+        host = self._running
+        assert self._loop is not None
+        if snapshot.of is not host:
+            raise ValueError("this snapshot is of another MockKafka, or of this one before it was stopped; take a new one")
+        call_on(self._loop, lambda: host.restore(snapshot, self._engine))
 
 
 class ClockControl:

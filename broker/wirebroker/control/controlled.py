@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 from wirebroker.control.problems import Problem
 from wirebroker.core.producers import Key
 from wirebroker.engine.engine import Engine
+from wirebroker.engine.snapshots import Snapshot
 from wirebroker.net.host import Host
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.testing import states
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+MOST_SNAPSHOTS = 16
+"""The most snapshots that are kept: each keeps the memory of its records."""
 
 
 class Controlled:
@@ -129,6 +132,8 @@ class ControlledBroker(Controlled):
         super().__init__(host)
         self.host = host
         self._new_engine = new_engine
+        self._snapshots: dict[int, Snapshot] = {}
+        self._snapshots_taken = count(1)
 
     @property
     def engine(self) -> Engine:
@@ -189,6 +194,32 @@ class ControlledBroker(Controlled):
             )
         self.host.clock.reset()
         self.host.replace(self._new_engine())
+
+    def take_snapshot(self) -> tuple[int, Snapshot]:
+        """Take a snapshot and keep it, with its number. Problem 409 if none can be taken, or too many are kept."""
+        if len(self._snapshots) >= MOST_SNAPSHOTS:
+            raise Problem(409, f"{MOST_SNAPSHOTS} snapshots are kept, and no more are; delete one of {list(self._snapshots)}")
+        try:
+            made = self.host.snapshot()
+        except RuntimeError as refused:
+            raise Problem(409, str(refused)) from None
+        number = next(self._snapshots_taken)
+        self._snapshots[number] = made
+        return number, made
+
+    def restore(self, number: int) -> None:
+        """Go back to a snapshot. Problem 404 if there is none with this number."""
+        self.host.restore(self._snapshot(number), self._new_engine)
+
+    def delete_snapshot(self, number: int) -> None:
+        """Keep this snapshot no longer. Problem 404 if there is none with this number."""
+        self._snapshot(number)
+        del self._snapshots[number]
+
+    def _snapshot(self, number: int) -> Snapshot:
+        if number not in self._snapshots:
+            raise Problem(404, f"there is no snapshot {number}; there are {list(self._snapshots)}")
+        return self._snapshots[number]
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> None:
         """Wait until the condition holds. TimeoutError after `timeout` s, Problem if the broker stops before."""

@@ -26,6 +26,7 @@ NO_TOPIC = {404: "there is no such topic or partition"}
 NO_BROKER = {404: "there is no such broker", 409: "it is not possible now; `detail` says why"}
 NO_REPLICA = {404: "there is no such topic, partition or broker", 409: "it is not possible now; `detail` says why"}
 NO_ID = {404: "there is no such transactional id"}
+NO_SNAPSHOT = {404: "there is no snapshot of this id"}
 NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
 UNWRITTEN = {503: "the data directory cannot be written to, and nothing has changed"}
@@ -107,6 +108,10 @@ ENDPOINTS = (
     Endpoint("POST", "/restart", running.restart),
     Endpoint("POST", "/reset", running.reset),
     Endpoint("POST", "/warm", running.warm),
+    Endpoint("POST", "/snapshots", running.take_snapshot, 201,
+             problems={409: "none can be taken now, or too many are kept; `detail` says why"}),
+    Endpoint("POST", "/snapshots/{snapshot:number}/restore", running.restore, problems=NO_SNAPSHOT),
+    Endpoint("DELETE", "/snapshots/{snapshot:number}", running.delete_snapshot, 204, problems=NO_SNAPSHOT),
 )  # fmt: skip
 OF_PROXIES = tuple(each for each in ENDPOINTS if not each.of_brokers)
 """Those that a proxy has."""

@@ -457,6 +457,13 @@ class Cluster:
             if not self._alike[alike]:
                 del self._alike[alike]
 
+    def forget_topics(self, now: int) -> None:
+        """Forget all topics of a new cluster, which no client has seen."""
+        for topic in list(self.topics.values()):
+            self._remove(topic)
+            self._discard(topic.partitions, now)
+        self._unloaded.clear()
+
     def topics_like(self, name: str) -> Iterable[str]:
         """The topics whose names differ from this one only in '.' and '_'."""
         return self._alike.get(name.replace(".", "_"), ())

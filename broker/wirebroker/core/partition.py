@@ -91,6 +91,23 @@ class EndMarker(NamedTuple):
     transaction_version: int
 
 
+class PartitionCopy(NamedTuple):
+    """A partition in memory, all of whose replicas are in sync, as a snapshot keeps it."""
+
+    dirs: dict[int, str]
+    """The directories of its replicas, by broker."""
+    leader: int
+    leader_epoch: int
+    epoch_starts: list[tuple[int, int]]
+    log: MemoryLog
+    log_start_offset: int
+    producers: dict[Key, bytes]
+    transactions: OpenTransactions
+    restarted: dict[int, Prefix]
+    checkpointed_start: tuple[int, int]
+    emptied: tuple[int, int]
+
+
 class Partition:
     """The leader's view of one partition. Times are in ms since the epoch."""
 
@@ -573,6 +590,35 @@ class Partition:
         survivors = self.producers = self.producers_after_restart(self.producers, self.log_start_offset, self.log_end_offset)
         self.transactions.restart({int(k): open_since(s) for k, s in survivors.items() if open_since(s) >= 0})
         self._checkpointed_start = (now, self.log_start_offset)
+
+    # Snapshots
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each replica has the whole log, and stays where it is."""
+        return not (self.moves or self.replication.lagging or self.offline_at is not None)
+
+    def copied(self, dirs: dict[int, str]) -> PartitionCopy:
+        """A copy of its state, for a partition that `is_whole`; `dirs` are the directories of its replicas."""
+        assert isinstance(self.log, MemoryLog)
+        return PartitionCopy(
+            dirs, self.leader, self.leader_epoch, list(self.epochs.starts), self.log.copy(), self.log_start_offset,
+            dict(self.producers), self.transactions.copy(), dict(self.replication.since_restart), self._checkpointed_start,
+            (self.emptied_from, self._emptied_to),
+        )  # fmt: skip
+
+    def restore(self, kept: PartitionCopy, epoch: int) -> None:
+        """Continue from a copy in this leader epoch, which must be a later one than any that clients have seen."""
+        self.log = kept.log.copy()
+        self.log_start_offset = kept.log_start_offset
+        self.producers, self.transactions = dict(kept.producers), kept.transactions.copy()
+        self._checkpointed_start = kept.checkpointed_start
+        self.emptied_from, self._emptied_to = kept.emptied
+        self.leader, self.epochs = kept.leader, LeaderEpochs(kept.epoch_starts)
+        self.new_leader_epoch(epoch)
+        self.replication.since_restart = dict(kept.restarted)
+        self.replication.review()
+        self.fast_path.invalidate()
 
     def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
         """The producers' states after a restart, with a log from `start` to `end`: the last batch of each.

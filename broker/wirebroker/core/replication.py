@@ -90,13 +90,13 @@ class Replicated(Protocol):
 class Replication:
     """The replicas that follow and those that do not, and the high watermark that results."""
 
-    __slots__ = ("_partition", "_since_restart", "frozen", "lagging")
+    __slots__ = ("_partition", "frozen", "lagging", "since_restart")
 
     def __init__(self, partition: Replicated) -> None:
         self._partition = partition
         self.lagging: dict[int, Prefix] = {}
         self.frozen: set[int] = set()
-        self._since_restart: dict[int, Prefix] = {}
+        self.since_restart: dict[int, Prefix] = {}
         """For followers that were restarted: their state when they began to follow again."""
 
     # State
@@ -228,7 +228,7 @@ class Replication:
         if self._partition.leader == NO_LEADER:
             self._elect(self._partition.in_sync, lambda _: True, now)
         self._change(self._registration, lambda _: True, now)
-        self._since_restart.clear()
+        self.since_restart.clear()
 
     # Implementation
 
@@ -277,27 +277,27 @@ class Replication:
         partition = self._partition
         for gone in set(partition.replicas).difference(to.replicas):
             self.lagging.pop(gone, None)
-            self._since_restart.pop(gone, None)
+            self.since_restart.pop(gone, None)
             self.frozen.discard(gone)
         partition.replicas, partition.adding, partition.removing = list(to.replicas), to.adding, to.removing
 
     def _stop_following(self, node_id: int, now: int) -> None:
         if node_id not in self.lagging:
             prefix = self.lagging[node_id] = self._partition.prefix(now)
-            restarted = self._since_restart.pop(node_id, None)
+            restarted = self.since_restart.pop(node_id, None)
             if restarted is not None:
                 prefix.producers, prefix.forgetful = self._followed(restarted), True
 
     def _catch_up(self, node_id: int) -> None:
         prefix = self.lagging.pop(node_id)
         if prefix.forgetful:
-            self._since_restart[node_id] = prefix
+            self.since_restart[node_id] = prefix
 
     def _lead(self, node_id: int, now: int) -> None:
         """The replica becomes the leader: records and producers' state that it does not have are lost."""
         partition = self._partition
         self.frozen.discard(node_id)
-        prefix, restarted = self.lagging.pop(node_id, None), self._since_restart.pop(node_id, None)
+        prefix, restarted = self.lagging.pop(node_id, None), self.since_restart.pop(node_id, None)
         if prefix is not None:
             partition.take_over(prefix)
             self.cut_off(prefix.log_end_offset)
@@ -305,7 +305,7 @@ class Replication:
             known = partition.prefix(now)
             for each in partition.replicas:
                 if each not in self.lagging and each != node_id:
-                    self._since_restart.setdefault(each, known)
+                    self.since_restart.setdefault(each, known)
             partition.producers = self._followed(restarted)
         partition.transactions.verifications.clear()
         for other in self.lagging.values():
@@ -318,7 +318,7 @@ class Replication:
                 prefix = self.lagging[node] = self._partition.prefix(prefix.caught_up)
                 prefix.cut_off = True
             prefix.high_watermark = min(prefix.high_watermark, end)
-        self._since_restart = {node: own for node, own in self._since_restart.items() if own.log_end_offset <= end}
+        self.since_restart = {node: own for node, own in self.since_restart.items() if own.log_end_offset <= end}
 
     def _followed(self, restarted: Prefix) -> dict[Key, bytes]:
         """The producers' states of a follower that was restarted and has followed since."""

@@ -17,9 +17,9 @@ class SystemClock:
     def __init__(self) -> None:
         self.reset()
 
-    def reset(self) -> None:
-        """Go back to the machine's time, for a broker that begins again."""
-        self._start = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
+    def reset(self, to: int | None = None) -> None:
+        """Go back to this time, or to the machine's, for a broker that begins again."""
+        self._start = (time.time_ns() // 1_000_000 if to is None else to) - time.monotonic_ns() // 1_000_000
 
     def now(self) -> int:
         """ms since the epoch."""
@@ -38,9 +38,9 @@ class FrozenClock:
     def __init__(self, now: int | None = None) -> None:
         self._began = self._now = time.time_ns() // 1_000_000 if now is None else now
 
-    def reset(self) -> None:
-        """Go back to the time at which the clock was made, for a broker that begins again."""
-        self._now = self._began
+    def reset(self, to: int | None = None) -> None:
+        """Go back to this time, or to that at which the clock was made, for a broker that begins again."""
+        self._now = self._began if to is None else to
 
     def now(self) -> int:
         """ms since the epoch."""

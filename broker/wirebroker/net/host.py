@@ -16,6 +16,7 @@ from kafkawire.primitives import Buffer
 from wirebroker.apis.exchange import Aside
 from wirebroker.core.logs.arena import Arena
 from wirebroker.engine.engine import Engine
+from wirebroker.engine.snapshots import Snapshot, go_back, take
 from wirebroker.engine.soft_reset import soft_reset
 from wirebroker.engine.turns import Turns, Unfinished
 from wirebroker.net.accept_errors import AcceptErrorHandler
@@ -453,6 +454,20 @@ class Host:
         finally:
             self.arm()
             self.changed()
+
+    def snapshot(self) -> Snapshot:
+        """A copy of the broker's state. RuntimeError if none can be taken."""
+        try:
+            return take(self.engine, self.time(), self)
+        finally:
+            self.changed()
+
+    def restore(self, snapshot: Snapshot, new_engine: Callable[[], Engine]) -> None:
+        """Go back to a snapshot of this host, with a new engine. Closes all connections."""
+        self.clock.reset(snapshot.now)
+        engine = new_engine()
+        go_back(engine, snapshot, self.engine)
+        self.replace(engine)
 
     def _drive(self, engine: Engine) -> None:
         engine.turns.wake = self._wake_turns

@@ -41,19 +41,16 @@ from kafkawire.disk.properties import (
 from kafkawire.disk.walking import ANYWHERE
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import format_uuid
-from wirebroker.core.acls import Acl
 from wirebroker.core.cluster import (
     CLUSTER_ID,
-    COORDINATOR_TOPICS,
-    GROUP_TOPIC,
     INTERNAL_TOPICS,
-    SHARE_TOPIC,
     Cluster,
     StoredPartition,
     Topic,
 )
 from wirebroker.core.config_resources import check_stored
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
+from wirebroker.core.image import enter_image, image_of, load_coordinators
 from wirebroker.core.partition import Partition
 from wirebroker.storage import files
 from wirebroker.storage.compaction import Cleaned
@@ -214,21 +211,15 @@ class FolderStore:
         self.latest_epochs.clear()
         self._ids.clear()
         self._is_loading = False
-        cluster.producer_ids.next_block = image.next_producer_id
-        cluster.scram.update(image.scram)
-        for acl_id, acl in image.acls.items():
-            cluster.acls.add(Acl(*acl), acl_id)
-        cluster.quotas.alter([(entity, key, value) for entity, held in image.quotas.items() for key, value in held.items()])
-        cluster.tokens.by_id.update(image.tokens)
+        enter_image(cluster, image)
         if image.features:
-            cluster.configs.features.update((name, image.features.get(name, 0)) for name in cluster.configs.features)
             self.has_features = True
             cluster.configs.without_eligible_replicas(image.settings.get((BROKER, ""), {}))
         self.metadata.create()
         for directory in self._each():
             directory.opened()
             directory.remove_deleted()
-        self._load_coordinators(cluster, groups, transactions, now)
+        load_coordinators(cluster, groups, transactions, now)
         self._decide(now)
         if self.metadata.begun(now):
             self._checkpoint()
@@ -273,21 +264,6 @@ class FolderStore:
         if unknown:
             more = f" and {len(unknown) - 1} more folders" if len(unknown) > 1 else ""
             note(f"{unknown[0]}{more}: the metadata knows of no such partition, and nothing of it is served")
-
-    @staticmethod
-    def _load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-        for name in COORDINATOR_TOPICS.values():
-            for partition in _partitions_of(cluster, name):
-                batches = partition.log.batches(partition.log_start_offset)
-                try:
-                    if name == GROUP_TOPIC:
-                        groups.load(partition.index, batches, now)
-                    elif name == SHARE_TOPIC:
-                        groups.share_state.load(partition.index, batches, now)
-                    else:
-                        transactions.load(batches, now)
-                except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # fields that contradict each other, too
-                    raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from wrong
 
     def _found_image(self) -> Image:
         """The image without metadata: every partition that has a folder."""
@@ -480,19 +456,10 @@ class FolderStore:
 
     def _image(self, cluster: Cluster) -> Image:
         """The image of the cluster now. Unchanged parts are the objects of the last image."""
-        image = Image(next_producer_id=cluster.producer_ids.next_block, scram=dict(cluster.scram))
+        image = image_of(cluster)
         settings = image.settings
         for topic in cluster.topics.values():
             self._enter(topic, image)
-        configs = cluster.configs
-        for node, layer in configs.dynamic.items():
-            settings[BROKER, "" if node is None else str(node)] = dict(layer)
-        settings |= {(GROUP, name): dict(held) for name, held in configs.groups.items()}
-        settings |= {(CLIENT_METRICS, name): dict(held) for name, held in configs.client_metrics.items()}
-        image.tokens = dict(cluster.tokens.by_id)
-        image.features = dict(cluster.configs.features)
-        image.acls = {acl_id: acl for acl, acl_id in cluster.acls.ids.items()}
-        image.quotas = {entity: dict(held) for entity, held in cluster.quotas.limits.items()}
         for resource, unknown in self._passed_over.items():
             if resource[0] != TOPIC:
                 settings[resource] = {**unknown, **settings.get(resource, {})}
@@ -896,11 +863,6 @@ def _node_id(name: str) -> int:
 
 def _nobody() -> None:
     """Do nothing."""
-
-
-def _partitions_of(cluster: Cluster, topic: str) -> Iterable[Partition]:
-    found = cluster.topics.get(topic)
-    return found.partitions if found else ()
 
 
 def _versions(cluster: Cluster) -> tuple[int, int, int]:

@@ -64,6 +64,13 @@ class Reset(Form):
     soft: Annotated[bool, about("clients live on: connections, topics and groups stay, the logs are empty")] = False
 
 
+class Kept(Form):
+    """A snapshot that is kept."""
+
+    id: Annotated[int, about("its id, for /snapshots/{snapshot}")]
+    now: Annotated[int, about("ms since the epoch, by the broker's clock, when it was taken")]
+
+
 class Calm(Form):
     """How long nothing may change."""
 
@@ -124,3 +131,24 @@ def reset(controlled: ControlledBroker, body: Reset) -> Health:
     """
     controlled.reset(soft=body.soft)
     return health(controlled)
+
+
+def take_snapshot(controlled: ControlledBroker) -> Kept:
+    """Take a snapshot of all that the broker has stored, and of its time. Clients go on.
+
+    At most 16 are kept. None can be taken with a data directory, while a broker is down, or while a replica does not follow
+    or moves.
+    """
+    number, made = controlled.take_snapshot()
+    return Kept(number, made.now)
+
+
+def restore(controlled: ControlledBroker, snapshot: int) -> Health:
+    """Go back to a snapshot, as often as you like. Closes all connections; faults and trace are as after a reset."""
+    controlled.restore(snapshot)
+    return health(controlled)
+
+
+def delete_snapshot(controlled: ControlledBroker, snapshot: int) -> None:
+    """Delete a snapshot, and give back its memory."""
+    controlled.delete_snapshot(snapshot)

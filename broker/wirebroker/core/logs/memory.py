@@ -118,7 +118,7 @@ class Segment:
     def up_to(self, index: int) -> Self:
         """A segment of the batches before this index, in the same buffers. Readers of this segment may continue."""
         made = type(self)(self.base_offset, self.created)
-        made.size = self.positions[index]
+        made.size = self.positions[index] if index < len(self.positions) else self.size
         made.bases, made.positions, made.timestamps = self.bases[:index], self.positions[:index], self.timestamps[:index]
         # Later batches go into a new chunk: a slow reader may still hold the bytes that were cut off.
         count = bisect_left(self._starts, made.size)
@@ -282,6 +282,14 @@ class MemoryLog:
             self.segments.pop()
         self.active = Segment(self.end_offset, cleaned.created)
         self.segments.append(self.active)
+
+    def copy(self) -> MemoryLog:
+        """An independent log with the same batches, whose bytes both share."""
+        made = MemoryLog(largest_segment=self.largest_segment)
+        made.end_offset, made.cleaned_to = self.end_offset, self.cleaned_to
+        made.segments = [segment.up_to(len(segment.bases)) for segment in self.segments]
+        made.active = made.segments[-1]
+        return made
 
     def start_at(self, offset: int, now: int) -> None:
         """Delete everything, and continue at `offset`."""

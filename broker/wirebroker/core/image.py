@@ -1,0 +1,62 @@
+"""The state of a cluster outside its partitions: to and from an image of its metadata, and from the coordinators' topics.
+
+A data directory and a snapshot keep the same: the image, the logs, and nothing of what coordinators have in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkawire.disk.damage import DataError
+from kafkawire.disk.metadata import BROKER, CLIENT_METRICS, GROUP, Image
+from kafkawire.errors import ProtocolError
+from wirebroker.core.acls import Acl
+from wirebroker.core.cluster import COORDINATOR_TOPICS, GROUP_TOPIC, SHARE_TOPIC, Cluster
+
+if TYPE_CHECKING:
+    from wirebroker.core.groups import GroupCoordinator
+    from wirebroker.core.transactions import TransactionCoordinator
+
+
+def image_of(cluster: Cluster) -> Image:
+    """The image of the cluster as it is now, without its topics."""
+    configs = cluster.configs
+    image = Image(next_producer_id=cluster.producer_ids.next_block, scram=dict(cluster.scram))
+    for node, layer in configs.dynamic.items():
+        image.settings[BROKER, "" if node is None else str(node)] = dict(layer)
+    image.settings |= {(GROUP, name): dict(held) for name, held in configs.groups.items()}
+    image.settings |= {(CLIENT_METRICS, name): dict(held) for name, held in configs.client_metrics.items()}
+    image.tokens = dict(cluster.tokens.by_id)
+    image.features = dict(configs.features)
+    image.acls = {acl_id: acl for acl, acl_id in cluster.acls.ids.items()}
+    image.quotas = {entity: dict(held) for entity, held in cluster.quotas.limits.items()}
+    return image
+
+
+def enter_image(cluster: Cluster, image: Image) -> None:
+    """Enter into a new cluster what the image has beside topics and settings."""
+    cluster.producer_ids.next_block = image.next_producer_id
+    cluster.scram.update(image.scram)
+    for acl_id, acl in image.acls.items():
+        cluster.acls.add(Acl(*acl), acl_id)
+    cluster.quotas.alter([(entity, key, value) for entity, held in image.quotas.items() for key, value in held.items()])
+    cluster.tokens.by_id.update(image.tokens)
+    if image.features:
+        cluster.configs.features.update((name, image.features.get(name, 0)) for name in cluster.configs.features)
+
+
+def load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
+    """Load groups, transactions and share states from their topics. Raises DataError for a record that cannot be read."""
+    for name in COORDINATOR_TOPICS.values():
+        topic = cluster.topics.get(name)
+        for partition in topic.partitions if topic is not None else ():
+            batches = partition.log.batches(partition.log_start_offset)
+            try:
+                if name == GROUP_TOPIC:
+                    groups.load(partition.index, batches, now)
+                elif name == SHARE_TOPIC:
+                    groups.share_state.load(partition.index, batches, now)
+                else:
+                    transactions.load(batches, now)
+            except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # fields that contradict each other, too
+                raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from wrong

@@ -1,0 +1,113 @@
+"""Snapshots of a broker in memory, to go back to: clients see that all brokers restart, with the logs of the snapshot.
+
+A new engine gets what Kafka keeps on its disk: the metadata, the logs, and what belongs to them. Producers' windows are kept
+whole, not only their last batches as in a restart. Coordinators load their topics again. Two things never go back, because
+clients live on that have seen later ones: leader epochs, so that a consumer notices that records are gone (KIP-320), and
+producer ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kafkawire.disk.metadata import BROKER, CLIENT_METRICS, GROUP, Image
+from wirebroker.core.cluster import Cluster, StoredPartition, Topic
+from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.image import enter_image, image_of, load_coordinators
+from wirebroker.core.partition import PartitionCopy
+from wirebroker.engine.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCopy:
+    """A topic of a snapshot."""
+
+    name: str
+    topic_id: bytes
+    overrides: Mapping[str, str]
+    partitions: tuple[PartitionCopy, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The state of a broker at a moment. It does not change, so a broker can go back to it often."""
+
+    now: int
+    """ms since the epoch, by the broker's clock."""
+    of: object = field(repr=False)
+    """The host of the broker."""
+    image: Image = field(repr=False)
+    """The metadata without topics."""
+    topics: tuple[TopicCopy, ...] = field(repr=False)
+    passwords: Mapping[str, str] = field(repr=False)
+    random_bytes: Callable[[int], bytes] = field(repr=False)
+    """The source of ids, which must not give those of the snapshot again."""
+
+
+def take(engine: Engine, now: int, of: object) -> Snapshot:
+    """A snapshot of the engine, for the host `of`. RuntimeError with a data directory, and while the cluster is not whole."""
+    if engine.store is not None:
+        raise RuntimeError(f"this broker keeps its data in {engine.store.root}; snapshots are of brokers in memory")
+    engine.set_time(now)
+    engine.controller.finish()
+    engine.groups.changes.finish()
+    engine.timers.finish_work()
+    cluster = engine.cluster
+    _check_whole(cluster)
+    topics = tuple(_copy(topic, cluster) for topic in cluster.topics.values())
+    return Snapshot(now, of, image_of(cluster), topics, dict(engine.authenticator.passwords), cluster.random_bytes)
+
+
+def _check_whole(cluster: Cluster) -> None:
+    for node_id, broker in cluster.brokers.items():
+        if not broker.alive:
+            raise RuntimeError(f"broker {node_id} is down; start it before you take a snapshot")
+    for partition in cluster.partitions():
+        if not partition.is_whole:
+            where = f"{partition.topic}-{partition.index}"
+            raise RuntimeError(f"a replica of {where} lags, moves or is offline; let it follow before you take a snapshot")
+
+
+def _copy(topic: Topic, cluster: Cluster) -> TopicCopy:
+    partitions = (
+        each.copied({node_id: cluster.log_dirs.of(each, node_id) for node_id in each.replicas}) for each in topic.partitions
+    )
+    return TopicCopy(topic.name, topic.topic_id, dict(topic.configs.overrides), tuple(partitions))
+
+
+def go_back(engine: Engine, snapshot: Snapshot, before: Engine) -> None:
+    """Fill a new engine, which replaces `before`, with the snapshot."""
+    cluster, now = engine.cluster, snapshot.now
+    cluster.forget_topics(now)
+    cluster.random_bytes = snapshot.random_bytes
+    cluster.alter_acls((), list(cluster.acls))
+    cluster.quotas.alter([(entity, key, None) for entity, held in cluster.quotas.limits.items() for key in held])
+    cluster.scram.clear()
+    enter_image(cluster, snapshot.image)
+    engine.alter_features({})
+    _enter_settings(engine.configs, snapshot.image)
+    engine.authenticator.passwords.clear()
+    engine.authenticator.passwords.update(snapshot.passwords)
+    for topic in snapshot.topics:
+        _restore(topic, cluster, before.cluster, now)
+    ids = cluster.producer_ids
+    ids.next_block = max(ids.next_block, before.cluster.producer_ids.next_block)
+    load_coordinators(cluster, engine.groups, engine.transactions, now)
+    engine.trace.clear()
+
+
+def _enter_settings(configs: BrokerConfigs, image: Image) -> None:
+    settings = image.settings.items()
+    configs.restore({int(name) if name else None: held for (kind, name), held in settings if kind == BROKER})
+    configs.groups.update({name: dict(held) for (kind, name), held in settings if kind == GROUP})
+    configs.client_metrics.update({name: dict(held) for (kind, name), held in settings if kind == CLIENT_METRICS})
+
+
+def _restore(topic: TopicCopy, cluster: Cluster, before: Cluster, now: int) -> None:
+    stored = [StoredPartition(each.dirs, each.leader_epoch) for each in topic.partitions]
+    made = cluster.restore_topic(topic.name, topic.topic_id, topic.overrides, stored, now)
+    former = before.topics_by_id.get(topic.topic_id)
+    for partition, kept in zip(made.partitions, topic.partitions, strict=True):
+        seen = None if former is None else former.partition(partition.index)
+        partition.restore(kept, 1 + max(kept.leader_epoch, seen.leader_epoch if seen is not None else 0))

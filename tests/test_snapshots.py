@@ -1,0 +1,239 @@
+"""Snapshots: a broker goes back to a moment, and clients see that it restarts with the logs of that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from controlkit import ControlClient
+from dialogue import plain
+from random_dialogues.replay import load, replay
+from test_share_groups import ACCEPT, shared_by
+from test_storage_coordinators import DATA, state_of
+from test_transactions import Reader, started
+from wirebroker import MockKafka, faults
+from wirebroker.conformance.own_broker import OwnBroker
+from wirebroker.conformance.recording import BASE_SETTINGS
+from wirebroker.control.controlled import MOST_SNAPSHOTS
+from wirebroker.engine.engine import Engine
+from wirekit import RawProducer, client
+
+OUT_OF_ORDER, UNSTABLE = 45, 88
+Start = Callable[..., MockKafka]
+
+
+@pytest.fixture
+def kafka(mock_kafka_factory: Start) -> MockKafka:
+    return mock_kafka_factory(topics={"orders": 2, "results": 1})
+
+
+def everything(engine: Engine) -> dict[str, Any]:
+    """The state of a broker, with the producers' whole windows, and without leader epochs, which never go back."""
+    found = state_of(engine)
+    found["producers"] = {(p.topic, p.index): dict(p.producers) for p in engine.cluster.partitions()}
+    found["logs"] = {where: offsets[:3] for where, offsets in found["logs"].items()}
+    found["bytes"] = {(p.topic, p.index): b"".join(p.log.batches()) for p in engine.cluster.partitions()}
+    found["shares"] = dict(engine.groups.share_state.states)
+    return found
+
+
+@pytest.mark.parametrize("subject", ["groups", "transactions"])
+def test_after_hundreds_of_random_dialogues_all_is_as_it_was(subject: str) -> None:
+    dialogues = list(load(DATA / f"dialogues-{subject}.jsonl.gz"))[::4]
+    half = len(dialogues) // 2
+    with OwnBroker(BASE_SETTINGS) as broker:
+        kafka = broker.kafka
+        for dialogue in dialogues[:half]:
+            assert replay(dialogue, broker.address).difference is None
+        snapshot = kafka.snapshot()
+        before = kafka._call(everything)
+        for dialogue in dialogues[half:]:
+            replay(dialogue, broker.address)
+        kafka.restore(snapshot)
+        after = kafka._call(everything)
+    for what, known in before.items():
+        assert after[what] == known, what
+    assert len(before["transactions" if subject == "transactions" else "classic"]) > 5
+
+
+def test_a_retry_is_recognised_by_the_whole_window(kafka: MockKafka) -> None:
+    producer = RawProducer(kafka)
+    for sequence in range(4):
+        assert producer.send(sequence).base_offset == sequence
+    snapshot = kafka.snapshot()
+    for round in range(2):
+        assert producer.send(4).base_offset == 4
+        kafka.restore(snapshot)
+        producer.wire = client(kafka)
+        assert [producer.send(sequence).base_offset for sequence in range(4)] == [0, 1, 2, 3], (
+            "duplicates, not only the last one"
+        )
+        assert producer.send(6).error_code == OUT_OF_ORDER
+        assert [record.value for record in kafka.records("orders")] == [b"v0", b"v1", b"v2", b"v3"], round
+
+
+def test_an_open_transaction_is_open_again(kafka: MockKafka) -> None:
+    producer = started(kafka)
+    assert producer.send("a").error_code == 0
+    assert Reader(kafka).committed_offset("g") == (0, -1)
+    assert producer.send_offsets("g", 7) == 0
+    snapshot = kafka.snapshot()
+    state, sequences = (producer.pid, producer.epoch), dict(producer.sequences)
+    for commit, values in ((False, []), (True, ["a0"])):
+        assert producer.end(commit=commit) == 0
+        assert Reader(kafka).values() == values
+        kafka.restore(snapshot)
+        producer.wire = client(kafka)
+        (producer.pid, producer.epoch), producer.sequences = state, dict(sequences)
+        assert kafka.partition("orders").last_stable_offset == 0
+        assert Reader(kafka).committed_offset("g") == (UNSTABLE, -1)
+    assert producer.send("b").error_code == 0
+    assert producer.end(commit=True) == 0
+    assert Reader(kafka).values() == ["a0", "b1"]
+    assert Reader(kafka).committed_offset("g") == (0, 7)
+
+
+def test_the_metadata_goes_back_and_ids_do_not_come_twice(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(
+        brokers=3, topics={"orders": {"partitions": 2, "replication_factor": 3}}, random_seed=1, clock="frozen",
+        acls=["allow User:alice READ TOPIC orders"], users={"alice": "secret"},
+    )  # fmt: skip
+    kafka.clock.advance(days=1)
+    kafka.move_leader("orders", 0, to=kafka.partition("orders").replicas[1])
+    kafka.quotas.set(client_id="app", producer_byte_rate=1000)
+    kafka._call(lambda engine: engine.configs.alter({"log.retention.ms": "4000"}))
+    pid = kafka._call(lambda engine: engine.cluster.new_producer_id(1, engine.now))
+
+    def seen(engine: Engine) -> Any:
+        cluster, configs = engine.cluster, engine.configs
+        return (
+            {name: (topic.topic_id, topic.configs.overrides) for name, topic in cluster.topics.items()},
+            dict(cluster.acls.ids), dict(cluster.quotas.limits), dict(cluster.scram), dict(engine.authenticator.passwords),
+            {node: dict(layer) for node, layer in configs.dynamic.items()}, dict(configs.features),
+            [(each.leader, each.replicas, each.in_sync) for each in cluster.partitions()],
+        )  # fmt: skip
+
+    snapshot, before, now = kafka.snapshot(), kafka._call(seen), kafka.clock.now()
+    kafka.delete_topic("orders")
+    kafka.create_topic("more")
+    kafka.quotas.set(client_id="other", producer_byte_rate=1000)
+    kafka._call(lambda engine: engine.configs.alter({"log.retention.ms": "5000"}))
+    kafka._call(lambda engine: engine.cluster.alter_acls((), list(engine.cluster.acls)))
+    kafka.clock.advance(days=1)
+    kafka.faults.add(faults.lose_ack(api="Produce"))
+    kafka.restore(snapshot)
+    assert (kafka._call(seen), kafka.clock.now(), kafka.faults.rules) == (before, now, [])
+    assert kafka._call(lambda engine: engine.cluster.new_producer_id(1, engine.now)) > pid
+    for name in ("a", "b", "c"):
+        kafka.create_topic(name)
+    assert len(kafka._call(lambda engine: {topic.topic_id for topic in engine.cluster.topics.values()})) == 4
+
+
+def test_a_consumer_that_lives_on_notices_that_records_are_gone(kafka: MockKafka) -> None:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition("orders", 0, 0)])
+
+    def read(count: int) -> list[bytes | None]:
+        return [message.value() for message in consumer.consume(count, timeout=20)]
+
+    client(kafka).request(plain("old", 2), 9)
+    assert read(2) == [b"old0", b"old1"]
+    snapshot = kafka.snapshot()
+    epoch = kafka.partition("orders").leader_epoch
+    for later in (1, 2):
+        client(kafka).request(plain("gone", 2), 9)
+        assert read(2) == [b"gone0", b"gone1"]
+        kafka.restore(snapshot)
+        state = kafka.partition("orders")
+        assert (state.leader_epoch, state.log_end_offset) == (epoch + later, 2)
+    client(kafka).request(plain("new", 3), 9)
+    assert read(3) == [b"new0", b"new1", b"new2"], "it continues where the log of the snapshot ends"
+    consumer.close()
+
+
+def test_thousands_of_records_and_a_client_that_goes_on(kafka: MockKafka) -> None:
+    settings = {"bootstrap.servers": kafka.bootstrap_servers}
+    producer = Producer(settings | {"enable.idempotence": True})
+    values = [f"{number}".encode() * 50 for number in range(6000)]
+    for number, value in enumerate(values):
+        producer.produce("orders", value, partition=number % 2)
+    assert producer.flush(20) == 0
+
+    def read(count: int) -> list[bytes | None]:
+        """What the next members of the group read."""
+        reader = Consumer(settings | {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False})
+        reader.subscribe(["orders"])
+        found = [message.value() for message in reader.consume(count, timeout=20)]
+        reader.commit(asynchronous=False)
+        reader.close()
+        return found
+
+    assert len(read(4000)) == 4000
+    snapshot = kafka.snapshot()
+    committed = kafka.groups()["g"].offsets
+    rest = sorted(filter(None, read(2000)))
+    for _ in range(2):
+        kafka.restore(snapshot)
+        assert kafka.groups()["g"].offsets == committed
+        stored = [[record.value for record in kafka.records("orders", partition=each)] for each in (0, 1)]
+        assert stored == [values[each::2] for each in (0, 1)]
+        assert sorted(filter(None, read(2000))) == rest
+    producer.produce("orders", b"after", partition=0)  # this producer lives on: it has sent nothing since the snapshot
+    assert producer.flush(20) == 0
+    assert read(1) == [b"after"]
+
+
+def test_a_snapshot_is_refused_that_would_lack_something(mock_kafka_factory: Start, tmp_path: Path) -> None:
+    kafka = mock_kafka_factory(brokers=2, topics={"orders": {"replication_factor": 2}})
+    follower = kafka.partition("orders").replicas[1]
+    kafka.freeze_replica("orders", 0, follower)
+    with pytest.raises(RuntimeError, match="a replica of orders-0 lags"):
+        kafka.snapshot()
+    kafka.thaw_replica("orders", 0, follower)
+    kafka.kill_broker(follower)
+    with pytest.raises(RuntimeError, match=f"broker {follower} is down"):
+        kafka.snapshot()
+    kafka.start_broker(follower)
+    snapshot = kafka.snapshot()
+    with pytest.raises(RuntimeError, match="keeps its data in"):
+        mock_kafka_factory(data=tmp_path).snapshot()
+    with pytest.raises(ValueError, match="of another MockKafka"):
+        mock_kafka_factory().restore(snapshot)
+
+
+def test_snapshots_over_http(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(topics=["orders"], control=True)
+    control = ControlClient(kafka.control_url)
+    kafka.produce("orders", value="kept")
+    made = control.ask("POST", "/snapshots")["id"]
+    kafka.produce("orders", value="gone")
+    assert control.ask("POST", f"/snapshots/{made}/restore")["status"] == "ok"
+    assert [record.value for record in kafka.records("orders")] == [b"kept"]
+    for _ in range(MOST_SNAPSHOTS - 1):
+        control.ask("POST", "/snapshots")
+    assert "16 snapshots are kept" in control.refused("POST", "/snapshots")["detail"]
+    control.ask("DELETE", f"/snapshots/{made}")
+    assert "there is no snapshot 1" in control.refused("POST", f"/snapshots/{made}/restore")["detail"]
+    assert control.ask("POST", "/snapshots")["id"] > made
+
+
+def test_a_share_group_continues_with_what_is_not_acknowledged(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(topics={"t": 1}, clock="frozen")
+    for value in range(4):
+        kafka.produce("t", value=str(value))
+    group, first = shared_by(kafka, "a")
+    assert first == [(0, 3, 1)]
+    assert group.fetch("a", [(1, 2, ACCEPT)], max_records=0) is not None
+    snapshot = kafka.snapshot()
+    for _ in range(2):
+        assert group.fetch("a", [(0, 0, ACCEPT), (3, 3, ACCEPT)], max_records=0) is not None
+        kafka.restore(snapshot)
+        group.close()
+        group.begin_again()
+        group.fetch("a")
+        assert [(first, last) for first, last, _ in group.acquired(group.fetch("a"))] == [(0, 0), (3, 3)]
+    group.close()
