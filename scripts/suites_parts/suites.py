@@ -503,7 +503,7 @@ SUITES = {
                 9001: ("PLAINTEXT", 0), 9002: ("SASL_PLAINTEXT", 0),
                 **{9011 + number: ("PLAINTEXT", number) for number in range(3)},
             },
-            not_offered=".*describeConfigs should include documentation",  # the words are ours, as docs/reference/settings.md says
+            not_offered=".*describeConfigs should include documentation",  # the words are ours
         ),
         Suite(
             "rskafka", RSKAFKA, rskafka, 120, brokers=3, settings=("auto.create.topics.enable=false",),
