@@ -286,7 +286,7 @@ def platformatic_kafka(address: str) -> Run:
     files = [str(file.relative_to(source)) for file in sorted(source.glob("test/**/*.test.ts"))]
     left_out = re.compile("gssapi|schema-registry|test/registries")
     node = [folder / "node" / "node_modules" / ".bin" / "node", "--test", "--test-concurrency=2", "--test-timeout=120000"]
-    # Node takes each word behind the first file for another file, so the pattern of one test goes before the files.
+    # Node takes each word after the first file for another file, so the pattern of one test goes before the files.
     before_files = 'exec "$@" ${PATTERN:+"--test-name-pattern=$PATTERN"} $FILES'
     return Run(
         ["sh", "-ec", before_files, "sh", *node, f"--test-reporter={HERE / 'node_reporter.mjs'}"],
