@@ -1,4 +1,4 @@
-"""What is imported when it is first needed, imported before clients come.
+"""Modules that are otherwise imported at their first use, imported before clients come.
 
 A broker whose descriptors are all in use cannot import: that opens a file. It would close the connection of the first client
 that sends a Produce.
