@@ -173,11 +173,14 @@ def test_producers_show_their_windows(page: Page, kafka: MockKafka) -> None:
 
 def test_the_timeline_draws_each_batch(page: Page, kafka: MockKafka) -> None:
     send(kafka, 0, 1, 1, 5)
+    kafka.faults.delay(api="Produce", topic="orders", ms=1)
+    send(kafka, 5)
     show(page, kafka, "timeline", at="orders-0")
     expect(page.locator("svg rect.accepted")).to_have_count(2)
     expect(page.locator("svg rect.duplicate")).to_have_count(1)
-    expect(page.locator("svg rect.rejected")).to_have_count(1)
-    expect(page.locator("main")).to_contain_text("2 stored, 1 known already, 1 refused")
+    expect(page.locator("svg rect.rejected")).to_have_count(2)
+    expect(page.locator("svg rect.fault")).to_have_count(1)
+    expect(page.locator("main")).to_contain_text("2 stored, 1 known already, 2 refused")
 
 
 def test_transactions_and_groups_have_tables(page: Page, kafka: MockKafka) -> None:

@@ -25,7 +25,8 @@ export function open({ feed, words, remember }) {
   /** Whether a row belongs to the chosen partition's picture. */
   function isAbout(row) {
     if (isBatch(row) || row.event === "leader") return row.partition === partition && row.topic === topic;
-    return (row.event === "fault" || row.event === "transaction") && row.partitions.includes(`${topic}-${partition}`);
+    if (row.event !== "fault" && row.event !== "transaction") return false;
+    return row.partitions.includes(`${topic}-${partition}`) || (row.batch?.topic === topic && row.batch.partition === partition);
   }
 
   function choose(place) {
