@@ -173,7 +173,7 @@ def test_producers_show_their_windows(page: Page, kafka: MockKafka) -> None:
 
 def test_the_timeline_draws_each_batch(page: Page, kafka: MockKafka) -> None:
     send(kafka, 0, 1, 1, 5)
-    kafka.faults.delay(api="Produce", topic="orders", ms=1)
+    kafka.faults.add(faults.delay(api="Produce", topic="orders", ms=1))
     send(kafka, 5)
     show(page, kafka, "timeline", at="orders-0")
     expect(page.locator("svg rect.accepted")).to_have_count(2)
