@@ -31,7 +31,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from wirebroker.engine.engine import Engine
-from wirebroker.requests.effects import Reply
+from wirebroker.requests.effects import Respond
 
 SHOWN = 10
 """How many lines each table has."""
@@ -56,10 +56,10 @@ class Session:
         frame = encode_request(1, "measure", request, version)[SIZE.size :]
         self.engine.receive(self._connection, memoryview(frame), self._now())
         self.engine.tick(self._now(), lambda: True)
-        (reply,) = self.engine.take_effects()
-        assert isinstance(reply, Reply), reply
-        answer = b"".join(bytes(part) for part in reply.parts)[SIZE.size :]
-        return decode_response(answer, request.__schema__.key, version)[1]
+        (effect,) = self.engine.take_effects()
+        assert isinstance(effect, Respond), effect
+        response = b"".join(bytes(part) for part in effect.parts)[SIZE.size :]
+        return decode_response(response, request.__schema__.key, version)[1]
 
     def held(self, topic: str) -> int:
         """Bytes in the logs of a topic."""
@@ -96,8 +96,8 @@ def commits(session: Session, count: int) -> None:
     def act(number: int) -> None:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=number, committed_metadata="")
         topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
-        answer = session.ask(OffsetCommitRequest(group_id="group", topics=[topic]), 7)
-        assert answer.topics[0].partitions[0].error_code == 0
+        response = session.ask(OffsetCommitRequest(group_id="group", topics=[topic]), 7)
+        assert response.topics[0].partitions[0].error_code == 0
 
     measure(session, "commits", "__consumer_offsets", count, act)
 

@@ -80,7 +80,7 @@ class Step(NamedTuple):
     rights: str
     name: str
     version: int
-    answer: Any
+    response: Any
 
 
 def acl(kind: int, name: str, operation: int, *, deny: bool = False, prefix: bool = False, host: str = "*") -> Plain:
@@ -411,8 +411,8 @@ def log_in(address: tuple[str, int], user: str) -> Connection:
     """A connection of this user."""
     connection = Connection(address, 10)
     connection.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    answer = connection.request(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{USERS[user]}".encode()), 2)
-    assert answer.error_code == 0, answer.error_message
+    response = connection.request(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{USERS[user]}".encode()), 2)
+    assert response.error_code == 0, response.error_message
     return connection
 
 
@@ -507,11 +507,11 @@ class _Member:
 
     def beat(self, names: Mapping[bytes, str]) -> list[Any]:
         """Its epoch, and what it has been assigned."""
-        answer: Any = self._client.raw(plain_request("ConsumerGroupHeartbeat", self._body | {"member_epoch": self._epoch}), 1)
-        assert answer.error_code == 0, answer
-        self._epoch = answer.member_epoch
-        if answer.assignment is not None:
-            held = answer.assignment.topic_partitions
+        response: Any = self._client.raw(plain_request("ConsumerGroupHeartbeat", self._body | {"member_epoch": self._epoch}), 1)
+        assert response.error_code == 0, response
+        self._epoch = response.member_epoch
+        if response.assignment is not None:
+            held = response.assignment.topic_partitions
             self._body["topic_partitions"] = [
                 {"topic_id": format_uuid(each.topic_id), "partitions": each.partitions} for each in held
             ]
@@ -523,9 +523,9 @@ def _grant(admin: Client, acls: list[Plain]) -> Any:
     """Let alice have these rights and no others; the answer to CreateAcls, which asks for the first one twice."""
     described = plain_request("DescribeAcls", ANY)
     admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
-    admin.until(described, 3, lambda answer: not _count(answer))
+    admin.until(described, 3, lambda response: not _count(response))
     created = admin.ask(plain_request("CreateAcls", {"creations": [*acls, acls[0]]}), 3)
-    admin.until(described, 3, lambda answer: _count(answer) == len(acls))
+    admin.until(described, 3, lambda response: _count(response) == len(acls))
     return created
 
 
@@ -549,8 +549,8 @@ def _other_versions(asked: list[Asked]) -> list[Asked]:
     return found
 
 
-def _count(answer: Any) -> int:
-    return sum(len(resource["acls"]) for resource in answer["resources"])
+def _count(response: Any) -> int:
+    return sum(len(resource["acls"]) for resource in response["resources"])
 
 
 def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
@@ -561,13 +561,13 @@ def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
     admin = Client(address, "admin", {})
     for kind, keys in ((0, [*GROUPS, "g848", SHARE_GROUP]), (1, list(IDS)), (2, [SHARED])):
         found = FindCoordinatorRequest(key_type=kind, coordinator_keys=keys)
-        admin.until(found, 6, lambda answer: not any(each["error_code"] for each in answer["coordinators"]))
+        admin.until(found, 6, lambda response: not any(each["error_code"] for each in response["coordinators"]))
     for transactional_id in IDS:
         init = plain_request("InitProducerId", {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000})
-        admin.until(init, 4, lambda answer: not answer["error_code"])
+        admin.until(init, 4, lambda response: not response["error_code"])
     joined = {"group_id": "g848", "member_id": "mm", "rebalance_timeout_ms": 600_000, "topic_partitions": []}
     join = plain_request("ConsumerGroupHeartbeat", joined | {"subscribed_topic_names": ["mine", "other"]})
-    admin.until(join, 1, lambda answer: not answer["error_code"])
+    admin.until(join, 1, lambda response: not response["error_code"])
     token = {"owner_principal_type": "User", "owner_principal_name": "bob", "max_lifetime_ms": -1}
     admin.ask(plain_request("CreateDelegationToken", token), 3)
     return ids
@@ -576,18 +576,18 @@ def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
 def _restore(admin: Client) -> None:
     """Undo what a client with rights has done to topics and groups."""
     admin.ask(plain_request("DeleteTopics", {"topic_names": list(NEW), "timeout_ms": 5000}), 5)
-    admin.until(plain_request("Metadata", {"topics": None}), 12, lambda answer: not _names(answer).intersection(NEW))
+    admin.until(plain_request("Metadata", {"topics": None}), 12, lambda response: not _names(response).intersection(NEW))
     for group in GROUPS:
         offsets = [{"name": name, "partitions": [{"committed_offset": 1}]} for name in ("mine", "other")]
         commit = plain_request("OffsetCommit", {"group_id": group, "generation_id_or_member_epoch": -1, "topics": offsets})
-        admin.until(commit, 8, lambda answer: not any(t["partitions"][0]["error_code"] for t in answer["topics"]))
+        admin.until(commit, 8, lambda response: not any(t["partitions"][0]["error_code"] for t in response["topics"]))
     offsets = [{"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 0}]} for name in ("mine", "other")]
     alter = plain_request("AlterShareGroupOffsets", {"group_id": SHARE_GROUP, "topics": offsets})
-    admin.until(alter, 0, lambda answer: not answer["error_code"])
+    admin.until(alter, 0, lambda response: not response["error_code"])
 
 
-def _names(answer: Any) -> set[str]:
-    return {topic["name"] for topic in answer["topics"]}
+def _names(response: Any) -> set[str]:
+    return {topic["name"] for topic in response["topics"]}
 
 
 def recorded_by(broker: str) -> str:

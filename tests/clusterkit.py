@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from answers import only
 from kafkawire.errors import error_name
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -17,6 +16,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from responses import only
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
 from wirekit import batch, client
@@ -90,9 +90,9 @@ class Cluster:
         self.wires[node].send(self.produce_request(topic, acks, timeout_ms, data), version)
 
     def told(self, node: int, version: int = 12) -> Told:
-        answer = only(self.wires[node].answer())
-        leader = (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
-        return Told(error_name(answer.error_code), answer.base_offset, answer.log_start_offset, leader)
+        response = only(self.wires[node].response())
+        leader = (response.current_leader.leader_id, response.current_leader.leader_epoch)
+        return Told(error_name(response.error_code), response.base_offset, response.log_start_offset, leader)
 
     def fetch_request(self, topic: str, offset: int, *, epoch: int, last: int, wait_ms: int, committed: bool) -> FetchRequest:
         part = FetchPartition(
@@ -111,7 +111,7 @@ class Cluster:
         return self.read(node, version)
 
     def read(self, node: int, version: int = 12) -> Read:
-        data = only(self.wires[node].answer())
+        data = only(self.wires[node].response())
         diverging = (data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
         return Read(
             error_name(data.error_code), data.high_watermark, data.last_stable_offset, len(data.records or b""), diverging
@@ -121,15 +121,15 @@ class Cluster:
         """ListOffsets of the end: error, offset, leader epoch."""
         part = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
-        answer = only(self.wires[node].request(request, version))
-        return error_name(answer.error_code), answer.offset, answer.leader_epoch
+        response = only(self.wires[node].request(request, version))
+        return error_name(response.error_code), response.offset, response.leader_epoch
 
     def epoch_end(self, node: int, topic: str, epoch: int, current: int = -1) -> tuple[str, int, int]:
         """OffsetForLeaderEpoch: error, epoch, end offset."""
         part = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
         request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[part])])
-        answer = only(self.wires[node].request(request, 3))
-        return error_name(answer.error_code), answer.leader_epoch, answer.end_offset
+        response = only(self.wires[node].request(request, 3))
+        return error_name(response.error_code), response.leader_epoch, response.end_offset
 
     def delete_records(self, node: int, topic: str, offset: int, timeout_ms: int = 1000) -> None:
         part = DeleteRecordsPartition(partition_index=0, offset=offset)
@@ -137,8 +137,8 @@ class Cluster:
         self.wires[node].send(DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), 2)
 
     def deleted(self, node: int) -> tuple[str, int]:
-        answer = only(self.wires[node].answer())
-        return error_name(answer.error_code), answer.low_watermark
+        response = only(self.wires[node].response())
+        return error_name(response.error_code), response.low_watermark
 
     def describe(self, topic: str) -> Described:
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)], response_partition_limit=10)
@@ -150,10 +150,10 @@ class Cluster:
 
     def metadata(self, topic: str, version: int = 9) -> dict[str, Any]:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        answer = self.anyone().request(request, version, "admin")
-        part = only(answer)
+        response = self.anyone().request(request, version, "admin")
+        part = only(response)
         return {
-            "brokers": [broker.node_id for broker in answer.brokers], "error": error_name(part.error_code),
+            "brokers": [broker.node_id for broker in response.brokers], "error": error_name(part.error_code),
             "leader": part.leader_id, "epoch": part.leader_epoch, "replicas": part.replica_nodes,
             "in_sync": part.isr_nodes, "offline": part.offline_replicas,
         }  # fmt: skip

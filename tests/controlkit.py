@@ -14,7 +14,7 @@ import jsonschema
 PROBLEM = "application/problem+json"
 
 
-class Answer:
+class Response:
     """What came back."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
@@ -37,36 +37,36 @@ class ControlClient:
         self._where = urlsplit(url)
         self._timeout = timeout
 
-    def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+    def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
         """Any request; a body that is not bytes is sent as JSON. The answer must be one that the document knows."""
-        answer = self.raw(method, path, body, headers)
+        response = self.raw(method, path, body, headers)
         if path != "/openapi.json":
-            self._check(method, path, answer)
-        return answer
+            self._check(method, path, response)
+        return response
 
-    def raw(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+    def raw(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
         """The same for any answer."""
         assert self._where.hostname is not None
         connection = http.client.HTTPConnection(self._where.hostname, self._where.port, timeout=self._timeout)
         try:
             sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
             connection.request(method, path, sent, headers or {})
-            return Answer(connection.getresponse())
+            return Response(connection.getresponse())
         finally:
             connection.close()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """A request that is well answered; what the answer says, None if it says nothing."""
-        answer = self.send(method, path, body)
-        assert answer.status < 300, answer.body
-        return answer.json if answer.body else None
+        response = self.send(method, path, body)
+        assert response.status < 300, response.body
+        return response.json if response.body else None
 
     def refused(self, method: str, path: str, body: Any = None) -> Any:
         """A request that is answered with a problem; the problem."""
-        answer = self.send(method, path, body)
-        assert answer.media == PROBLEM, answer.body
-        problem = answer.json
-        assert problem["status"] == answer.status >= 400
+        response = self.send(method, path, body)
+        assert response.media == PROBLEM, response.body
+        problem = response.json
+        assert problem["status"] == response.status >= 400
         return problem
 
     @cached_property
@@ -74,15 +74,15 @@ class ControlClient:
         """The OpenAPI document."""
         return self.raw("GET", "/openapi.json").json
 
-    def _check(self, method: str, path: str, answer: Answer) -> None:
+    def _check(self, method: str, path: str, response: Response) -> None:
         """Fail if the document knows no such answer."""
         responses = self._operation(method, path.partition("?")[0])["responses"]
-        assert str(answer.status) in responses, f"{method} {path} is not said to answer {answer.status}: {answer.body}"
-        content = responses[str(answer.status)].get("content", {})
-        assert list(content) == ([answer.media] if answer.media else [])
-        if answer.media in ("application/json", PROBLEM):
-            schema = content[answer.media]["schema"] | {"components": self.document["components"]}
-            jsonschema.Draft202012Validator(schema).validate(answer.json)
+        assert str(response.status) in responses, f"{method} {path} is not said to answer {response.status}: {response.body}"
+        content = responses[str(response.status)].get("content", {})
+        assert list(content) == ([response.media] if response.media else [])
+        if response.media in ("application/json", PROBLEM):
+            schema = content[response.media]["schema"] | {"components": self.document["components"]}
+            jsonschema.Draft202012Validator(schema).validate(response.json)
 
     def _operation(self, method: str, path: str) -> Any:
         templates = sorted(self.document["paths"], key=lambda each: ("{" in each, -len(each)))

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from answers import only, sole
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_replica_log_dirs import (
@@ -32,6 +31,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from responses import only, sole
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
 from wirekit import batch, produce_request
@@ -104,8 +104,8 @@ class Sender(threading.Thread):
     def send(self, wire: WireClient, sequence: int) -> tuple[int, int]:
         """Send one batch; the error code and the offset."""
         request = produce_request(TOPIC, self.data(sequence), self.partition)
-        answer = only(wire.request(request, 9))
-        return answer.error_code, answer.base_offset
+        response = only(wire.request(request, 9))
+        return response.error_code, response.base_offset
 
     def run(self) -> None:
         wire = self.served.client()
@@ -157,8 +157,8 @@ class Mover(threading.Thread):
             while True:
                 wanted = AlterReplicaLogDirTopic(name=self.chance.choice(topics), partitions=[0, 1, 2, 3])
                 dirs = [AlterReplicaLogDir(path=self.chance.choice(self.dirs), topics=[wanted])]
-                answer = wire.request(AlterReplicaLogDirsRequest(dirs=dirs), 2)
-                codes = {part.error_code for topic in answer.results for part in topic.partitions}
+                response = wire.request(AlterReplicaLogDirsRequest(dirs=dirs), 2)
+                codes = {part.error_code for topic in response.results for part in topic.partitions}
                 assert codes <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, codes
                 self.asked += 1
         except GONE:
@@ -181,10 +181,10 @@ class Bookkeeper(threading.Thread):
         asked = InitProducerIdRequest(transactional_id=LEDGER, transaction_timeout_ms=60_000)
         for _ in range(5):  # a broker that has just started is not the coordinator at once
             wire.request(FindCoordinatorRequest(key=LEDGER, key_type=1), 3)
-            answer = wire.request(asked, 5)
-            if answer.error_code == 0:
+            response = wire.request(asked, 5)
+            if response.error_code == 0:
                 break
-        return answer
+        return response
 
     def run(self) -> None:
         wire = self.served.client()
@@ -228,10 +228,10 @@ def balances(wire: WireClient) -> dict[int, int]:
     found: dict[int, int] = {}
     offset = 0
     while True:
-        answer = fetch(wire, LEDGER, 0, offset, isolation_level=1)
-        aborted = sorted(((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()), reverse=True)
+        response = fetch(wire, LEDGER, 0, offset, isolation_level=1)
+        aborted = sorted(((each.first_offset, each.producer_id) for each in response.aborted_transactions or ()), reverse=True)
         leaves_out = set()
-        for each in iter_batches(answer.records or b""):
+        for each in iter_batches(response.records or b""):
             header = read_header(each)
             offset = header.last_offset + 1
             while aborted and aborted[-1][0] <= header.last_offset:
@@ -240,7 +240,7 @@ def balances(wire: WireClient) -> dict[int, int]:
                 leaves_out.discard(header.producer_id)
             elif header.producer_id not in leaves_out:
                 found |= {int(record.key or b""): int((record.value or b"").split()[0]) for record in iter_records(each)}
-        if not answer.records:
+        if not response.records:
             return found
 
 
@@ -259,10 +259,10 @@ def committed(wire: WireClient, topic: str = TOPIC) -> int:
     wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
     for _ in range(3):
         topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
-        answer = wire.request(OffsetFetchRequest(group_id="group", topics=topics), 7)
-        if answer.error_code == 0:
-            return int(only(answer).committed_offset)
-    raise AssertionError(f"OffsetFetch: {answer.error_code}")
+        response = wire.request(OffsetFetchRequest(group_id="group", topics=topics), 7)
+        if response.error_code == 0:
+            return int(only(response).committed_offset)
+    raise AssertionError(f"OffsetFetch: {response.error_code}")
 
 
 def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_level: int = 0) -> PartitionData:
@@ -270,9 +270,9 @@ def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_l
     asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     topics = [FetchTopic(topic=topic, partitions=[asked])]
     request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=isolation_level, topics=topics)
-    answer = only(wire.request(request, 11))
-    assert answer.error_code == 0, answer
-    return answer
+    response = only(wire.request(request, 11))
+    assert response.error_code == 0, response
+    return response
 
 
 def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[bytes | None]]]:
@@ -280,13 +280,13 @@ def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[b
     found: list[tuple[int, int, int, list[bytes | None]]] = []
     offset = 0
     while True:
-        answer = fetch(wire, TOPIC, partition, offset)
-        for each in iter_batches(answer.records or b""):
+        response = fetch(wire, TOPIC, partition, offset)
+        for each in iter_batches(response.records or b""):
             header = read_header(each)
             values = [record.value for record in iter_records(each)]
             found.append((header.base_offset, header.producer_id, header.base_sequence, values))
             offset = header.last_offset + 1
-        if not answer.records:
+        if not response.records:
             return found
 
 

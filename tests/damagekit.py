@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from answers import only
 from crashkit import commit
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.disk.damage import DataError
@@ -34,6 +33,7 @@ from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteReco
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from responses import only
 from test_storage_coordinators import state_of
 from wirebroker.client.wire import WireClient
 from wirebroker.engine.engine import Engine
@@ -218,10 +218,10 @@ def _begin(wire: WireClient, name: str) -> InitProducerIdResponse:
     asked = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=900_000)
     for _ in range(5):
         wire.request(FindCoordinatorRequest(key=name, key_type=1), 3)
-        answer = wire.request(asked, 5)
-        if answer.error_code == 0:
-            return answer
-    raise AssertionError(answer)
+        response = wire.request(asked, 5)
+        if response.error_code == 0:
+            return response
+    raise AssertionError(response)
 
 
 # Damages

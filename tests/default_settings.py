@@ -13,11 +13,11 @@ DEFAULT = 5
 def defaults(client: WireClient) -> dict[str, dict[str, str | None]]:
     """By kind of resource and name: the default, null where there is none. A topic `t` has to exist."""
     asked = [DescribeConfigsResource(kind, name, None) for kind, name in RESOURCES.values()]
-    answer = client.request(DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False), 4)
+    response = client.request(DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False), 4)
     return {
         named: {
             each.name: next((synonym.value for synonym in each.synonyms if synonym.source == DEFAULT), None)
             for each in told.configs
         }
-        for named, told in zip(RESOURCES, answer.results, strict=True)
+        for named, told in zip(RESOURCES, response.results, strict=True)
     }

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from answers import only, parts
 from kafkawire.batches import iter_batches, read_header
 from kafkawire.declare import Message
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import api_name, versions
-from wirebroker.client.wire import Connection, ConnectionClosed, NoAnswer, address_of
+from responses import only, parts
+from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, address_of
 from wirekit import Reachable, batch, produce_request
 
 WITHIN = 20.0
@@ -57,15 +57,15 @@ def fetch(offset: int = 0, *, topic: str = "orders", partition: int = 0, wait_ms
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An expected answer, by fields of its parts (see `answers.parts`), one value for each part, or of the whole answer."""
+class Response:
+    """An expected answer, by fields of its parts (see `responses.parts`), one value for each part, or of the whole answer."""
 
     fields: dict[str, Any]
     of_parts: bool = True
 
-    def differences(self, answer: Any) -> list[str]:
+    def differences(self, response: Any) -> list[str]:
         """The fields that are not as expected."""
-        found = parts(answer) if self.of_parts else [answer]
+        found = parts(response) if self.of_parts else [response]
         got = {name: [_field(part, name) for part in found] for name in self.fields}
         return [f"{name} {got[name]}, expected {value}" for name, value in self.fields.items() if got[name] != value]
 
@@ -89,32 +89,32 @@ class Closed:
 CLOSED, SILENCE = Closed(), Silence()
 
 
-def answered(**fields: Any) -> Answer:
+def answered(**fields: Any) -> Response:
     """An answer about one thing, with these fields."""
-    return Answer({name: [value] for name, value in fields.items()})
+    return Response({name: [value] for name, value in fields.items()})
 
 
-def each(**fields: list[Any]) -> Answer:
+def each(**fields: list[Any]) -> Response:
     """An answer about several things, with the values of these fields in order."""
-    return Answer(fields)
+    return Response(fields)
 
 
-def overall(**fields: Any) -> Answer:
+def overall(**fields: Any) -> Response:
     """An answer that has these fields beside those of its parts."""
-    return Answer({name: [value] for name, value in fields.items()}, of_parts=False)
+    return Response({name: [value] for name, value in fields.items()}, of_parts=False)
 
 
-def accepted(at: int) -> Answer:
+def accepted(at: int) -> Response:
     """The answer to a Produce whose batch is stored at this offset, now or by an earlier request."""
     return answered(error_code=0, base_offset=at)
 
 
-def refused(code: int, **fields: Any) -> Answer:
+def refused(code: int, **fields: Any) -> Response:
     """An answer with this error code."""
     return answered(error_code=code, **fields)
 
 
-ANY_ANSWER = overall()
+ANY_RESPONSE = overall()
 
 
 class Dialogue:
@@ -157,16 +157,16 @@ class Dialogue:
         data = batch(asked.first, asked.last - asked.first + 1, pid=self.producer_id, epoch=asked.epoch)
         return produce_request(asked.topic, data, asked.partition)
 
-    def __lshift__(self, expected: Answer | Silence | Closed) -> Dialogue:
+    def __lshift__(self, expected: Response | Silence | Closed) -> Dialogue:
         """Expect this of the broker. Raises AssertionError with the dialogue so far."""
         try:
-            self.last = self._open().answer(expected.seconds if isinstance(expected, Silence) else None)
-        except NoAnswer:
+            self.last = self._open().response(expected.seconds if isinstance(expected, Silence) else None)
+        except NoResponse:
             return self._note("broker does not answer", isinstance(expected, Silence))
         except ConnectionClosed:
             self.close()
             return self._note("broker closes the connection", isinstance(expected, Closed))
-        if not isinstance(expected, Answer):
+        if not isinstance(expected, Response):
             return self._note(f"broker answers {self.last}", False)
         differences = expected.differences(self.last)
         return self._note(f"broker answers {'; '.join(differences) or expected.fields}", not differences)

@@ -17,7 +17,7 @@ from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from wirebroker.core.producers import open_since
 from wirebroker.engine.engine import Engine
-from wirebroker.requests.effects import Close, Effect, Reply
+from wirebroker.requests.effects import Close, Effect, Respond
 from wirebroker.storage import files
 from wirebroker.storage.store import FolderStore, Job
 
@@ -211,13 +211,13 @@ class Broker:
             self.store.abandon()
             raise
         self._connection = self.engine.connect(1)
-        self._replies: list[bytes] = []
+        self._responses: list[bytes] = []
 
     def ask(self, request: Message, version: int) -> Any:
         """The answer, or None if the connection was closed instead."""
         if self._connection.closed:
             self._connection = self.engine.connect(1)
-        self._replies = []
+        self._responses = []
         frame = encode_request(7, "disk", request, version)[4:]
         self.engine.receive(self._connection, memoryview(frame), self.now)
         self._perform()
@@ -225,10 +225,10 @@ class Broker:
             if self._connection.parked is None:
                 break
             self.passes(1000)
-        if not self._replies:
+        if not self._responses:
             assert self._connection.closed, f"{type(request).__name__} is not answered"
             return None
-        return decode_response(self._replies[0], request.__schema__.key, version)[1]
+        return decode_response(self._responses[0], request.__schema__.key, version)[1]
 
     def passes(self, ms: int) -> None:
         """Let time pass."""
@@ -239,16 +239,16 @@ class Broker:
     def _perform(self) -> None:
         self.engine.cluster.decisions.write_down(self.now)
         held: list[Effect] = []
-        if self.store.holds_answers and (job := self.store.sync_now()) is not None:
+        if self.store.holds_responses and (job := self.store.sync_now()) is not None:
             held, self.engine.effects = self.engine.effects, []
             if not _done(job):
-                for connection in {effect.connection for effect in held if isinstance(effect, Reply)}:
+                for connection in {effect.connection for effect in held if isinstance(effect, Respond)}:
                     self.engine.close(connection, "it cannot be synced")
                 held = []
         for effect in [*held, *self.engine.take_effects()]:
             if not isinstance(effect, Close):
-                assert isinstance(effect, Reply)
-                self._replies.append(b"".join(effect.parts)[4:])
+                assert isinstance(effect, Respond)
+                self._responses.append(b"".join(effect.parts)[4:])
         while self.store.jobs:
             _done(self.store.jobs.popleft())
 

@@ -334,13 +334,13 @@ def play(broker: str, address: tuple[str, int], now: int) -> Iterator[list[Any]]
     for name, messages in attempts(broker, now / 1000):
         with closing(Connection(address, 10)) as connection:
             connection.request(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
-            yield [f"{broker}: {name}", [_answer(connection, each) for each in messages]]
+            yield [f"{broker}: {name}", [_response(connection, each) for each in messages]]
 
 
-def _answer(connection: Connection, message: bytes) -> Any:
+def _response(connection: Connection, message: bytes) -> Any:
     try:
-        answer = connection.request(SaslAuthenticateRequest(auth_bytes=message), 2)
+        response = connection.request(SaslAuthenticateRequest(auth_bytes=message), 2)
     except ConnectionClosed:
         return "closed"
-    lifetime = -(-answer.session_lifetime_ms // 10_000) * 10
-    return [answer.error_code, answer.error_message, bytes(answer.auth_bytes).decode(), lifetime]
+    lifetime = -(-response.session_lifetime_ms // 10_000) * 10
+    return [response.error_code, response.error_message, bytes(response.auth_bytes).decode(), lifetime]

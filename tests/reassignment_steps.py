@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from answers import sole
 from kafkawire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -24,6 +23,7 @@ from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSta
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafkawire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from responses import sole
 from wirebroker.client.wire import WireClient
 
 STEPS = """
@@ -65,9 +65,9 @@ def play(brokers: Brokers) -> Iterator[tuple[str, Any]]:
     for step in steps():
         verb, *rest = step.split()
         topic = topic if verb in ("stop", "start") else rest[0]
-        answer = _ask(brokers, verb, rest)
+        response = _ask(brokers, verb, rest)
         brokers.settle()
-        yield step, {"answer": answer, "partitions": partitions(brokers, topic), "moving": moving(brokers)}
+        yield step, {"answer": response, "partitions": partitions(brokers, topic), "moving": moving(brokers)}
 
 
 def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:

@@ -112,9 +112,9 @@ class Talk:
     # Changes by the administrator
 
     def _change(self, api: str, version: int, body: Plain) -> Any:
-        answer = self.admin.request(_request(api, body), version)
+        response = self.admin.request(_request(api, body), version)
         self.spread(None)
-        return answer
+        return response
 
     def _credential(self, name: str, password: str) -> Plain:
         import hashlib
@@ -133,8 +133,8 @@ class Talk:
         else:
             self.passwords[name] = f"{name}-{self.random.randrange(3)}"
             body = self._credential(name, self.passwords[name])
-        answer = self._change("AlterUserScramCredentials", 0, body)
-        return ["credentials", name, [[each.error_code, each.error_message] for each in answer.results]]
+        response = self._change("AlterUserScramCredentials", 0, body)
+        return ["credentials", name, [[each.error_code, each.error_message] for each in response.results]]
 
     def _acl(self) -> list[Any]:
         kind, names, operations = self.random.choice([
@@ -149,8 +149,8 @@ class Talk:
             "resource_pattern_type": 4 if self.random.random() < 0.3 else 3, "operation": self.random.choice(operations),
             "permission_type": 2 if self.random.random() < 0.25 else 3, "host": self.random.choice(["*", "*", "10.0.0.1"]),
         }  # fmt: skip
-        answer = self._change("CreateAcls", 3, {"creations": [entry]})
-        return ["acl", kind, number, entry["operation"], [each.error_code for each in answer.results]]
+        response = self._change("CreateAcls", 3, {"creations": [entry]})
+        return ["acl", kind, number, entry["operation"], [each.error_code for each in response.results]]
 
     def _acls_gone(self) -> list[Any]:
         anything = {
@@ -158,8 +158,8 @@ class Talk:
             "pattern_type_filter": 1, "principal_filter": f"User:{self.user(self.random.choice(NAMES))}", "host_filter": None,
             "operation": 1, "permission_type": 1,
         }  # fmt: skip
-        answer = self._change("DeleteAcls", 3, {"filters": [anything]})
-        return ["acls gone", [[each.error_code, len(each.matching_acls)] for each in answer.filter_results]]
+        response = self._change("DeleteAcls", 3, {"filters": [anything]})
+        return ["acls gone", [[each.error_code, len(each.matching_acls)] for each in response.filter_results]]
 
     # Tokens
 
@@ -168,9 +168,9 @@ class Talk:
         key = self.random.choice(sorted(self.open))
         if self.random.random() < 0.08:
             connection = Connection(self.plaintext, 10)
-            answer = connection.request(request, version)
+            response = connection.request(request, version)
             connection.close()
-            return "plaintext", answer
+            return "plaintext", response
         try:
             return key, self.open[key].request(request, version)
         except ConnectionClosed:
@@ -190,12 +190,12 @@ class Talk:
         if version == 3 and self.random.random() < 0.5:
             owner = self._principal()
             body |= {"owner_principal_type": owner["principal_type"], "owner_principal_name": owner["principal_name"]}
-        key, answer = self._as_somebody(_request("CreateDelegationToken", body), version)
-        if answer is not None and not answer.error_code:
-            self.spread((answer.token_id, answer.expiry_timestamp_ms))
-        if answer is not None and not answer.error_code and body["max_lifetime_ms"] != 1:
-            self.tokens.append((answer.token_id, bytes(answer.hmac)))
-        shown = None if answer is None else self._shown(answer, "_ms", answer.issue_timestamp_ms)
+        key, response = self._as_somebody(_request("CreateDelegationToken", body), version)
+        if response is not None and not response.error_code:
+            self.spread((response.token_id, response.expiry_timestamp_ms))
+        if response is not None and not response.error_code and body["max_lifetime_ms"] != 1:
+            self.tokens.append((response.token_id, bytes(response.hmac)))
+        shown = None if response is None else self._shown(response, "_ms", response.issue_timestamp_ms)
         return ["create", key, version, body["max_lifetime_ms"], len(body["renewers"]), shown]
 
     def _shown(self, token: Any, ending: str, since: int) -> Plain:
@@ -226,24 +226,26 @@ class Talk:
 
     def _moved(self, api: str, number: int, body: Plain, period: int) -> list[Any]:
         now = self.now()
-        key, answer = self._as_somebody(_request(api, body), self.random.choice([1, 2]))
-        if answer is not None and not answer.error_code:
-            self.spread((self.tokens[number][0], -1 if api.startswith("Expire") and period < 0 else answer.expiry_timestamp_ms))
-        if answer is None:
+        key, response = self._as_somebody(_request(api, body), self.random.choice([1, 2]))
+        if response is not None and not response.error_code:
+            self.spread(
+                (self.tokens[number][0], -1 if api.startswith("Expire") and period < 0 else response.expiry_timestamp_ms)
+            )
+        if response is None:
             return [api, key, number, period, None]
-        at = answer.expiry_timestamp_ms
-        return [api, key, number, period, answer.error_code, at if at <= 0 else _rounded(at - now)]
+        at = response.expiry_timestamp_ms
+        return [api, key, number, period, response.error_code, at if at <= 0 else _rounded(at - now)]
 
     def _describe(self) -> list[Any]:
         owners = None if self.random.random() < 0.5 else [self._principal() for _ in range(self.random.randrange(3))]
         version = self.random.choice([1, 2, 3])
         now = self.now()
-        key, answer = self._as_somebody(_request("DescribeDelegationToken", {"owners": owners}), version)
-        if answer is None:
+        key, response = self._as_somebody(_request("DescribeDelegationToken", {"owners": owners}), version)
+        if response is None:
             return ["describe", key, None]
         known = [token_id for token_id, _ in self.tokens]
-        mine = sorted((each for each in answer.tokens if each.token_id in known), key=lambda each: known.index(each.token_id))
-        return ["describe", key, version, answer.error_code, [self._shown_now(each, now) for each in mine]]
+        mine = sorted((each for each in response.tokens if each.token_id in known), key=lambda each: known.index(each.token_id))
+        return ["describe", key, version, response.error_code, [self._shown_now(each, now) for each in mine]]
 
     def _shown_now(self, token: Any, now: int) -> Plain:
         shown = self._shown(token, "", now)
@@ -266,8 +268,8 @@ class Talk:
                                  "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}),
             ("DeleteTopics", 5, {"topic_names": ["absent"], "timeout_ms": 1000}),
         ])  # fmt: skip
-        key, answer = self._as_somebody(_request(api, body), version)
-        shown = comparable(answer, {}) if answer is not None else None
+        key, response = self._as_somebody(_request(api, body), version)
+        shown = comparable(response, {}) if response is not None else None
         return ["ask", key, api, str(shown).replace(f"-{self.seed}", "")]
 
 

@@ -15,12 +15,12 @@ import confluent_kafka.admin
 import pytest
 
 from acl_requests import ANY, RIGHTS, SEEN, SETTINGS, SINGLE, USERS, Step, log_in, plain_request, play, recorded_by
-from answers import only, parts, sole
 from kafkawire.codec import encode
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.primitives import format_uuid
+from responses import only, parts, sole
 from wirebroker import MockKafka, faults
 from wirebroker.apis import SERVED, TELEMETRY, permissions
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
@@ -46,8 +46,8 @@ def connect(kafka: MockKafka, user: str) -> Connection:
 
 def allow(kafka: MockKafka, *acls: dict[str, Any]) -> None:
     """Let `admin` create these ACLs."""
-    answer: Any = connect(kafka, "admin").request(plain_request("CreateAcls", {"creations": list(acls)}), 3)
-    assert {each.error_code for each in answer.results} == {0}
+    response: Any = connect(kafka, "admin").request(plain_request("CreateAcls", {"creations": list(acls)}), 3)
+    assert {each.error_code for each in response.results} == {0}
 
 
 def entry(operation: int, name: str = "orders", kind: int = ResourceType.TOPIC, **changes: Any) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def entry(operation: int, name: str = "orders", kind: int = ResourceType.TOPIC, 
 
 
 @pytest.fixture(scope="module")
-def answers() -> dict[str, list[tuple[Step, Step]]]:
+def responses() -> dict[str, list[tuple[Step, Step]]]:
     """Kafka's and our steps, by the rights that alice has."""
     packed = Path(__file__).with_name("data").joinpath(recorded_by(KAFKA)).read_bytes()
     recorded = [Step(*each) for each in json.loads(lzma.decompress(packed))]
@@ -76,14 +76,14 @@ def answers() -> dict[str, list[tuple[Step, Step]]]:
 
 
 @pytest.mark.parametrize("rights", ["admin", *SINGLE, *RIGHTS, *SEEN])
-def test_every_api_answers_as_kafka_to_a_client_with_these_rights(rights: str, answers: dict[str, Any]) -> None:
-    different = [(theirs, ours) for theirs, ours in answers[rights] if theirs != ours]
-    assert not different, f"{len(different)} of {len(answers[rights])}, the first: {different[0]}"
+def test_every_api_responds_as_kafka_to_a_client_with_these_rights(rights: str, responses: dict[str, Any]) -> None:
+    different = [(theirs, ours) for theirs, ours in responses[rights] if theirs != ours]
+    assert not different, f"{len(different)} of {len(responses[rights])}, the first: {different[0]}"
 
 
 @pytest.mark.parametrize("rights", [*SINGLE, *RIGHTS])
-def test_kafka_was_asked_for_every_api_with_these_rights(rights: str, answers: dict[str, Any]) -> None:
-    assert {theirs.name.split()[0] for theirs, _ in answers[rights]} == {*SERVED, *TELEMETRY}
+def test_kafka_was_asked_for_every_api_with_these_rights(rights: str, responses: dict[str, Any]) -> None:
+    assert {theirs.name.split()[0] for theirs, _ in responses[rights]} == {*SERVED, *TELEMETRY}
 
 
 def test_every_served_api_has_a_rule_or_is_said_to_be_open() -> None:
@@ -278,7 +278,7 @@ def test_a_group_shows_no_commits_of_topics_that_the_client_may_not_see(kafka: M
     assert {each.error_code for each in parts(admin.request(plain_request("OffsetCommit", committed), 8))} == {0}
     topics = None if named is None else [{"name": name, "partition_indexes": [0]} for name in named]
     groups = [{"group_id": group, "topics": topics} for group in ("hidden", "seen", "hidden")]
-    answer: Any = alice.request(plain_request("OffsetFetch", {"groups": groups}), 8)
+    response: Any = alice.request(plain_request("OffsetFetch", {"groups": groups}), 8)
     hidden = ("hidden", ErrorCode.GROUP_AUTHORIZATION_FAILED, {})
     found = {"mine": (5, 0), "orders": (-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
     assert [
@@ -287,7 +287,7 @@ def test_a_group_shows_no_commits_of_topics_that_the_client_may_not_see(kafka: M
             group.error_code,
             {t.name: (sole(t.partitions).committed_offset, sole(t.partitions).error_code) for t in group.topics},
         )
-        for group in answer.groups
+        for group in response.groups
     ] == [hidden, ("seen", 0, {name: found[name] for name in named or ["mine"]}), hidden]
 
 
@@ -338,7 +338,7 @@ def test_a_classic_member_lets_regular_expressions_be_matched_with_what_it_may_s
     assert resolved() == {"mine"}
 
 
-def test_a_produce_that_wants_no_answer_and_is_not_allowed_ends_the_connection(kafka: MockKafka) -> None:
+def test_a_produce_that_wants_no_response_and_is_not_allowed_ends_the_connection(kafka: MockKafka) -> None:
     alice = connect(kafka, "alice")
     request = produce_request("orders", batch())
     request.acks = 0
@@ -405,8 +405,8 @@ def test_a_broker_starts_with_acls(tmp_path: Path) -> None:
     for _ in range(2):
         with MockKafka(security="sasl_plaintext", users=USERS, acls=acls, topics=["orders", "other"], data=tmp_path) as kafka:
             alice = connect(kafka, "alice")
-            answers = [only(alice.request(produce_request(topic, batch()), 9)) for topic in ("orders", "other")]
-            assert [answer.error_code for answer in answers] == [0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+            responses = [only(alice.request(produce_request(topic, batch()), 9)) for topic in ("orders", "other")]
+            assert [response.error_code for response in responses] == [0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
             assert kafka.trace.events("authorization")[0].principal == ALICE
             assert len(kafka._call(lambda engine: list(engine.cluster.acls))) == 2
 
@@ -459,8 +459,8 @@ def test_an_acl_is_withdrawn_in_mid_flight() -> None:
     with MockKafka(security="sasl_plaintext", users=USERS, acls=[acl], topics=["orders"]) as kafka:
         rule = kafka.faults.add(faults.withdraw_acl(acl, principal=ALICE, api="Produce", nth=3))
         alice = connect(kafka, "alice")
-        answers = [only(alice.request(produce_request("orders", batch()), 9)).error_code for _ in range(4)]
-        assert answers == [0, 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        responses = [only(alice.request(produce_request("orders", batch()), 9)).error_code for _ in range(4)]
+        assert responses == [0, 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         rule.assert_fired(1)
     with pytest.raises(ValueError, match="withdraw_acl: 'alice' is not allow|deny"):
         faults.withdraw_acl("alice")

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from answers import sole
 from kafkawire.batches import Record, build_batch
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
@@ -58,6 +57,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkawire.registry import KEYS
+from responses import sole
 from wirebroker import apis
 from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
@@ -67,7 +67,7 @@ from wirebroker.core.setting_definitions import (
     meanings,
 )
 from wirebroker.engine.engine import Engine
-from wirebroker.requests.effects import Reply
+from wirebroker.requests.effects import Respond
 
 NOW = 1_700_000_000_000
 TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -97,10 +97,10 @@ class Admin:
         frame = encode_request(7, "admin", request, version)[4:]
         self.engine.receive(self.connection, frame, NOW)
         (effect,) = self.engine.take_effects()
-        assert isinstance(effect, Reply), effect
-        answer = b"".join(bytes(part) for part in effect.parts)
-        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
-        correlation_id, response = decode_response(answer[4:], key, version)
+        assert isinstance(effect, Respond), effect
+        frame_back = b"".join(bytes(part) for part in effect.parts)
+        assert int.from_bytes(frame_back[:4], "big") == len(frame_back) - 4
+        correlation_id, response = decode_response(frame_back[4:], key, version)
         assert correlation_id == 7
         return response
 
@@ -127,16 +127,16 @@ class Admin:
         configs = [incremental.AlterableConfig(name=k, config_operation=op, value=v) for k, op, v in changes]
         resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        (answer,) = self.ask(request, version).responses
-        assert (answer.resource_type, answer.resource_name) == (kind, name)
-        return answer.error_code, answer.error_message
+        (response,) = self.ask(request, version).responses
+        assert (response.resource_type, response.resource_name) == (kind, name)
+        return response.error_code, response.error_message
 
     def replace(self, kind: int, name: str, *given: tuple[str, str | None], **asked: Any) -> tuple[int, str | None]:
         configs = [legacy.AlterableConfig(name=k, value=v) for k, v in given]
         resource = legacy.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         request = legacy.AlterConfigsRequest(resources=[resource], validate_only=asked.get("validate_only", False))
-        (answer,) = self.ask(request, 2).responses
-        return answer.error_code, answer.error_message
+        (response,) = self.ask(request, 2).responses
+        return response.error_code, response.error_message
 
 
 def topic(
@@ -152,8 +152,8 @@ def topic(
     )
 
 
-def said(answers: Sequence[Any]) -> list[tuple[str, int, str | None]]:
-    return [(answer.name, answer.error_code, answer.error_message) for answer in answers]
+def said(responses: Sequence[Any]) -> list[tuple[str, int, str | None]]:
+    return [(response.name, response.error_code, response.error_message) for response in responses]
 
 
 # CreateTopics
@@ -216,49 +216,49 @@ NOT_CREATED = [
 def test_a_topic_that_kafka_would_not_create(asked: CreatableTopic, code: int, sentence: str) -> None:
     admin = Admin()
     admin.create(topic("taken.name"))
-    (answer,) = admin.create(asked)
-    assert (answer.error_code, answer.error_message) == (code, sentence)
-    assert (answer.num_partitions, answer.replication_factor, answer.configs) == (-1, -1, [])
+    (response,) = admin.create(asked)
+    assert (response.error_code, response.error_message) == (code, sentence)
+    assert (response.num_partitions, response.replication_factor, response.configs) == (-1, -1, [])
     assert list(admin.engine.cluster.topics) == ["taken.name"]
 
 
-def test_a_created_topic_is_described_in_the_answer() -> None:
+def test_a_created_topic_is_described_in_the_response() -> None:
     admin = Admin()
-    (answer,) = admin.create(topic("orders", 3, cleanup_policy="compact, delete"))
+    (response,) = admin.create(topic("orders", 3, cleanup_policy="compact, delete"))
     created = admin.engine.cluster.topics["orders"]
-    assert (answer.error_code, answer.error_message, answer.topic_id) == (0, None, created.topic_id)
-    assert (answer.num_partitions, answer.replication_factor, len(created.partitions)) == (3, 1, 3)
-    shown = {config.name: (config.value, config.config_source) for config in answer.configs}
+    assert (response.error_code, response.error_message, response.topic_id) == (0, None, created.topic_id)
+    assert (response.num_partitions, response.replication_factor, len(created.partitions)) == (3, 1, 3)
+    shown = {config.name: (config.value, config.config_source) for config in response.configs}
     assert len(shown) == 33
     assert shown["cleanup.policy"] == ("compact, delete", 1)
     assert shown["retention.ms"] == ("604800000", 5)
-    assert [config.name for config in answer.configs] == sorted(shown)
-    assert not any(config.read_only or config.is_sensitive for config in answer.configs)
+    assert [config.name for config in response.configs] == sorted(shown)
+    assert not any(config.read_only or config.is_sensitive for config in response.configs)
 
 
 @pytest.mark.parametrize("version", range(2, 8))
 def test_every_version_creates(version: int) -> None:
     admin = Admin()
-    (answer,) = admin.create(topic("orders"), version=version)
-    assert said([answer]) == [("orders", 0, None)]
-    assert (answer.num_partitions, len(answer.configs)) == ((1, 33) if version >= 5 else (-1, 0))
-    assert (answer.topic_id != bytes(16)) is (version >= 7)
+    (response,) = admin.create(topic("orders"), version=version)
+    assert said([response]) == [("orders", 0, None)]
+    assert (response.num_partitions, len(response.configs)) == ((1, 33) if version >= 5 else (-1, 0))
+    assert (response.topic_id != bytes(16)) is (version >= 7)
 
 
 def test_minus_one_means_the_brokers_defaults() -> None:
     admin = Admin(brokers=3, num_partitions="6", default_replication_factor="2")
-    (answer,) = admin.create(topic("orders", -1, -1))
-    assert (answer.num_partitions, answer.replication_factor) == (6, 2)
+    (response,) = admin.create(topic("orders", -1, -1))
+    assert (response.num_partitions, response.replication_factor) == (6, 2)
     assert {partition.leader for partition in admin.engine.cluster.topics["orders"].partitions} == {1, 2, 3}
 
 
 def test_replicas_are_placed_on_the_requested_brokers() -> None:
     admin = Admin(brokers=3)
-    (answer,) = admin.create(topic("orders", -1, -1, on=[(1, [3, 1]), (0, [2, 3])]))
-    assert (answer.num_partitions, answer.replication_factor) == (2, 2)
+    (response,) = admin.create(topic("orders", -1, -1, on=[(1, [3, 1]), (0, [2, 3])]))
+    assert (response.num_partitions, response.replication_factor) == (2, 2)
     assert [partition.replicas for partition in admin.engine.cluster.topics["orders"].partitions] == [[2, 3], [3, 1]]
-    (answer,) = admin.create(topic("uneven", -1, -1, on=[(0, [2, 3]), (1, [3])]))
-    assert (answer.error_code, answer.error_message) == (
+    (response,) = admin.create(topic("uneven", -1, -1, on=[(0, [2, 3]), (1, [3])]))
+    assert (response.error_code, response.error_message) == (
         39,
         f"{MANUAL} a partition with 1 replica(s), but this is not consistent with previous partitions, "
         "which have 2 replica(s).",
@@ -267,8 +267,8 @@ def test_replicas_are_placed_on_the_requested_brokers() -> None:
 
 def test_each_topic_of_a_request_is_checked_on_its_own() -> None:
     admin = Admin()
-    answers = admin.create(topic("twice"), topic("good"), topic("bad", 0), topic("twice"))
-    assert said(answers) == [
+    responses = admin.create(topic("twice"), topic("good"), topic("bad", 0), topic("twice"))
+    assert said(responses) == [
         ("good", 0, None),
         ("bad", 37, "Number of partitions was set to an invalid non-positive value."),
         ("twice", 42, "Duplicate topic name."),
@@ -281,8 +281,8 @@ def test_topics_that_collide_within_one_request_are_both_created() -> None:
 
 def test_validate_only_creates_nothing() -> None:
     admin = Admin()
-    (answer,) = admin.create(topic("orders", 3), validate_only=True)
-    assert (answer.error_code, answer.num_partitions, answer.topic_id != bytes(16)) == (0, 3, True)
+    (response,) = admin.create(topic("orders", 3), validate_only=True)
+    assert (response.error_code, response.num_partitions, response.topic_id != bytes(16)) == (0, 3, True)
     assert admin.engine.cluster.topics == {}
 
 
@@ -296,10 +296,10 @@ def delete(admin: Admin, *asked: DeleteTopicState, version: int = 6) -> list[Any
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
     admin = Admin()
-    first, second = (answer.topic_id for answer in admin.create(topic("first"), topic("second")))
-    answers = delete(admin, DeleteTopicState(name="first"), DeleteTopicState(topic_id=second))
-    assert said(answers) == [("first", 0, None), ("second", 0, None)]
-    assert [answer.topic_id for answer in answers] == [first, second]
+    first, second = (response.topic_id for response in admin.create(topic("first"), topic("second")))
+    responses = delete(admin, DeleteTopicState(name="first"), DeleteTopicState(topic_id=second))
+    assert said(responses) == [("first", 0, None), ("second", 0, None)]
+    assert [response.topic_id for response in responses] == [first, second]
     assert admin.engine.cluster.topics == {}
 
 
@@ -331,8 +331,8 @@ def test_topics_that_are_not_deleted(asked: list[DeleteTopicState], answered: li
 def test_a_topic_named_and_identified_at_once_stays() -> None:
     admin = Admin()
     (created,) = admin.create(topic("orders"))
-    answers = delete(admin, DeleteTopicState(name="orders"), DeleteTopicState(topic_id=created.topic_id))
-    assert said(answers) == [("orders", 42, "The provided topic name maps to an ID that was already supplied.")]
+    responses = delete(admin, DeleteTopicState(name="orders"), DeleteTopicState(topic_id=created.topic_id))
+    assert said(responses) == [("orders", 42, "The provided topic name maps to an ID that was already supplied.")]
     assert list(admin.engine.cluster.topics) == ["orders"]
 
 
@@ -340,16 +340,16 @@ def test_a_topic_named_and_identified_at_once_stays() -> None:
 def test_every_version_deletes(version: int) -> None:
     admin = Admin()
     admin.create(topic("orders"))
-    (answer,) = delete(admin, DeleteTopicState(name="orders"), version=version)
-    assert (answer.name, answer.error_code) == ("orders", 0)
+    (response,) = delete(admin, DeleteTopicState(name="orders"), version=version)
+    assert (response.name, response.error_code) == ("orders", 0)
 
 
 @pytest.mark.parametrize(("version", "code"), [(2, 42), (3, 73), (6, 73)])
 def test_deletion_can_be_switched_off(version: int, code: int) -> None:
     admin = Admin(delete_topic_enable="false")
     admin.create(topic("orders"))
-    (answer,) = delete(admin, DeleteTopicState(name="orders"), version=version)
-    assert (answer.name, answer.error_code) == ("orders", code)
+    (response,) = delete(admin, DeleteTopicState(name="orders"), version=version)
+    assert (response.name, response.error_code) == ("orders", code)
     assert "orders" in admin.engine.cluster.topics
 
 
@@ -388,8 +388,8 @@ def more(name: str, total: int, on: Sequence[Sequence[int]] | None = None) -> Cr
 def test_partitions_that_kafka_would_not_add(asked: CreatePartitionsTopic, code: int, sentence: str | None) -> None:
     admin = Admin()
     admin.create(topic("orders", 2))
-    (answer,) = admin.add_partitions(asked)
-    assert (answer.name, answer.error_code, answer.error_message) == (asked.name, code, sentence)
+    (response,) = admin.add_partitions(asked)
+    assert (response.name, response.error_code, response.error_message) == (asked.name, code, sentence)
     assert len(admin.engine.cluster.topics["orders"].partitions) == 2
 
 
@@ -398,8 +398,8 @@ def test_partitions_are_added() -> None:
     admin.create(topic("orders", 1, 2), topic("other"))
     assert said(admin.add_partitions(more("orders", 3, [[3, 1], [2, 3]]), validate_only=True)) == [("orders", 0, None)]
     assert len(admin.engine.cluster.topics["orders"].partitions) == 1
-    answers = admin.add_partitions(more("orders", 3, [[3, 1], [2, 3]]), more("other", 2))
-    assert said(answers) == [("orders", 0, None), ("other", 0, None)]
+    responses = admin.add_partitions(more("orders", 3, [[3, 1], [2, 3]]), more("other", 2))
+    assert said(responses) == [("orders", 0, None), ("other", 0, None)]
     assert [partition.replicas for partition in admin.engine.cluster.topics["orders"].partitions[1:]] == [
         [3, 1],
         [2, 3],
@@ -410,8 +410,8 @@ def test_partitions_are_added() -> None:
 def test_a_topic_named_twice_gets_no_partitions() -> None:
     admin = Admin()
     admin.create(topic("orders"))
-    answers = admin.add_partitions(more("orders", 3), more("orders", 4))
-    assert said(answers) == [("orders", 42, "Duplicate topic name.")]
+    responses = admin.add_partitions(more("orders", 3), more("orders", 4))
+    assert said(responses) == [("orders", 42, "Duplicate topic name.")]
     assert len(admin.engine.cluster.topics["orders"].partitions) == 1
 
 
@@ -659,8 +659,8 @@ def test_a_resource_named_twice_is_refused_and_the_others_are_altered() -> None:
         for name in ("orders", "orders", "other")
     ]
     request = incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
-    answers = [(each.error_code, each.error_message) for each in admin.ask(request, 1).responses]
-    assert answers == [(42, "Each resource must appear at most once.")] * 2 + [(0, None)]
+    responses = [(each.error_code, each.error_message) for each in admin.ask(request, 1).responses]
+    assert responses == [(42, "Each resource must appear at most once.")] * 2 + [(0, None)]
     assert admin.value(TOPIC, "orders", "retention.ms") == ("604800000", 5)
     assert admin.value(TOPIC, "other", "retention.ms") == ("1", 1)
 
@@ -777,22 +777,22 @@ def test_alterations_that_the_older_form_refuses(
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_cluster_is_described(version: int) -> None:
-    answer = Admin(brokers=2).ask(DescribeClusterRequest(include_cluster_authorized_operations=version == 2), version)
-    assert (answer.error_code, answer.error_message, answer.endpoint_type) == (0, None, 1)
-    assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in answer.brokers] == [
+    response = Admin(brokers=2).ask(DescribeClusterRequest(include_cluster_authorized_operations=version == 2), version)
+    assert (response.error_code, response.error_message, response.endpoint_type) == (0, None, 1)
+    assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers] == [
         (1, "127.0.0.1", 9092, None, False),
         (2, "127.0.0.1", 9093, None, False),
     ]
-    assert answer.cluster_authorized_operations == (8096 if version == 2 else -(2**31))
-    assert answer.controller_id in (1, 2)
+    assert response.cluster_authorized_operations == (8096 if version == 2 else -(2**31))
+    assert response.controller_id in (1, 2)
 
 
 @pytest.mark.parametrize(("endpoint_type", "code"), [(2, 114), (3, 115)])
 def test_there_are_no_other_endpoints_than_brokers(endpoint_type: int, code: int) -> None:
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=endpoint_type)
-    answer = Admin().ask(request, 1)
-    assert (answer.error_code, answer.cluster_id, answer.controller_id, answer.brokers) == (code, "", -1, [])
-    assert answer.error_message
+    response = Admin().ask(request, 1)
+    assert (response.error_code, response.cluster_id, response.controller_id, response.brokers) == (code, "", -1, [])
+    assert response.error_message
 
 
 # DescribeTopicPartitions
@@ -809,10 +809,10 @@ def page(admin: Admin, names: Sequence[str], limit: int = 2000, cursor: tuple[st
         response_partition_limit=limit,
         cursor=Cursor(topic_name=cursor[0], partition_index=cursor[1]) if cursor else None,
     )
-    answer = admin.ask(request, 0)
-    following = answer.next_cursor
+    response = admin.ask(request, 0)
+    following = response.next_cursor
     return Page(
-        [(each.name, each.error_code, [p.partition_index for p in each.partitions]) for each in answer.topics],
+        [(each.name, each.error_code, [p.partition_index for p in each.partitions]) for each in response.topics],
         (following.topic_name, following.partition_index) if following else None,
     )
 
@@ -857,8 +857,8 @@ def test_the_broker_limits_a_page_too() -> None:
 
 
 def test_lists_of_replicas_are_empty_rather_than_null(paged: Admin) -> None:
-    answer = paged.ask(DescribeTopicPartitionsRequest(topics=[PartitionsOf(name="a")]), 0)
-    (found,) = answer.topics
+    response = paged.ask(DescribeTopicPartitionsRequest(topics=[PartitionsOf(name="a")]), 0)
+    (found,) = response.topics
     assert (found.topic_id, found.is_internal) == (paged.engine.cluster.topics["a"].topic_id, False)
     assert found.topic_authorized_operations == 3576
     first = found.partitions[0]
@@ -897,8 +897,8 @@ def in_dirs(admin: Admin, *names: str) -> list[list[tuple[str, int]]]:
 def moved(admin: Admin, path: str, *indexes: int) -> list[int]:
     """Ask the broker to move its replicas of `orders` to this directory; the error codes."""
     topics = [log_dirs.AlterReplicaLogDirTopic(name="orders", partitions=list(indexes))]
-    answer = admin.ask(log_dirs.AlterReplicaLogDirsRequest(dirs=[log_dirs.AlterReplicaLogDir(path=path, topics=topics)]), 2)
-    return [each.error_code for each in sole(answer.results).partitions]
+    response = admin.ask(log_dirs.AlterReplicaLogDirsRequest(dirs=[log_dirs.AlterReplicaLogDir(path=path, topics=topics)]), 2)
+    return [each.error_code for each in sole(response.results).partitions]
 
 
 def test_each_broker_spreads_its_replicas_over_its_log_directories() -> None:
@@ -959,9 +959,9 @@ def store(admin: Admin, name: str, records: int, producer_id: int = -1, epoch: i
 def delete_records(admin: Admin, name: str, *asked: tuple[int, int], version: int = 2) -> list[tuple[int, int, int]]:
     partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=partitions)], timeout_ms=1000)
-    (answer,) = admin.ask(request, version).topics
-    assert answer.name == name
-    return [(each.partition_index, each.error_code, each.low_watermark) for each in answer.partitions]
+    (response,) = admin.ask(request, version).topics
+    assert response.name == name
+    return [(each.partition_index, each.error_code, each.low_watermark) for each in response.partitions]
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -1013,8 +1013,8 @@ def test_the_end_of_a_leader_epoch(version: int) -> None:
         for index, current, epoch in asked
     ]
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic="orders", partitions=partitions)])
-    (answer,) = admin.ask(request, version).topics
-    assert [(end.error_code, end.leader_epoch, end.end_offset) for end in answer.partitions] == [
+    (response,) = admin.ask(request, version).topics
+    assert [(end.error_code, end.leader_epoch, end.end_offset) for end in response.partitions] == [
         (0, 0, 0),
         (0, 0, 0),
         (75, -1, -1),
@@ -1032,8 +1032,8 @@ def test_producers_are_described_only_on_existing_partitions() -> None:
     admin.create(topic("orders"))
     wanted = [("orders", [0, 7]), ("nope", [0]), ("a/b", [0])]
     request = DescribeProducersRequest(topics=[ProducersOf(name=name, partition_indexes=i) for name, i in wanted])
-    answer = admin.ask(request, 0)
-    found = [(each.name, [(p.error_code, p.error_message) for p in each.partitions]) for each in answer.topics]
+    response = admin.ask(request, 0)
+    found = [(each.name, [(p.error_code, p.error_message) for p in each.partitions]) for each in response.topics]
     assert found == [
         ("orders", [(0, None), (3, None)]),
         ("nope", [(3, HERE)]),
@@ -1084,19 +1084,19 @@ def test_producers_are_described_by_their_last_batch() -> None:
 )
 def test_software_must_have_a_name_and_a_version(name: str, version: str, code: int) -> None:
     admin = Admin()
-    answer = admin.ask(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
-    assert answer.error_code == code
-    assert bool(answer.api_keys) is (code == 0)
+    response = admin.ask(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
+    assert response.error_code == code
+    assert bool(response.api_keys) is (code == 0)
     assert admin.connection.software == ((name, version) if code == 0 else ("", ""))
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_exactly_the_served_apis_are_advertised(version: int) -> None:
     admin = Admin()
-    answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), version)
-    offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    response = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), version)
+    offered = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
     assert offered == {**admin.engine.versions, 0: (0, 13)}
-    finalized = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
+    finalized = {each.name: (each.min_version_level, each.max_version_level) for each in response.finalized_features}
     promised = {
         "transaction.version": KEYS["EndTxn"],
         "group.version": KEYS["ConsumerGroupHeartbeat"],
@@ -1107,16 +1107,16 @@ def test_exactly_the_served_apis_are_advertised(version: int) -> None:
     for name, key in promised.items():
         assert (name in finalized) is (version >= 3 and key in offered)
     assert finalized.get("metadata.version", (30, 30)) == (30, 30)
-    assert (answer.finalized_features_epoch >= 0) is (version >= 3)
-    assert not answer.zk_migration_ready
+    assert (response.finalized_features_epoch >= 0) is (version >= 3)
+    assert not response.zk_migration_ready
 
 
 def test_a_feature_is_announced_once_its_apis_are_served() -> None:
     admin = Admin()
     for name in ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"):
         admin.engine.versions[KEYS[name]] = (0, 5)
-    answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
-    supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
+    response = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    supported = [(each.name, each.min_version, each.max_version) for each in response.supported_features]
     assert supported == [
         ("metadata.version", 7, 30), ("kraft.version", 0, 1), ("transaction.version", 0, 2), ("group.version", 0, 1),
         ("eligible.leader.replicas.version", 0, 1), ("share.version", 0, 1),
@@ -1124,7 +1124,7 @@ def test_a_feature_is_announced_once_its_apis_are_served() -> None:
     ]  # fmt: skip
     older = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
     assert [each.name for each in older.supported_features] == ["metadata.version"], "older clients cannot read level 0"
-    finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
+    finalized = [(each.name, each.max_version_level) for each in response.finalized_features]
     assert finalized == [
         ("metadata.version", 30), ("transaction.version", 2), ("group.version", 1), ("eligible.leader.replicas.version", 1),
         ("share.version", 1), ("streams.version", 1),
@@ -1138,9 +1138,9 @@ def test_a_version_that_is_not_served_is_answered_in_version_0() -> None:
     frame[2:4] = (99).to_bytes(2, "big")
     admin.engine.receive(admin.connection, bytes(frame), NOW)
     (effect,) = admin.engine.take_effects()
-    assert isinstance(effect, Reply)
-    answer = b"".join(bytes(part) for part in effect.parts)
-    assert answer.hex() == "00000010" + "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
+    assert isinstance(effect, Respond)
+    response = b"".join(bytes(part) for part in effect.parts)
+    assert response.hex() == "00000010" + "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
 
 
 # Elections, reassignments, and what a Kafka without an authorizer answers
@@ -1148,11 +1148,11 @@ def test_a_version_that_is_not_served_is_answered_in_version_0() -> None:
 
 def elected(admin: Admin, asked: list[tuple[str, list[int]]] | None, kind: int = 0) -> Any:
     topics = None if asked is None else [elections.TopicPartitions(topic=name, partitions=of) for name, of in asked]
-    answer = admin.ask(elections.ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=1), 2)
-    assert answer.error_code == (0 if kind < 2 else 42)
+    response = admin.ask(elections.ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=1), 2)
+    assert response.error_code == (0 if kind < 2 else 42)
     return [
         (topic.topic, each.partition_id, each.error_code, each.error_message)
-        for topic in answer.replica_election_results
+        for topic in response.replica_election_results
         for each in topic.partition_result
     ]
 
@@ -1177,10 +1177,10 @@ def reassigned(admin: Admin, *asked: tuple[str, int, list[int] | None], any_numb
         for name, i, to in asked
     ]
     request = moves.AlterPartitionReassignmentsRequest(allow_replication_factor_change=any_number, topics=topics)
-    answer = admin.ask(request, 1)
-    assert (answer.error_code, answer.error_message) == (0, None)
-    assert answer.allow_replication_factor_change is any_number
-    return [(each.error_code, each.error_message) for one in answer.responses for each in one.partitions]
+    response = admin.ask(request, 1)
+    assert (response.error_code, response.error_message) == (0, None)
+    assert response.allow_replication_factor_change is any_number
+    return [(each.error_code, each.error_message) for one in response.responses for each in one.partitions]
 
 
 def test_replicas_that_cannot_move() -> None:
@@ -1241,15 +1241,15 @@ def test_the_quorum_is_all_brokers(version: int) -> None:
     def asked(name: str, *indexes: int) -> Any:
         partitions = [quorum.PartitionData(partition_index=index) for index in indexes]
         topics = [quorum.TopicData(topic_name=name, partitions=partitions)]
-        answer = admin.ask(quorum.DescribeQuorumRequest(topics=topics), version)
-        assert answer.error_code == 0
-        return answer
+        response = admin.ask(quorum.DescribeQuorumRequest(topics=topics), version)
+        assert response.error_code == 0
+        return response
 
-    answer = asked("__cluster_metadata", 0)
-    (told,) = sole(answer.topics).partitions
+    response = asked("__cluster_metadata", 0)
+    (told,) = sole(response.topics).partitions
     assert (told.error_code, told.error_message, told.leader_id, told.observers) == (0, "", 1, [])
     assert [each.replica_id for each in told.current_voters] == [1, 2, 3]
-    assert [each.node_id for each in answer.nodes] == ([1, 2, 3] if version == 2 else [])
+    assert [each.node_id for each in response.nodes] == ([1, 2, 3] if version == 2 else [])
     for name, indexes in (("__cluster_metadata", [0, 1]), ("x", [0])):
         unknown = sole(asked(name, *indexes).topics).partitions
         assert [(each.partition_index, each.error_code) for each in unknown] == [(index, 3) for index in indexes]
@@ -1261,8 +1261,8 @@ def test_resources_with_settings_are_listed() -> None:
     admin.alter(GROUP, "readers", ("consumer.session.timeout.ms", SET, "50000"))
 
     def listed(kinds: Sequence[int], version: int = 1) -> Any:
-        answer = admin.ask(ListConfigResourcesRequest(resource_types=list(kinds)), version)
-        return [(each.resource_type, each.resource_name) for each in answer.config_resources] or answer.error_code
+        response = admin.ask(ListConfigResourcesRequest(resource_types=list(kinds)), version)
+        return [(each.resource_type, each.resource_name) for each in response.config_resources] or response.error_code
 
     loggers, brokers = ([(kind, "1"), (kind, "2")] for kind in (LOGGERS, BROKER))
     assert listed([]) == [(GROUP, "readers"), *loggers, *brokers, (TOPIC, "orders")]
@@ -1305,7 +1305,7 @@ def test_every_api_of_kafka_is_served_or_listed_as_skipped() -> None:
 def test_every_api_is_served_in_the_versions_of_kafka() -> None:
     recorded = json.loads((Path(__file__).parent / "data" / "apiversions-4.3.1.json").read_text(encoding="utf-8"))
     admin = Admin()
-    answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    response = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
     kafka = {each["key"]: (each["min"], each["max"]) for each in recorded["api_keys"]}
-    for each in answer.api_keys:
+    for each in response.api_keys:
         assert (each.min_version, each.max_version) == kafka[each.api_key]

@@ -19,13 +19,13 @@ import kafka
 import kafka.errors
 import pytest
 
-from answers import only
 from kafkawire.batches import Record, build_batch, read_header, seal
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from responses import only
 from wirebroker import faults
 from wirebroker.audit import Intended, Journal, what_if
 from wirebroker.audit.checks import check_partition
@@ -203,7 +203,7 @@ def test_b6_acknowledged_records_that_are_not_replicated_are_lost_with_their_lea
 
 
 @each_client
-def test_b7_without_idempotence_the_same_misfortune_doubles(broker: MockKafka, send: Callable[..., None]) -> None:
+def test_b7_without_idempotence_the_same_failure_doubles(broker: MockKafka, send: Callable[..., None]) -> None:
     broker.faults.add(faults.lose_ack(api="Produce", nth=2))
     send(broker.bootstrap_servers, values(3), idempotent=False)
     report = broker.audit()
@@ -602,8 +602,8 @@ def test_information_never_fails(broker: MockKafka) -> None:
 def test_every_text_and_codec_can_be_read(broker: MockKafka) -> None:
     for codec in range(5):
         records = [Record(i, 0, None, b"\x00 \xff %d" % codec, [("h", None)]) for i in range(2)]
-        answer = RawProducer(broker).raw(build_batch(records, base_timestamp=broker.clock.now(), compression=codec), 9)
-        assert answer.error_code == 0
+        response = RawProducer(broker).raw(build_batch(records, base_timestamp=broker.clock.now(), compression=codec), 9)
+        assert response.error_code == 0
     found = broker.audit().findings
     assert [each.kind for each in found] == ["application_duplicate"] * 5
     assert all("\N{MIDDLE DOT}" in each.explanation for each in found)
@@ -694,8 +694,8 @@ def test_a16_under_the_same_rules_the_same_is_decided(mock_kafka_factory: Callab
     for step in range(80):
         producer = chance.choice(producers)
         first = max(following[producer.pid] + chance.choice([0, 0, 0, 0, -1, -2, -4, 3]), 0)
-        answer = producer.send(first, epoch=int(step > 60))
-        if answer.error_code == 0:
+        response = producer.send(first, epoch=int(step > 60))
+        if response.error_code == 0:
             following[producer.pid] = max(first + 1, following[producer.pid])
         elif step == 61:
             following = dict.fromkeys(following, 0)

@@ -473,7 +473,7 @@ def test_hashes_equal_those_of_sparks_functions() -> None:
 # Batches that the broker itself stores after random requests
 
 
-def test_no_misfortune_of_the_network_leaves_a_trace_in_the_log() -> None:
+def test_no_failure_of_the_network_leaves_a_trace_in_the_log() -> None:
     """Connections that are cut, restarts, failing writes, transactions, wraparound: the simulator's, seen by the audit."""
     for seed in range(25):
         schedule = Schedule(seed)

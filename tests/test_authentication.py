@@ -16,7 +16,6 @@ import confluent_kafka.admin
 import kafka as kafka_python
 import pytest
 
-from answers import only
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import SIZE
 from kafkawire.messages.alter_user_scram_credentials import (
@@ -28,6 +27,7 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.net.listener import Listener
@@ -62,11 +62,11 @@ def log_in(
     dialogue = tokens(mechanism, user, password)
     token = next(dialogue)
     while True:
-        answer = connection.request(SaslAuthenticateRequest(auth_bytes=token), 2)
+        response = connection.request(SaslAuthenticateRequest(auth_bytes=token), 2)
         try:
-            token = dialogue.send(answer.auth_bytes)
+            token = dialogue.send(response.auth_bytes)
         except StopIteration:
-            return answer
+            return response
 
 
 def events(kafka: MockKafka) -> list[tuple[str, str, str]]:
@@ -133,11 +133,11 @@ def test_wrong_credentials_end_the_connection(
     other, connection = dial(secured), dial(secured)
     log_in(other)
     with caplog.at_level(logging.INFO, "wirebroker"):
-        answer = log_in(connection, mechanism, user, password)
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        response = log_in(connection, mechanism, user, password)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         with pytest.raises(ConnectionClosed):
             connection.request(VERSIONS, 3)
-    assert user not in answer.error_message
+    assert user not in response.error_message
     lines = [record.getMessage() for record in caplog.records if "authentication failed" in record.getMessage()]
     assert len(lines) == 1
     assert user in lines[0]
@@ -148,9 +148,9 @@ def test_wrong_credentials_end_the_connection(
 def test_an_unknown_mechanism(secured: MockKafka) -> None:
     for name in ("GSSAPI", "scram-sha-256", ""):
         connection = dial(secured)
-        answer = connection.request(SaslHandshakeRequest(mechanism=name), 1)
-        assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        assert set(MECHANISMS) <= set(answer.mechanisms)
+        response = connection.request(SaslHandshakeRequest(mechanism=name), 1)
+        assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert set(MECHANISMS) <= set(response.mechanisms)
         with pytest.raises(ConnectionClosed):
             connection.request(VERSIONS, 3)
 
@@ -174,8 +174,8 @@ def test_api_versions_is_answered_once_before_authentication(secured: MockKafka)
 def test_a_request_between_tokens_is_an_illegal_state(secured: MockKafka) -> None:
     connection = dial(secured)
     connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
-    answer = connection.request(MetadataRequest(topics=[]), 9)
-    assert answer.brokers == []
+    response = connection.request(MetadataRequest(topics=[]), 9)
+    assert response.brokers == []
     with pytest.raises(ConnectionClosed):
         connection.request(VERSIONS, 3)
 
@@ -199,9 +199,9 @@ def test_a_broken_scram_exchange(secured: MockKafka, second: bytes) -> None:
     connection = dial(secured)
     connection.request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1)
     connection.request(SaslAuthenticateRequest(auth_bytes=next(tokens(SCRAM_SHA_256, "alice", "secret"))), 2)
-    answer = connection.request(SaslAuthenticateRequest(auth_bytes=second), 2)
-    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in answer.error_message
+    response = connection.request(SaslAuthenticateRequest(auth_bytes=second), 2)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in response.error_message
 
 
 @pytest.mark.parametrize("change", [lambda proof: proof[:-8], lambda proof: b"", lambda proof: proof[:-1] + b"AAAA="])
@@ -224,8 +224,8 @@ def test_the_final_scram_message_of_another_connection_is_refused(secured: MockK
     final = sent.send(bytes(challenge))
     assert first.request(SaslAuthenticateRequest(auth_bytes=final), 2).error_code == ErrorCode.NONE
     second.request(SaslAuthenticateRequest(auth_bytes=beginning), 2)
-    answer = second.request(SaslAuthenticateRequest(auth_bytes=final), 2)
-    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    response = second.request(SaslAuthenticateRequest(auth_bytes=final), 2)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert first.request(SaslAuthenticateRequest(auth_bytes=final), 2).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
@@ -246,8 +246,8 @@ def test_an_unknown_user_takes_the_time_of_a_wrong_password(monkeypatch: pytest.
 @pytest.mark.parametrize("mechanism", [PLAIN, SCRAM_SHA_256])
 def test_a_long_name_is_cut_in_the_log(secured: MockKafka, caplog: pytest.LogCaptureFixture, mechanism: str) -> None:
     with caplog.at_level(logging.INFO, "wirebroker"):
-        answer = log_in(dial(secured), mechanism, "a" * 400_000, "secret")
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        response = log_in(dial(secured), mechanism, "a" * 400_000, "secret")
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         secured.wait_until(lambda: any("authentication failed" in record.getMessage() for record in caplog.records))
     assert max(len(record.getMessage()) for record in caplog.records) < 600
 
@@ -285,7 +285,7 @@ def test_tokens_without_requests_after_the_old_handshake(secured: MockKafka, mec
     assert connection.request(MetadataRequest(topics=[]), 9).brokers
 
 
-def test_a_wrong_bare_token_closes_the_connection_without_an_answer(secured: MockKafka) -> None:
+def test_a_wrong_bare_token_closes_the_connection_without_a_response(secured: MockKafka) -> None:
     connection = dial(secured)
     connection.request(SaslHandshakeRequest(mechanism=PLAIN), 0)
     connection.send_bytes(SIZE.pack(4) + b"\0a\0b")
@@ -313,9 +313,9 @@ def test_a_session_without_an_end(secured: MockKafka) -> None:
     assert log_in(connection).session_lifetime_ms == 0
     for version in (0, 1):
         assert connection.request(SaslHandshakeRequest(mechanism=PLAIN), version).error_code == ErrorCode.ILLEGAL_SASL_STATE
-    answer = connection.request(SaslAuthenticateRequest(auth_bytes=b""), 2)
-    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
-    assert secured._call(lambda engine: {each.gate for each in engine.connections}) == {None}
+    response = connection.request(SaslAuthenticateRequest(auth_bytes=b""), 2)
+    assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert secured._call(lambda engine: {each.interceptor for each in engine.connections}) == {None}
 
 
 def test_a_session_ends_on_the_brokers_clock(short: MockKafka) -> None:
@@ -354,9 +354,9 @@ def test_a_client_may_not_authenticate_again_within_a_second(short: MockKafka) -
 def test_a_client_stays_who_it_is(short: MockKafka) -> None:
     connection = dial(short)
     log_in(connection)
-    answer = log_in(connection, user="bob,=", password="other")
-    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert answer.error_message == "Cannot change principals during re-authentication from User.alice: User.bob,="
+    response = log_in(connection, user="bob,=", password="other")
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert response.error_message == "Cannot change principals during re-authentication from User.alice: User.bob,="
 
 
 def test_a_client_keeps_its_mechanism(short: MockKafka) -> None:
@@ -367,7 +367,7 @@ def test_a_client_keeps_its_mechanism(short: MockKafka) -> None:
         connection.request(SaslAuthenticateRequest(auth_bytes=next(tokens(SCRAM_SHA_256, "alice", "secret"))), 2)
 
 
-def test_the_answer_of_a_failure_waits_on_the_brokers_clock() -> None:
+def test_the_response_of_a_failure_waits_on_the_brokers_clock() -> None:
     configs = {"connection.failed.authentication.delay.ms": 100}
     with MockKafka(security="sasl_plaintext", users=USERS, configs=configs, clock="frozen") as kafka:
         connection = dial(kafka)
@@ -375,7 +375,7 @@ def test_the_answer_of_a_failure_waits_on_the_brokers_clock() -> None:
         connection.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
         kafka.wait_until(lambda: kafka._call(lambda engine: any(each.parked for each in engine.connections)))
         kafka.clock.advance(milliseconds=100)
-        assert connection.answer().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert connection.response().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 def test_the_options_are_checked() -> None:
@@ -444,7 +444,7 @@ def test_credentials_are_kept_with_the_data(tmp_path: Path) -> None:
 # Faults
 
 
-def test_a_rule_strikes_one_principal(secured: MockKafka) -> None:
+def test_a_rule_matches_one_principal(secured: MockKafka) -> None:
     rule = secured.faults.add(faults.error(ErrorCode.NOT_LEADER_OR_FOLLOWER, api="Produce", principal="User:alice"))
     alice, bob = dial(secured), dial(secured)
     log_in(alice)

@@ -13,8 +13,8 @@ Start = Callable[..., MockKafka]
 
 
 def asked(wire: WireClient) -> MetadataResponseTopic:
-    answer = wire.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9)
-    found: MetadataResponseTopic = answer.topics[0]
+    response = wire.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9)
+    found: MetadataResponseTopic = response.topics[0]
     return found
 
 

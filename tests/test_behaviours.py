@@ -8,11 +8,11 @@ from typing import Any
 import kafka
 import pytest
 
-from answers import only
-from dialogue import ANY_ANSWER, Answer, Dialogue, accepted, answered, refused, seq
+from dialogue import ANY_RESPONSE, Dialogue, Response, accepted, answered, refused, seq
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from responses import only
 from wirebroker.mock import MockKafka
 from wirekit import batch, client, produce_request
 
@@ -32,7 +32,7 @@ def producer(broker: MockKafka) -> Dialogue:
     return Dialogue(broker)
 
 
-def rejected(code: int) -> Answer:
+def rejected(code: int) -> Response:
     return refused(code, base_offset=-1)
 
 
@@ -45,14 +45,14 @@ def test_a1_ids_are_unique_and_come_in_blocks_of_1000_per_broker(mock_kafka_fact
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     wires = [client(broker, node) for node in range(3)]
     given = [wire.request(request, 4) for _ in range(2) for wire in wires]
-    assert [answer.producer_id for answer in given] == [0, 1000, 2000, 1, 1001, 2001]
-    assert {answer.producer_epoch for answer in given} == {0}
+    assert [response.producer_id for response in given] == [0, 1000, 2000, 1, 1001, 2001]
+    assert {response.producer_epoch for response in given} == {0}
     broker.restart("kill")
     assert client(broker).request(request, 4).producer_id == 3000
 
 
 def test_a2_record_i_has_sequence_base_plus_i(broker: MockKafka, producer: Dialogue) -> None:
-    producer >> seq(0, 3) << ANY_ANSWER
+    producer >> seq(0, 3) << ANY_RESPONSE
     stored = broker.records("orders")
     assert [(r.producer_id, r.producer_epoch, r.sequence) for r in stored] == [(producer.producer_id, 0, i) for i in range(4)]
 
@@ -64,14 +64,14 @@ def test_a3_the_next_in_order_is_acknowledged_with_its_base_offset(producer: Dia
 @pytest.mark.parametrize("version", range(3, 13))
 def test_a4_a_retry_is_answered_with_its_original_offset(broker: MockKafka, producer: Dialogue, version: int) -> None:
     for first in range(0, 10, 2):
-        producer >> (seq(first, first + 1), version) << ANY_ANSWER
+        producer >> (seq(first, first + 1), version) << ANY_RESPONSE
     for first in (8, 0, 4, 2, 6):
         producer >> (seq(first, first + 1), version) << accepted(at=first)
     assert sequences(broker) == list(range(10))
 
 
 def test_a5_a_gap_is_rejected_and_healed_by_the_missing_batch(broker: MockKafka, producer: Dialogue) -> None:
-    producer >> seq(0, 2) << ANY_ANSWER
+    producer >> seq(0, 2) << ANY_RESPONSE
     producer >> seq(5, 6) << rejected(OUT_OF_ORDER)
     assert sequences(broker) == [0, 1, 2]
     producer >> seq(3, 4) << accepted(at=3)
@@ -80,15 +80,15 @@ def test_a5_a_gap_is_rejected_and_healed_by_the_missing_batch(broker: MockKafka,
 
 def test_a6_a_retry_older_than_five_batches_is_rejected(producer: Dialogue) -> None:
     for first in range(6):
-        producer >> seq(first) << ANY_ANSWER
+        producer >> seq(first) << ANY_RESPONSE
     producer >> seq(0) << rejected(OUT_OF_ORDER)
     producer >> seq(1) << accepted(at=1)
 
 
 @pytest.mark.parametrize("pair", [(0, 1), (1, 2), (2, 4), (0, 4), (0, 5), (3, 9)], ids=str)
 def test_a7_a_batch_is_judged_as_a_whole(broker: MockKafka, producer: Dialogue, pair: tuple[int, int]) -> None:
-    producer >> seq(0, 2) << ANY_ANSWER
-    producer >> seq(3, 5) << ANY_ANSWER
+    producer >> seq(0, 2) << ANY_RESPONSE
+    producer >> seq(3, 5) << ANY_RESPONSE
     if pair == (0, 5):
         producer >> seq(0, 2) << accepted(at=0)
     producer >> seq(*pair) << rejected(OUT_OF_ORDER)
@@ -96,7 +96,7 @@ def test_a7_a_batch_is_judged_as_a_whole(broker: MockKafka, producer: Dialogue, 
 
 
 def test_a8_a_higher_epoch_begins_at_zero_and_clears_the_window(producer: Dialogue) -> None:
-    producer >> seq(0, 2) << ANY_ANSWER
+    producer >> seq(0, 2) << ANY_RESPONSE
     producer >> seq(3, epoch=1) << rejected(OUT_OF_ORDER)
     producer >> seq(3) << accepted(at=3)  # the rejected epoch changed nothing
     producer >> seq(0, epoch=1) << accepted(at=4)
@@ -104,7 +104,7 @@ def test_a8_a_higher_epoch_begins_at_zero_and_clears_the_window(producer: Dialog
 
 
 def test_a9_a_lower_epoch_is_fenced(producer: Dialogue) -> None:
-    producer >> seq(0, epoch=3) << ANY_ANSWER
+    producer >> seq(0, epoch=3) << ANY_RESPONSE
     producer >> seq(1, epoch=2) << rejected(FENCED)
     producer >> seq(0, epoch=2) << rejected(FENCED)
 
@@ -123,11 +123,11 @@ def test_a11_duplicates_and_rejections_move_neither_end_nor_size(broker: MockKaf
         size = broker._call(lambda engine: engine.cluster.topics["orders"].partitions[0].log.size)
         return size, broker.partition("orders").log_end_offset
 
-    producer >> seq(0, 2) << ANY_ANSWER
+    producer >> seq(0, 2) << ANY_RESPONSE
     before = size_and_end()
-    producer >> seq(0, 2) << ANY_ANSWER
-    producer >> seq(7) << ANY_ANSWER
-    producer >> seq(0, epoch=-2) << ANY_ANSWER
+    producer >> seq(0, 2) << ANY_RESPONSE
+    producer >> seq(7) << ANY_RESPONSE
+    producer >> seq(0, epoch=-2) << ANY_RESPONSE
     assert size_and_end() == before
     producer >> seq(3) << accepted(at=3)
 
@@ -161,8 +161,8 @@ def test_a13_textbook_refuses_unissued_ids_and_first_sequences_other_than_zero(
 
 def test_a14_single_remembers_one_batch_and_refuses_after_a_gap(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker, producer = on("single", mock_kafka_factory)
-    producer >> seq(0, 1) << ANY_ANSWER
-    producer >> seq(2, 3) << ANY_ANSWER
+    producer >> seq(0, 1) << ANY_RESPONSE
+    producer >> seq(2, 3) << ANY_RESPONSE
     producer >> seq(2, 3) << accepted(at=2)
     producer >> seq(9) << rejected(OUT_OF_ORDER)
     producer >> seq(4) << rejected(OUT_OF_ORDER)  # refused until it has a new id
@@ -173,7 +173,7 @@ def test_a14_single_remembers_one_batch_and_refuses_after_a_gap(mock_kafka_facto
 def test_a14b_highest_takes_any_lower_sequence_for_a_duplicate(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker, producer = on("highest", mock_kafka_factory)
     for first in range(8):
-        producer >> seq(first) << ANY_ANSWER
+        producer >> seq(first) << ANY_RESPONSE
     producer >> seq(0) << accepted(at=-1)
     producer >> seq(7) << accepted(at=7)
     producer >> seq(9) << rejected(OUT_OF_ORDER)
@@ -196,7 +196,7 @@ def test_a15_pulsar_drops_ids_at_or_below_the_highest_and_accepts_gaps(mock_kafk
 def test_a16_the_window_is_a_setting(mock_kafka_factory: Callable[..., MockKafka], window: int) -> None:
     _, producer = on("kafka-4.3", mock_kafka_factory, window=window)
     for first in range(12):
-        producer >> seq(first) << ANY_ANSWER
+        producer >> seq(first) << ANY_RESPONSE
     for first in range(12):
         producer >> seq(first) << (accepted(at=first) if first >= 12 - window else rejected(OUT_OF_ORDER))
 
@@ -219,7 +219,7 @@ def test_a18_acks_other_than_all_are_marked_in_the_trace(broker: MockKafka, prod
     for sequence, acks in ((0, 1), (1, -1)):
         data = batch(sequence, 1, pid=producer.producer_id, epoch=0)
         producer >> produce_request("orders", data, acks=acks) << accepted(at=sequence)
-    producer >> produce_request("orders", batch(), acks=1) << ANY_ANSWER
+    producer >> produce_request("orders", batch(), acks=1) << ANY_RESPONSE
     assert [row.note for row in broker.trace.produce("orders")] == ["idempotent with acks=1", "", ""]
 
 
@@ -236,8 +236,8 @@ def test_b2_by_hand_the_retries_of_d_and_e_see_their_original_offsets(broker: Mo
 
 
 def test_b3_by_hand_a_missing_batch_puts_the_next_out_of_order(broker: MockKafka, producer: Dialogue) -> None:
-    producer >> seq(*FLOW["A"]) << ANY_ANSWER
-    producer >> seq(*FLOW["B"]) << ANY_ANSWER
+    producer >> seq(*FLOW["A"]) << ANY_RESPONSE
+    producer >> seq(*FLOW["B"]) << ANY_RESPONSE
     for name in "DE":
         producer >> seq(*FLOW[name]) << rejected(OUT_OF_ORDER)
     for name in "CDE":
@@ -247,7 +247,7 @@ def test_b3_by_hand_a_missing_batch_puts_the_next_out_of_order(broker: MockKafka
 
 def test_b4_by_hand_a_bumped_epoch_stores_the_duplicate(broker: MockKafka, producer: Dialogue) -> None:
     for name in "ABCDEF":
-        producer >> seq(*FLOW[name]) << ANY_ANSWER
+        producer >> seq(*FLOW[name]) << ANY_RESPONSE
     producer >> seq(*FLOW["A"]) << rejected(OUT_OF_ORDER)
     producer >> seq(0, 6, epoch=1) << accepted(at=42)
     assert sequences(broker)[-7:] == list(range(7))
@@ -270,12 +270,12 @@ def test_b7_kafka_python_without_idempotence_stores_the_record_twice(broker: Moc
 
 def delete_records(broker: MockKafka, offset: int) -> tuple[int, int]:
     topic = DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
-    answer = client(broker).request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
-    return only(answer).error_code, only(answer).low_watermark
+    response = client(broker).request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    return only(response).error_code, only(response).low_watermark
 
 
 def test_d6_delete_records_keeps_the_state_until_a_restart(broker: MockKafka, producer: Dialogue) -> None:
-    producer >> seq(0, 2) << ANY_ANSWER
+    producer >> seq(0, 2) << ANY_RESPONSE
     assert delete_records(broker, -1) == (0, 3)
     producer >> seq(0, 2) << answered(error_code=0, base_offset=0, log_start_offset=3)
     producer >> seq(9) << rejected(OUT_OF_ORDER)
@@ -287,14 +287,14 @@ def test_d6_delete_records_keeps_the_state_until_a_restart(broker: MockKafka, pr
 def test_d6_an_old_broker_forgets_producers_with_their_records(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker, producer = on("kafka-2.3", mock_kafka_factory)
     broker_versions = 7
-    producer >> (seq(0, 2), broker_versions) << ANY_ANSWER
+    producer >> (seq(0, 2), broker_versions) << ANY_RESPONSE
     topic = DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)])
     client(broker).request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 1)
     producer >> (seq(3), broker_versions) << rejected(UNKNOWN_PRODUCER)
 
 
 def test_d6_a_topic_created_again_has_no_producers(broker: MockKafka, producer: Dialogue) -> None:
-    producer >> seq(0, 2) << ANY_ANSWER
+    producer >> seq(0, 2) << ANY_RESPONSE
     producer >> (DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 4) << answered(error_code=0)
     producer >> seq(3) << rejected(3)
     broker.create_topic("orders")
@@ -305,7 +305,7 @@ def test_d6_retention_keeps_the_state(mock_kafka_factory: Callable[..., MockKafk
     broker = mock_kafka_factory()
     broker.create_topic("orders", configs={"retention.ms": 60_000})
     producer = Dialogue(broker)
-    producer >> seq(0, 2) << ANY_ANSWER
+    producer >> seq(0, 2) << ANY_RESPONSE
     broker.clock.advance(minutes=10)
     assert broker.records("orders") == []
     producer >> seq(0, 2) << answered(error_code=0, base_offset=0, log_start_offset=3)
@@ -322,12 +322,12 @@ def test_c6_an_expired_producer_is_forgotten_and_its_late_duplicate_stored_again
 
 
 def test_every_verdict_is_explained(broker: MockKafka, producer: Dialogue) -> None:
-    producer >> seq(0, 2) << ANY_ANSWER
-    producer >> seq(3, 4) << ANY_ANSWER
-    producer >> seq(3, 4) << ANY_ANSWER
-    producer >> seq(9) << ANY_ANSWER
-    producer >> seq(0, epoch=2) << ANY_ANSWER
-    producer >> seq(1, epoch=1) << ANY_ANSWER
+    producer >> seq(0, 2) << ANY_RESPONSE
+    producer >> seq(3, 4) << ANY_RESPONSE
+    producer >> seq(3, 4) << ANY_RESPONSE
+    producer >> seq(9) << ANY_RESPONSE
+    producer >> seq(0, epoch=2) << ANY_RESPONSE
+    producer >> seq(1, epoch=1) << ANY_RESPONSE
     who = f"producer {producer.producer_id}"
     assert [row.explain for row in broker.trace.produce("orders")] == [
         f"stored at offset 0: sequences 0–2 are the first of {who} epoch 0 on orders-0, which has no state here",

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from answers import only
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
@@ -22,6 +21,7 @@ from kafkawire.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from responses import only
 from wirebroker.core.purgatory import Timers
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
@@ -42,8 +42,8 @@ def found(wire: Any, kind: int, key: str) -> None:
 def committed(wire: Any, group: str) -> None:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
     topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
-    answer = wire.request(OffsetCommitRequest(group_id=group, topics=[topic]), 7)
-    assert only(answer).error_code == 0
+    response = wire.request(OffsetCommitRequest(group_id=group, topics=[topic]), 7)
+    assert only(response).error_code == 0
 
 
 def groups_held(kafka: MockKafka) -> int:
@@ -126,5 +126,5 @@ def test_a_live_member_leaves_no_cancelled_timers(kafka: MockKafka) -> None:
         beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
         wire.send(beat, 3)
     for _ in range(3000):
-        wire.answer()
+        wire.response()
     assert kafka._call(lambda engine: len(engine.timers._heap)) < 2048

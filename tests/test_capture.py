@@ -87,7 +87,7 @@ def test_a_capture_shows_the_verdicts_of_its_broker(recorded: tuple[bytes, list[
     assert [row[0] for row in expected] == ["accepted", "accepted", "duplicate", "rejected"]
 
 
-def test_verdicts_are_comments_of_the_answers(packets: list[Packet]) -> None:
+def test_verdicts_are_comments_of_the_responses(packets: list[Packet]) -> None:
     comments = [comment for each in packets for comment in each.comments]
     assert [text.partition(":")[0] for text in comments] == [
         "orders-0 accepted", "orders-0 accepted", "orders-0 duplicate", "orders-0 rejected",
@@ -289,11 +289,11 @@ def sasl_session() -> list[tuple[bool, bytes]]:
         for version in (1, 0) for by_server in (False, True)
     ]  # fmt: skip
     authenticate = encode_request(2, "c", SaslAuthenticateRequest(auth_bytes=token), 2)
-    answer = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=SECRET)
+    response = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=SECRET)
     return [
         *handshakes[:2],
         (False, authenticate),
-        (True, b"".join(encode_response(2, answer, 2))),
+        (True, b"".join(encode_response(2, response, 2))),
         (False, encode_request(3, "c", ApiVersionsRequest(), 0)),
         *handshakes[2:],
         (False, SIZE.pack(len(token)) + token),

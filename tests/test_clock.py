@@ -10,7 +10,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from answers import only
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
@@ -21,6 +20,7 @@ from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProt
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from responses import only
 from wirebroker import faults
 from wirebroker.core.configs import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.mock import MockKafka
@@ -67,8 +67,8 @@ def begin_transaction(wire: Any) -> None:
         v3_and_below_transactional_id="till", v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.producer_epoch, v3_and_below_topics=[topic],
     )  # fmt: skip
-    answer = wire.request(begun, 3)
-    assert only(answer).partition_error_code == 0
+    response = wire.request(begun, 3)
+    assert only(response).partition_error_code == 0
 
 
 def heartbeat(wire: Any) -> None:
@@ -137,7 +137,7 @@ def test_c4_c5_c6_eight_days_run_every_timer_in_order(mock_kafka: MockKafka, ste
     rows = mock_kafka.trace.events()[seen:]
     found = [(row.time - start, text) for row in rows if (text := told(row)) is not None]
     assert found == EXPECTED, "\n".join(map(line, rows))
-    assert (slow.answer().controller_id, polling.answer().error_code) == (1, 0)
+    assert (slow.response().controller_id, polling.response().error_code) == (1, 0)
 
 
 @pytest.mark.mock_kafka(topics={"orders": 1})
@@ -184,6 +184,6 @@ def test_a_request_sees_what_a_late_timer_should_have_done(clock: Any, looks: st
         elif looks == "Python":
             assert kafka.groups()["team"].state == "Empty"
         else:
-            with urlopen(f"{kafka.control_url}/groups") as answer:
-                (group,) = json.load(answer)["groups"]
+            with urlopen(f"{kafka.control_url}/groups") as response:
+                (group,) = json.load(response)["groups"]
             assert group["state"] == "Empty"

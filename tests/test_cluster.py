@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 import reassignment_steps
-from answers import only, sole
 from clusterkit import Cluster, Described, Read, Told
 from kafkawire.errors import error_name
 from kafkawire.messages.alter_partition_reassignments import (
@@ -37,6 +36,7 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from responses import only, sole
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.partition import EndMarker
@@ -470,7 +470,7 @@ def move_coordinator(cluster: Cluster, kind: str, key: str) -> int:
 
 def join(cluster: Cluster, node: int, member_id: str = "", version: int = 5) -> Any:
     cluster.wire(node).send(join_request(member_id), version)
-    return cluster.wire(node).answer()
+    return cluster.wire(node).response()
 
 
 def join_request(member_id: str) -> JoinGroupRequest:
@@ -507,7 +507,7 @@ def test_d3_a_group_moves_with_the_leader_of_its_offsets(start: Start) -> None:
     second.wire(old).send(join_request(pending), 5)  # a rebalance, which waits for the first member
     cluster.kafka.wait_until(lambda: bool(cluster.kafka._call(lambda e: [c for c in e.connections if c.parked])))
     new = move_coordinator(cluster, "group", "team")
-    assert second.wire(old).answer().error_code == NOT_COORDINATOR
+    assert second.wire(old).response().error_code == NOT_COORDINATOR
     assert described(cluster, old)[0] == NOT_COORDINATOR
     assert coordinator(cluster, "group", "team") == new
     assert described(cluster, new) == (0, "Stable", [member_id])
@@ -534,8 +534,8 @@ def initialized(cluster: Cluster, node: int, pid: int = -1, epoch: int = -1) -> 
     request = InitProducerIdRequest(
         transactional_id="till", transaction_timeout_ms=60_000, producer_id=pid, producer_epoch=epoch
     )
-    answer = cluster.wire(node).request(request, 5)
-    return answer.error_code, answer.producer_id, answer.producer_epoch
+    response = cluster.wire(node).request(request, 5)
+    return response.error_code, response.producer_id, response.producer_epoch
 
 
 def write_in_transaction(cluster: Cluster, node: int, topic: str, pid: int, epoch: int) -> int:
@@ -809,11 +809,11 @@ def test_impossible_changes_are_refused_with_a_message(start: Start) -> None:
 def elect(cluster: Cluster, kind: int, *partitions: tuple[str, int]) -> list[tuple[str, int, str]]:
     asked = [TopicPartitions(topic=topic, partitions=[index]) for topic, index in partitions] or None
     request = ElectLeadersRequest(election_type=kind, topic_partitions=asked)
-    answer = cluster.anyone().request(request, 2, "admin")
-    assert answer.error_code == (0 if kind in (0, 1) else 42)
+    response = cluster.anyone().request(request, 2, "admin")
+    assert response.error_code == (0 if kind in (0, 1) else 42)
     return [
         (topic.topic, each.partition_id, error_name(each.error_code))
-        for topic in answer.replica_election_results
+        for topic in response.replica_election_results
         for each in topic.partition_result
     ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wirebroker.commands.cli import main
-from wirebroker.commands.conformance import check_answers
+from wirebroker.commands.conformance import check_responses
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import Scenario, compare, deliberate, load
 from wirebroker.conformance.replay import RemoteBroker, replay
@@ -23,7 +23,7 @@ def test_the_recording_is_whole() -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_kafka_answers(scenario: Scenario) -> None:
+def test_kafka_responds(scenario: Scenario) -> None:
     with OwnBroker(scenario.settings, secured=scenario.secured, telemetry=scenario.telemetry) as broker:
         _, differences = replay(scenario, broker)
     meant = [difference for difference in differences if deliberate(difference)]
@@ -52,7 +52,7 @@ DOCTORED = [
 
 
 @pytest.mark.parametrize(("name", "step", "key", "value"), DOCTORED)
-def test_a_doctored_answer_is_a_difference(name: str, step: int, key: str, value: object) -> None:
+def test_a_doctored_response_is_a_difference(name: str, step: int, key: str, value: object) -> None:
     (scenario,) = load(only=[name])
     observed = _recorded(scenario)
     assert key in observed[step]
@@ -109,6 +109,6 @@ def test_nobody_at_the_address_is_one_sentence(capsys: pytest.CaptureFixture[str
 def test_a_broker_that_goes_away_ends_the_run_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with OwnBroker({}) as broker:
         remote = RemoteBroker(*broker.address)
-        check_answers(remote)
+        check_responses(remote)
     with pytest.raises(ConnectionError, match="no Kafka broker answers at"):
-        check_answers(remote)
+        check_responses(remote)

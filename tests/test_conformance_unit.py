@@ -20,7 +20,7 @@ from kafkawire.frames import encode_response
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from wirebroker.client.wire import ConnectionClosed, NoAnswer, WireClient
+from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
 from wirebroker.conformance import readiness
 from wirebroker.conformance.batches import record_data
 from wirebroker.conformance.recording import Normaliser, Scenario, compare, load
@@ -324,7 +324,7 @@ class Peer:
         assert self._socket is not None
         self._socket.sendall(raw)
 
-    def answer(self, correlation_id: int) -> None:
+    def response(self, correlation_id: int) -> None:
         response = ApiVersionsResponse(error_code=35, api_keys=[])
         self.send(b"".join(bytes(part) for part in encode_response(correlation_id, response, 0)))
 
@@ -346,59 +346,59 @@ def peer() -> Iterator[Peer]:
     made.close()
 
 
-def test_pipelined_answers_come_in_order(peer: Peer) -> None:
+def test_pipelined_responses_come_in_order(peer: Peer) -> None:
     for _ in range(2):
         peer.client.send(ApiVersionsRequest(), 0)
     asked = [struct.unpack_from(">hhi", peer.read()) for _ in range(2)]
     assert asked == [(18, 0, 1), (18, 0, 2)]
-    peer.answer(1)
-    peer.answer(2)
-    assert [peer.client.answer().error_code for _ in range(2)] == [35, 35]
+    peer.response(1)
+    peer.response(2)
+    assert [peer.client.response().error_code for _ in range(2)] == [35, 35]
 
 
-def test_the_answer_to_another_request_is_an_error_of_the_broker(peer: Peer) -> None:
+def test_the_response_to_another_request_is_an_error_of_the_broker(peer: Peer) -> None:
     for _ in range(2):
         peer.client.send(ApiVersionsRequest(), 0)
         peer.read()
-    peer.answer(2)
+    peer.response(2)
     with pytest.raises(ProtocolError, match="correlation id 2, expected 1"):
-        peer.client.answer()
+        peer.client.response()
 
 
-def test_a_request_without_answer_is_not_awaited(peer: Peer) -> None:
+def test_a_request_without_response_is_not_awaited(peer: Peer) -> None:
     peer.client.send(ApiVersionsRequest(), 0, answered=False)
     peer.client.send(ApiVersionsRequest(), 0)
     peer.read()
     peer.read()
-    peer.answer(2)
-    assert peer.client.answer().error_code == 35
+    peer.response(2)
+    assert peer.client.response().error_code == 35
 
 
-def test_an_unreadable_answer_is_reported_with_its_bytes(peer: Peer) -> None:
+def test_an_unreadable_response_is_reported_with_its_bytes(peer: Peer) -> None:
     peer.client.send(ApiVersionsRequest(), 0)
     peer.read()
     peer.send(bytes.fromhex("000000050000000123"))
     with pytest.raises(ProtocolError, match="the frame begins 0000000123"):
-        peer.client.answer()
+        peer.client.response()
 
 
 def test_a_closed_connection_is_not_silence(peer: Peer) -> None:
     peer.client.send(ApiVersionsRequest(), 0)
     peer.read()
-    with pytest.raises(NoAnswer):
-        peer.client.answer(timeout=0.001)
+    with pytest.raises(NoResponse):
+        peer.client.response(timeout=0.001)
     peer.close()
     with pytest.raises(ConnectionClosed):
         peer.client.request(ApiVersionsRequest(), 0)
 
 
-def test_an_answer_cut_off_is_a_closed_connection(peer: Peer) -> None:
+def test_a_response_cut_off_is_a_closed_connection(peer: Peer) -> None:
     peer.client.send(ApiVersionsRequest(), 0)
     peer.read()
     peer.send(b"\0\0\0\x09\0\0")
     peer.close_connection()
     with pytest.raises(ConnectionClosed):
-        peer.client.answer()
+        peer.client.response()
 
 
 # Waiting until a broker is ready

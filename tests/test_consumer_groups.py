@@ -11,7 +11,6 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from answers import only, sole
 from kafkawire.codec import encode
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS
@@ -39,6 +38,7 @@ from kafkawire.messages.offset_delete import (
 )
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from responses import only, sole
 from wirebroker.common.slices import at_once
 from wirebroker.core.groups.assignors import ASSIGNORS, Group, Partitions, Subscriber
 from wirebroker.core.groups.embedded import read_assignment, write_assignment
@@ -96,18 +96,18 @@ class Member:
             group_id=self.group, member_id=fields.pop("member_id", self.name), member_epoch=epoch,
             topic_partitions=claimed, **fields,
         )  # fmt: skip
-        answer = self.wire.request(request, version)
-        if not answer.error_code:
-            self.epoch = max(answer.member_epoch, 0)
-        return answer
+        response = self.wire.request(request, version)
+        if not response.error_code:
+            self.epoch = max(response.member_epoch, 0)
+        return response
 
-    def told(self, answer: Any) -> Told | None:
+    def told(self, response: Any) -> Told | None:
         """Its assignment; None if the answer has none."""
-        assert answer.error_code == 0, (answer.error_code, answer.error_message)
-        if answer.assignment is None:
+        assert response.error_code == 0, (response.error_code, response.error_message)
+        if response.assignment is None:
             return None
         names = {topic_id: name for name, topic_id in self._ids().items()}
-        given = {names[each.topic_id]: list(each.partitions) for each in answer.assignment.topic_partitions}
+        given = {names[each.topic_id]: list(each.partitions) for each in response.assignment.topic_partitions}
         return dict(sorted(given.items()))
 
     def join(self, *topics: str, **fields: Any) -> Told | None:
@@ -163,9 +163,9 @@ def state(broker: MockKafka) -> tuple[str, int, int]:
 
 def test_the_first_member_gets_all_partitions(broker: MockKafka) -> None:
     one = Member(broker, "one")
-    answer = one.send(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
-    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("one", 2, 5000)
-    assert one.told(answer) == {"orders": [0, 1, 2, 3]}
+    response = one.send(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+    assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("one", 2, 5000)
+    assert one.told(response) == {"orders": [0, 1, 2, 3]}
     assert state(broker) == ("Stable", 2, 2)
     assert one.told(one.send(2, {"orders": [0, 1, 2, 3]})) is None, "it knows"
     again = one.send(2, {"orders": [0]}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
@@ -195,8 +195,8 @@ def test_a_member_that_leaves_frees_its_partitions(broker: MockKafka) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     two.join()
-    answer = one.send(-1)
-    assert (answer.error_code, answer.member_id, answer.member_epoch, answer.assignment) == (0, "one", -1, None)
+    response = one.send(-1)
+    assert (response.error_code, response.member_id, response.member_epoch, response.assignment) == (0, "one", -1, None)
     assert state(broker) == ("Assigning", 4, 3)
     assert two.beat() == {"orders": [0, 1, 2, 3]}
     assert two.leave() == 0
@@ -345,7 +345,7 @@ def test_a_wrong_member_epoch_is_fenced(broker: MockKafka) -> None:
     assert one.join() == {"orders": [0, 1, 2, 3]}, "it joins again under the same id"
 
 
-def test_an_answer_may_be_lost_once(broker: MockKafka) -> None:
+def test_a_response_may_be_lost_once(broker: MockKafka) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     two.join()
@@ -401,8 +401,8 @@ def test_a_member_that_does_not_give_up_partitions_is_removed(broker: MockKafka)
 )
 def test_requests_that_are_refused(broker: MockKafka, fields: dict[str, Any], code: int) -> None:
     asked = {"epoch": 0, "owned": {}, "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"], **fields}
-    answer = Member(broker, "one").send(**asked)
-    assert (answer.error_code, bool(answer.error_message)) == (code, True)
+    response = Member(broker, "one").send(**asked)
+    assert (response.error_code, bool(response.error_message)) == (code, True)
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND, "a request that is refused leaves no trace"
 
 
@@ -416,9 +416,9 @@ def test_a_group_has_a_size(start: Callable[..., MockKafka]) -> None:
 def test_version_0_gives_out_ids(broker: MockKafka) -> None:
     nobody = Member(broker, "")
     fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"]}
-    answer = nobody.send(0, {}, version=0, **fields)
-    assert (answer.error_code, len(answer.member_id)) == (0, 22)
-    assert Member(broker, answer.member_id).fault(answer.member_epoch) == 0
+    response = nobody.send(0, {}, version=0, **fields)
+    assert (response.error_code, len(response.member_id)) == (0, 22)
+    assert Member(broker, response.member_id).fault(response.member_epoch) == 0
 
 
 def test_the_protocol_can_be_switched_off(start: Callable[..., MockKafka]) -> None:
@@ -429,9 +429,9 @@ def test_the_protocol_can_be_switched_off(start: Callable[..., MockKafka]) -> No
 
 def test_the_feature_is_announced(broker: MockKafka) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    answer = client(broker).request(request, 4)
-    assert ("group.version", 1) in [(each.name, each.max_version_level) for each in answer.finalized_features]
-    versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    response = client(broker).request(request, 4)
+    assert ("group.version", 1) in [(each.name, each.max_version_level) for each in response.finalized_features]
+    versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
     assert (versions[68], versions[69]) == ((0, 1), (0, 1))
 
 
@@ -445,8 +445,8 @@ def test_a_static_member_comes_back_to_its_partitions(broker: MockKafka) -> None
     kept = one.beat()
     one.beat()
     two.beat()
-    answer = one.send(-2)
-    assert (answer.error_code, answer.member_epoch) == (0, -2)
+    response = one.send(-2)
+    assert (response.error_code, response.member_epoch) == (0, -2)
     two.beat()
     assert state(broker)[1] == 3, "its absence causes no rebalance"
     again = Member(broker, "one again", "first")
@@ -473,8 +473,8 @@ def test_an_instance_that_its_member_left_has_no_owner(broker: MockKafka) -> Non
     one.join(instance_id="second")
     one.instance = "second"
     assert one.leave() == 0
-    answer = Member(broker, "two", "first").send(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
-    assert (answer.error_code, answer.error_message) == (UNKNOWN_MEMBER, "Member one is not a member of group team.")
+    response = Member(broker, "two", "first").send(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+    assert (response.error_code, response.error_message) == (UNKNOWN_MEMBER, "Member one is not a member of group team.")
 
 
 def test_a_static_member_that_stays_away_is_removed(broker: MockKafka) -> None:
@@ -718,12 +718,12 @@ class Classic:
                 for name, metadata in protocols or (("range", b"\0\1" + encode(subscription, 1)),)
             ],
         )  # fmt: skip
-        answer = self.wire.request(request, 7)
-        self.member = answer.member_id or self.member
-        if answer.error_code == 79:
+        response = self.wire.request(request, 7)
+        self.member = response.member_id or self.member
+        if response.error_code == 79:
             return self.join(*protocols)
-        self.generation = answer.generation_id
-        return answer
+        self.generation = response.generation_id
+        return response
 
     def sync(self, given: Told | None = None) -> int:
         assignments = []
@@ -733,11 +733,11 @@ class Classic:
             group_id=GROUP, generation_id=self.generation, member_id=self.member, group_instance_id=self.instance,
             protocol_type="consumer", protocol_name="range", assignments=assignments,
         )  # fmt: skip
-        answer = self.wire.request(request, 5)
-        if not answer.error_code:
-            got = read_assignment(bytes(answer.assignment))
+        response = self.wire.request(request, 5)
+        if not response.error_code:
+            got = read_assignment(bytes(response.assignment))
             self.owned = {each.topic: sorted(each.partitions) for each in got.assigned_partitions}
-        code: int = answer.error_code
+        code: int = response.error_code
         return code
 
     def heartbeat(self) -> int:
@@ -749,8 +749,8 @@ class Classic:
 
     def leave(self) -> int:
         identity = MemberIdentity(member_id=self.member, group_instance_id=self.instance)
-        answer = self.wire.request(LeaveGroupRequest(group_id=GROUP, members=[identity]), 5)
-        code: int = answer.members[0].error_code
+        response = self.wire.request(LeaveGroupRequest(group_id=GROUP, members=[identity]), 5)
+        code: int = response.members[0].error_code
         return code
 
 
@@ -817,8 +817,8 @@ def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: M
 def test_a_static_member_brings_the_group_back_to_the_classic_protocol(broker: MockKafka) -> None:
     new, old = Member(broker, "new", "first"), Classic(broker, "first")
     new.join()
-    answer = old.join()
-    assert (answer.error_code, answer.protocol_name) == (0, "range")
+    response = old.join()
+    assert (response.error_code, response.protocol_name) == (0, "range")
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND
     assert new.fault(2) == GROUP_ID_NOT_FOUND
     assert old.sync() == 0

@@ -24,7 +24,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from openapi_spec_validator import validate
 
-from controlkit import PROBLEM, Answer, ControlClient
+from controlkit import PROBLEM, ControlClient, Response
 from kafkawire.errors import ProtocolError
 from kafkawire.extras import how_to_install
 from kafkawire.messages.metadata import MetadataRequest
@@ -77,11 +77,11 @@ def test_the_document_is_valid_openapi_and_knows_every_endpoint(control: Control
 
 
 def test_the_page_for_people_shows_every_endpoint(control: ControlClient) -> None:
-    answer = control.raw("GET", "/")
-    assert (answer.status, answer.media) == (200, "text/html")
+    response = control.raw("GET", "/")
+    assert (response.status, response.media) == (200, "text/html")
     for endpoint in ENDPOINTS:
-        assert endpoint.shown_path in answer.body
-    assert "http" not in answer.body.replace("over HTTP", ""), "it needs nothing from elsewhere"
+        assert endpoint.shown_path in response.body
+    assert "http" not in response.body.replace("over HTTP", ""), "it needs nothing from elsewhere"
 
 
 def test_health_says_where_clients_connect(kafka: MockKafka, control: ControlClient) -> None:
@@ -292,8 +292,8 @@ def test_waiting_requests_are_answered_when_the_broker_stops(mock_kafka_factory:
     kafka.start()
     control = ControlClient(kafka.control_url)
     paths = ["/topics/orders/records/wait?timeout=300", "/verdicts/wait?timeout=300", "/trace.jsonl?follow=true"]
-    answers: list[Answer] = []
-    waiters = [threading.Thread(target=lambda p=path: answers.append(control.raw("GET", p))) for path in paths]
+    responses: list[Response] = []
+    waiters = [threading.Thread(target=lambda p=path: responses.append(control.raw("GET", p))) for path in paths]
     for waiter in waiters:
         waiter.start()
     while len(kafka._control._controlled.at_close) < 2 or not kafka._host.watchers:  # type: ignore[union-attr]
@@ -303,14 +303,14 @@ def test_waiting_requests_are_answered_when_the_broker_stops(mock_kafka_factory:
     for waiter in waiters:
         waiter.join(10)
     assert time.monotonic() - began < 5
-    assert sorted(answer.status for answer in answers) == [200, 503, 503]
-    assert {answer.json["detail"] for answer in answers if answer.status == 503} == {"the broker is stopping"}
+    assert sorted(response.status for response in responses) == [200, 503, 503]
+    assert {response.json["detail"] for response in responses if response.status == 503} == {"the broker is stopping"}
 
 
 def test_a_client_that_does_not_read_is_cut_off_when_the_broker_stops(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("wirebroker.control.server.LAST_ANSWERS_S", 0.05)
+    monkeypatch.setattr("wirebroker.control.server.LAST_RESPONSES_S", 0.05)
     with MockKafka(control=True, topics=["orders"]) as kafka:
         RawProducer(kafka).send(0)
         (row,) = kafka.trace.produce()
@@ -362,16 +362,16 @@ def test_rules_keep_their_ids(kafka: MockKafka, control: ControlClient) -> None:
     assert kafka.faults.rules == []
 
 
-def test_a_held_back_answer_goes_on_when_its_rule_is_removed(kafka: MockKafka, control: ControlClient) -> None:
+def test_a_held_back_response_goes_on_when_its_rule_is_removed(kafka: MockKafka, control: ControlClient) -> None:
     control.ask("POST", "/faults", {"kind": "reorder", "others": 99, "api": "Produce"})
     producer = RawProducer(kafka)
-    answers: list[Any] = []
-    sender = threading.Thread(target=lambda: answers.append(producer.send(0)))
+    responses: list[Any] = []
+    sender = threading.Thread(target=lambda: responses.append(producer.send(0)))
     sender.start()
     kafka.wait_until(lambda: bool(kafka.trace.faults()))
     control.ask("DELETE", "/faults")
     sender.join(10)
-    assert [answer.base_offset for answer in answers] == [0]
+    assert [response.base_offset for response in responses] == [0]
 
 
 def test_a_fault_file_is_loaded_whole_or_not_at_all(kafka: MockKafka, control: ControlClient) -> None:
@@ -392,10 +392,10 @@ def test_the_seed_of_a_file_makes_chances_repeatable(kafka: MockKafka, control: 
     counts = []
     for _ in range(2):
         control.ask("POST", "/faults/file", file)
-        wire, struck = client(kafka), []
+        wire, throttled = client(kafka), []
         for _ in range(20):
-            struck.append(wire.request(MetadataRequest(topics=None), 9).throttle_time_ms)
-        counts.append(struck)
+            throttled.append(wire.request(MetadataRequest(topics=None), 9).throttle_time_ms)
+        counts.append(throttled)
         control.ask("DELETE", "/faults")
     assert counts[0] == counts[1]
     assert 0 < sum(counts[0]) < 20
@@ -775,10 +775,10 @@ def test_an_error_is_answered_with_problem_details(
     method: str, path: str, body: Any, status: int, field: str | None, sentence: str, control: ControlClient,
     kafka: MockKafka, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    answer = (control.raw if status in (404, 405) else control.send)(method, path, body)
-    assert answer.media == PROBLEM, answer.body
-    problem = answer.json
-    assert (answer.status, problem["status"], problem.get("field")) == (status, status, field)
+    response = (control.raw if status in (404, 405) else control.send)(method, path, body)
+    assert response.media == PROBLEM, response.body
+    problem = response.json
+    assert (response.status, problem["status"], problem.get("field")) == (status, status, field)
     assert sentence in problem["detail"]
     assert len(problem["detail"]) < 300
     assert control.ask("GET", "/health")["status"] == "ok"
@@ -797,8 +797,8 @@ def test_a_body_has_a_limit(control: ControlClient) -> None:
                     connection.sendall(part if announced else b"%x\r\n%b\r\n" % (len(part), part))
             except OSError:
                 pass
-    answer = control.send("POST", "/topics", b" " * (16 * 1024 * 1024 + 1))
-    assert (answer.status, answer.json["detail"]) == (413, "a body has at most 16777216 bytes")
+    response = control.send("POST", "/topics", b" " * (16 * 1024 * 1024 + 1))
+    assert (response.status, response.json["detail"]) == (413, "a body has at most 16777216 bytes")
     assert control.ask("GET", "/health")["status"] == "ok"
 
 
@@ -810,17 +810,17 @@ def test_pages_of_other_sites_are_refused(kafka: MockKafka, control: ControlClie
     foreign += ["localhost.a.com", "127.0.0.1.a.com", "[::2]"]
     for name, value in (("Origin", "https://evil.example"), ("Origin", "null"), *(("Host", host) for host in foreign)):
         for method, path in (("POST", "/reset"), ("GET", "/topics/orders/records")):
-            answer = control.send(method, path, headers={name: value})
-            assert (answer.status, answer.media, answer.json["field"]) == (403, PROBLEM, name)
+            response = control.send(method, path, headers={name: value})
+            assert (response.status, response.media, response.json["field"]) == (403, PROBLEM, name)
     assert len(kafka.records("orders")) == 1
     hosts = [own, f"localhost:{port}", "LOCALHOST.", "app.localhost", "127.0.0.2", f"[::1]:{port}"]
     for headers in ({"Origin": control.url}, *({"Host": host} for host in hosts)):
         assert control.send("GET", "/health", headers=headers).status == 200
 
 
-def test_the_answer_to_a_refused_host_name_has_the_flag_that_allows_it(control: ControlClient) -> None:
-    answer = control.send("GET", "/health", headers={"Host": "wirebroker:9099"})
-    assert answer.json["detail"] == (
+def test_the_response_to_a_refused_host_name_has_the_flag_that_allows_it(control: ControlClient) -> None:
+    response = control.send("GET", "/health", headers={"Host": "wirebroker:9099"})
+    assert response.json["detail"] == (
         "the control does not answer under the name 'wirebroker'; use localhost, or start the broker with "
         "--control-allow-host wirebroker"
     )
@@ -835,7 +835,7 @@ def test_the_answer_to_a_refused_host_name_has_the_flag_that_allows_it(control: 
         ("0.0.0.0", "172.17.0.2", False),
     ],
 )  # fmt: skip
-def test_a_published_port_answers_only_under_known_names(host: str, reached: str, taken: bool) -> None:
+def test_a_published_port_responds_only_under_known_names(host: str, reached: str, taken: bool) -> None:
     assert Hosts(["wirebroker"]).takes(host, reached) is taken
 
 
@@ -849,10 +849,10 @@ def test_null_is_accepted_where_the_document_allows_it(control: ControlClient) -
 def test_numbers_of_any_length_are_refused(control: ControlClient) -> None:
     for digits in (19, 5000):
         for path in ("/faults/{}", "/producers/{}/expire", "/brokers/{}/kill", "/topics/orders/partitions/{}/truncate"):
-            answer = control.send("GET" if path == "/faults/{}" else "POST", path.format("9" * digits))
-            assert (answer.status, answer.media) == (404, PROBLEM)
-        answer = control.send("GET", f"/topics/orders/records?offset={'9' * digits}")
-        assert (answer.status, answer.json["field"]) == (422, "offset")
+            response = control.send("GET" if path == "/faults/{}" else "POST", path.format("9" * digits))
+            assert (response.status, response.media) == (404, PROBLEM)
+        response = control.send("GET", f"/topics/orders/records?offset={'9' * digits}")
+        assert (response.status, response.json["field"]) == (422, "offset")
     for body in (f'{{"name": "new", "partitions": {"9" * 5000}}}', '{"name": "new", "partitions": NaN}', "[" * 100_000,
                  '{"name": "\\ud800"}', '{"name": "new", "partitions": 1e999}'):  # fmt: skip
         assert control.send("POST", "/topics", body.encode()).status in (400, 422)
@@ -885,8 +885,8 @@ def test_an_internal_error_is_answered_and_logged(
     control: ControlClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wirebroker.testing.operations.topic_named", lambda *_: 1 / 0)
-    answer = control.raw("GET", "/topics/orders")
-    assert (answer.status, answer.media) == (500, PROBLEM)
+    response = control.raw("GET", "/topics/orders")
+    assert (response.status, response.media) == (500, PROBLEM)
     assert "GET /topics/orders failed because of an error in wirebroker" in caplog.text
     monkeypatch.undo()
     assert control.ask("GET", "/topics/orders")["name"] == "orders"
@@ -914,8 +914,8 @@ def test_random_requests_break_nothing(kafka: MockKafka, control: ControlClient,
         if endpoint.path.endswith(("wait", ".jsonl")):
             query = "timeout=0" if "wait" in endpoint.path else "limit=1"
         body = None if endpoint.method == "GET" else anything() if "text" not in endpoint.hints else str(anything()).encode()
-        answer = control.raw(endpoint.method, f"{path}?{query}" if query else path, body)
-        assert answer.status < 500, (endpoint, path, query, body, answer.body)
+        response = control.raw(endpoint.method, f"{path}?{query}" if query else path, body)
+        assert response.status < 500, (endpoint, path, query, body, response.body)
     assert control.ask("GET", "/health")["status"] == "ok"
     assert "error in wirebroker" not in caplog.text
 

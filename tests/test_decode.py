@@ -204,16 +204,16 @@ def test_damage_is_a_sentence_with_the_field_and_the_position(raw: bytes, senten
 def test_damaged_frames_raise_nothing_but_protocol_errors() -> None:
     random = Random(15)
     segment = batch(0, 3, pid=1, epoch=0, compression=1) * 2
-    answer = b"".join(encode_response(1, FetchResponse(responses=[]), 12))
+    response = b"".join(encode_response(1, FetchResponse(responses=[]), 12))
     for _ in range(3000):
-        for raw, api, version in ((PRODUCE, None, None), (segment, None, None), (answer, "Fetch", 12)):
+        for raw, api, version in ((PRODUCE, None, None), (segment, None, None), (response, "Fetch", 12)):
             with suppress(ProtocolError):
                 for decoded in decode_all(damaged(raw, random), api, version):
                     if "unknown tag" not in str(decoded.plain):
                         encode_plain(decoded.plain)
 
 
-def test_an_answer_to_an_unknown_version_of_api_versions_is_read_in_version_0() -> None:
+def test_a_response_to_an_unknown_version_of_api_versions_is_read_in_version_0() -> None:
     raw = b"".join(encode_response(1, ApiVersionsResponse(error_code=35, api_keys=[]), 0))
     (decoded,) = decode_all(raw, "ApiVersions", 4)
     assert (decoded.plain["version"], decoded.plain["body"]["error_code"]) == (0, 35)

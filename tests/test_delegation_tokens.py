@@ -37,7 +37,7 @@ def secured() -> Iterator[tuple[MockKafka, tuple[str, int]]]:
 
 
 @pytest.mark.parametrize("seed", RECORDING)
-def test_a_random_dialogue_gets_kafkas_answers(seed: str, secured: tuple[MockKafka, tuple[str, int]]) -> None:
+def test_a_random_dialogue_gets_kafkas_responses(seed: str, secured: tuple[MockKafka, tuple[str, int]]) -> None:
     kafka, plaintext = secured
     talk = Talk(int(seed), address_of(kafka.bootstrap_servers), plaintext, kafka.clock.now, lambda _: None)
     for theirs, ours in zip(RECORDING[seed], talk.play(), strict=True):
@@ -59,11 +59,11 @@ def log_in_by(kafka: MockKafka, token: Any, mechanism: str = SCRAM_SHA_256) -> t
     dialogue = tokens(mechanism, token.token_id, b64encode(bytes(token.hmac)).decode(), ",tokenauth=true")
     sent = next(dialogue)
     while True:
-        answer = connection.request(SaslAuthenticateRequest(auth_bytes=sent), 2)
+        response = connection.request(SaslAuthenticateRequest(auth_bytes=sent), 2)
         try:
-            sent = dialogue.send(bytes(answer.auth_bytes))
+            sent = dialogue.send(bytes(response.auth_bytes))
         except StopIteration:
-            return connection, answer
+            return connection, response
 
 
 def create(kafka: MockKafka, lives_ms: int = -1) -> Any:
@@ -80,8 +80,8 @@ def described(kafka: MockKafka) -> list[Any]:
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
 def test_a_client_is_the_owner_of_its_token(mechanism: str) -> None:
     with broker(topics={"orders": 1}) as kafka:
-        connection, answer = log_in_by(kafka, create(kafka), mechanism)
-        assert answer.session_lifetime_ms == int(SECRET["delegation.token.expiry.time.ms"])
+        connection, response = log_in_by(kafka, create(kafka), mechanism)
+        assert response.session_lifetime_ms == int(SECRET["delegation.token.expiry.time.ms"])
         connection.request(produce_request("orders", batch()), 9)
         assert kafka.trace.events("authentication")[-1].principal == "User:admin"
 
@@ -89,13 +89,13 @@ def test_a_client_is_the_owner_of_its_token(mechanism: str) -> None:
 def test_a_session_ends_with_its_token_and_an_expired_token_is_removed() -> None:
     with broker(configs={"delegation.token.expiry.check.interval.ms": 600_000}) as kafka:
         token = create(kafka, 300_000)
-        connection, answer = log_in_by(kafka, token)
-        assert answer.session_lifetime_ms == 300_000
+        connection, response = log_in_by(kafka, token)
+        assert response.session_lifetime_ms == 300_000
         kafka.clock.advance(milliseconds=300_001)
         with pytest.raises(ConnectionClosed):
             connection.request(produce_request("orders", batch()), 9)
-        _, answer = log_in_by(kafka, token)
-        assert (answer.error_code, answer.session_lifetime_ms) == (0, 0), "as in Kafka until the token is removed"
+        _, response = log_in_by(kafka, token)
+        assert (response.error_code, response.session_lifetime_ms) == (0, 0), "as in Kafka until the token is removed"
         kafka.clock.advance(milliseconds=300_000)
         assert described(kafka) == []
         assert log_in_by(kafka, token)[1].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from answers import only
-from dialogue import CLOSED, SILENCE, Answer, Closed, Dialogue, Silence, accepted, answered, each, plain, refused, seq
+from dialogue import CLOSED, SILENCE, Closed, Dialogue, Response, Silence, accepted, answered, each, plain, refused, seq
 from kafkawire.messages.metadata import MetadataRequest
+from responses import only
 from wirebroker import faults
 from wirebroker.mock import MockKafka
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.mock_kafka(topics={"orders": 2})
 INDEXED = re.compile(r"\.(partition_responses|coordinators|responses\[0\]\.partitions|topics\[0\]\.partitions)\[\d")
 
 
-def test_a_dialogue_goes_on_as_long_as_the_answers_are_expected(mock_kafka: MockKafka) -> None:
+def test_a_dialogue_goes_on_as_long_as_the_responses_are_expected(mock_kafka: MockKafka) -> None:
     dialogue = Dialogue(mock_kafka) >> seq(0, 2) >> seq(3) << accepted(at=0) << accepted(at=3) << SILENCE
     dialogue >> seq(5) << refused(45) >> seq(3) << answered(error_code=0, base_offset=3)
 
@@ -33,8 +33,8 @@ def test_a_dialogue_goes_on_as_long_as_the_answers_are_expected(mock_kafka: Mock
     ],
     ids=["offset", "error", "parts", "silence", "closed"],
 )
-def test_an_unexpected_answer_fails_with_the_dialogue(
-    mock_kafka: MockKafka, expected: Answer | Silence | Closed, line: str
+def test_an_unexpected_response_fails_with_the_dialogue(
+    mock_kafka: MockKafka, expected: Response | Silence | Closed, line: str
 ) -> None:
     dialogue = Dialogue(mock_kafka) >> plain("v")
     mock_kafka.wait_for_records("orders", 1)
@@ -42,7 +42,7 @@ def test_an_unexpected_answer_fails_with_the_dialogue(
         dialogue << (Silence(5) if expected is SILENCE else expected)
 
 
-def test_silence_and_a_closed_connection_are_not_answers(mock_kafka: MockKafka) -> None:
+def test_silence_and_a_closed_connection_are_not_responses(mock_kafka: MockKafka) -> None:
     dialogue = Dialogue(mock_kafka, within=0.1)
     for expected in (accepted(at=0), CLOSED):
         with pytest.raises(AssertionError, match="broker does not answer$"):
@@ -53,13 +53,13 @@ def test_silence_and_a_closed_connection_are_not_answers(mock_kafka: MockKafka) 
             dialogue >> plain("v") << expected
 
 
-def test_an_answer_about_several_partitions_has_no_only_part(mock_kafka: MockKafka) -> None:
+def test_a_response_about_several_partitions_has_no_only_part(mock_kafka: MockKafka) -> None:
     dialogue = Dialogue(mock_kafka) >> MetadataRequest(topics=None) << each(error_code=[0, 0])
     with pytest.raises(AssertionError, match="expected one item"):
         only(dialogue.last)
 
 
-def test_no_test_counts_its_way_into_an_answer() -> None:
+def test_no_test_counts_its_way_into_a_response() -> None:
     found = [
         f"{path.name}: {line.strip()}"
         for path in sorted(Path(__file__).parent.rglob("*.py"))

@@ -55,14 +55,14 @@ def third_broker() -> Iterator[OwnBroker]:
 
 
 @pytest.mark.parametrize("dialogue", ADMINISTRATION, ids=lambda dialogue: str(dialogue.head.seed))
-def test_kafka_answers_administrators(dialogue: Dialogue, third_broker: OwnBroker) -> None:
+def test_kafka_responds_to_administrators(dialogue: Dialogue, third_broker: OwnBroker) -> None:
     difference = replay(dialogue, third_broker.address).difference
     if difference is not None:
         pytest.fail(describe(difference), pytrace=False)
 
 
 @pytest.mark.parametrize("dialogue", REPLAYED, ids=lambda dialogue: f"{dialogue.head.subject}-{dialogue.head.seed}")
-def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker, another_broker: OwnBroker) -> None:
+def test_kafka_responds(dialogue: Dialogue, broker: OwnBroker, another_broker: OwnBroker) -> None:
     where = another_broker if dialogue.head.subject == "mixed" else broker
     difference = replay(dialogue, where.address).difference
     if difference is not None:
@@ -90,20 +90,20 @@ def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBro
 
 def _altered(step: Step, *, without: bool = False, more: bool = False) -> Step:
     """A step with another answer, without one, or with an impossible one."""
-    answers = copy.deepcopy(step.answers)
+    responses = copy.deepcopy(step.responses)
     number = step.ask.connection
     if more:
-        answers[number + 1] = {}
+        responses[number + 1] = {}
     elif without:
-        del answers[number]
+        del responses[number]
     else:
-        answers[number]["error_code"] = "74 FENCED_LEADER_EPOCH"
-    return replace(step, answers=answers)
+        responses[number]["error_code"] = "74 FENCED_LEADER_EPOCH"
+    return replace(step, responses=responses)
 
 
 @pytest.mark.parametrize("change", [{}, {"without": True}, {"more": True}], ids=["other", "unexpected", "missing"])
-def test_a_doctored_answer_is_a_difference(change: dict[str, bool]) -> None:
-    dialogue = next(each for each in GROUPS if each.steps[0].answers)
+def test_a_doctored_response_is_a_difference(change: dict[str, bool]) -> None:
+    dialogue = next(each for each in GROUPS if each.steps[0].responses)
     doctored = replace(dialogue, steps=[_altered(dialogue.steps[0], **change), *dialogue.steps[1:]])
     with OwnBroker(BASE_SETTINGS) as broker:
         replayed = replay(doctored, broker.address, within=0.05)

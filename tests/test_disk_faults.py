@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from answers import only, sole
 from diskkit import START, Broker, Disk, Failure, kept, opened_again
 from kafkawire.batches import iter_records, read_header, read_marker
 from kafkawire.errors import ErrorCode
@@ -44,6 +43,7 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from responses import only, sole
 from wirebroker.core.cluster import Cluster
 from wirekit import batch
 
@@ -92,12 +92,12 @@ class Client:
         """Ask until it is done; the answer, None if it was given up. Codes `also` say that an earlier try was done."""
         assert self.broker is not None
         for _ in range(8):
-            answer = self.broker.ask(request, version)
-            code = None if answer is None else code_of(answer)
-            if not code and answer is not None:
-                return answer
+            response = self.broker.ask(request, version)
+            code = None if response is None else code_of(response)
+            if not code and response is not None:
+                return response
             if code in also:
-                return answer
+                return response
             assert code is None or code in RETRIABLE, (type(request).__name__, ErrorCode(code))
             assert self.disk.failed, (type(request).__name__, code)
             self.check()
@@ -120,13 +120,13 @@ class Client:
 
     def coordinator(self, kind: int, key: str) -> None:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        self.ask(request, 4, lambda answer: sole(answer.coordinators).error_code)
+        self.ask(request, 4, lambda response: sole(response.coordinators).error_code)
 
     def create(self, name: str, **configs: str) -> None:
         given = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=given)])
         held = (1, {key.replace("_", "."): value for key, value in configs.items()})
-        code_of = lambda answer: sole(answer.topics).error_code  # noqa: E731
+        code_of = lambda response: sole(response.topics).error_code  # noqa: E731
         self.change(f"topic {name}", held, request, 5, code_of, ErrorCode.TOPIC_ALREADY_EXISTS)
 
     def there(self, name: str) -> bool:
@@ -134,8 +134,8 @@ class Client:
 
     def init(self, name: str | None = None) -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
-        answer = self.ask(request, 4, lambda answer: answer.error_code)
-        return (answer.producer_id, answer.producer_epoch) if answer else (-1, -1)
+        response = self.ask(request, 4, lambda response: response.error_code)
+        return (response.producer_id, response.producer_epoch) if response else (-1, -1)
 
     def produce(self, value: str, sequence: int, who: tuple[int, int], transactional: str | None = None) -> bool:
         data = batch(sequence, pid=who[0], epoch=who[1], timestamp=self.now, tag=value, transactional=transactional is not None)
@@ -144,12 +144,12 @@ class Client:
             topic_data=[TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=data)])],
         )  # fmt: skip
         self.unsure.add(f"{value}{sequence}")
-        answer = self.ask(request, 9, lambda answer: only(answer).error_code)
-        if answer and transactional is None:
+        response = self.ask(request, 9, lambda response: only(response).error_code)
+        if response and transactional is None:
             self.values.append(f"{value}{sequence}")
-        if answer is None and self.refused:
+        if response is None and self.refused:
             self.unsure.discard(f"{value}{sequence}")
-        return answer is not None
+        return response is not None
 
     def commit(self, offset: int) -> None:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
@@ -158,7 +158,7 @@ class Client:
             topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
         )  # fmt: skip
         what = "offset readers ('orders', 0)"
-        self.change(what, offset, request, 8, lambda answer: only(answer).error_code)
+        self.change(what, offset, request, 8, lambda response: only(response).error_code)
 
     def transaction(self, name: str, value: str, commit: bool, offset: int) -> None:
         who = self.init(name)
@@ -168,7 +168,7 @@ class Client:
             v3_and_below_transactional_id=name, v3_and_below_producer_id=who[0], v3_and_below_producer_epoch=who[1],
             v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[0])],
         )  # fmt: skip
-        codes = lambda answer: only(answer).partition_error_code  # noqa: E731
+        codes = lambda response: only(response).partition_error_code  # noqa: E731
         if not self.ask(add, 3, codes) or not self.produce(value, 0, who, name):
             return
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
@@ -176,14 +176,14 @@ class Client:
             transactional_id=name, group_id="workers", producer_id=who[0], producer_epoch=who[1],
             topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[partition])],
         )  # fmt: skip
-        if not self.ask(offsets, 5, lambda answer: only(answer).error_code):
+        if not self.ask(offsets, 5, lambda response: only(response).error_code):
             return
         end = EndTxnRequest(transactional_id=name, producer_id=who[0], producer_epoch=who[1], committed=commit)
         what = "offset workers ('orders', 0)"
         before = self.told.get(what, [None])
         after = offset if commit else before[-1]
         self.refused = False
-        self.change(what, after, end, 4, lambda answer: answer.error_code)
+        self.change(what, after, end, 4, lambda response: response.error_code)
         if self.told[what] == [after] and not self.refused:
             if commit:
                 self.values.append(f"{value}0")
@@ -197,7 +197,7 @@ class Client:
                 group_id="classic", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id=member_id,
                 protocol_type="consumer", protocols=protocols,
             )  # fmt: skip
-            return self.ask(request, 4, lambda answer: answer.error_code, also=(ErrorCode.MEMBER_ID_REQUIRED,))
+            return self.ask(request, 4, lambda response: response.error_code, also=(ErrorCode.MEMBER_ID_REQUIRED,))
 
         for _ in range(4):
             if (asked := join("")) is None or (joined := join(asked.member_id)) is None:
@@ -207,8 +207,8 @@ class Client:
                 group_id="classic", generation_id=joined.generation_id, member_id=joined.member_id, assignments=given
             )
             rejoin = (ErrorCode.NOT_COORDINATOR, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
-            answer = self.ask(request, 3, lambda answer: answer.error_code, also=rejoin)
-            if answer is None or not answer.error_code or self.gives_up:
+            response = self.ask(request, 3, lambda response: response.error_code, also=rejoin)
+            if response is None or not response.error_code or self.gives_up:
                 return
         raise AssertionError("the group is never stable")
 
@@ -217,10 +217,10 @@ class Client:
             group_id="modern", member_id="one", member_epoch=0, rebalance_timeout_ms=10_000,
             subscribed_topic_names=["orders"], topic_partitions=[],
         )  # fmt: skip
-        self.ask(request, 1, lambda answer: answer.error_code)
+        self.ask(request, 1, lambda response: response.error_code)
         self.ask(
             ConsumerGroupHeartbeatRequest(group_id="modern", member_id="one", member_epoch=-1), 1,
-            lambda answer: answer.error_code, also=(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND),
+            lambda response: response.error_code, also=(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND),
         )  # fmt: skip
 
     def alter(self, name: str, value: str) -> None:
@@ -230,28 +230,28 @@ class Client:
         )
         partitions, configs = self.told[f"topic {name}"][-1]
         after = (partitions, {**configs, "retention.ms": value})
-        self.change(f"topic {name}", after, request, 1, lambda answer: sole(answer.responses).error_code)
+        self.change(f"topic {name}", after, request, 1, lambda response: sole(response.responses).error_code)
 
     def grow(self, name: str) -> None:
         request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3, assignments=None)], timeout_ms=1)
         after = (3, self.told[f"topic {name}"][-1][1])
-        code_of = lambda answer: sole(answer.results).error_code  # noqa: E731
+        code_of = lambda response: sole(response.results).error_code  # noqa: E731
         self.change(f"topic {name}", after, request, 2, code_of, ErrorCode.INVALID_PARTITIONS)
 
     def delete(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
-        code_of = lambda answer: sole(answer.responses).error_code  # noqa: E731
+        code_of = lambda response: sole(response.responses).error_code  # noqa: E731
         self.change(f"topic {name}", None, request, 6, code_of, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def delete_group(self) -> None:
         request = DeleteGroupsRequest(groups_names=["readers"])
-        code_of = lambda answer: sole(answer.results).error_code  # noqa: E731
+        code_of = lambda response: sole(response.results).error_code  # noqa: E731
         self.change("offset readers ('orders', 0)", None, request, 2, code_of, ErrorCode.GROUP_ID_NOT_FOUND)
 
     def delete_records(self) -> None:
         partition = DeleteRecordsPartition(partition_index=0, offset=2)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=1)
-        if self.ask(request, 2, lambda answer: only(answer).error_code):
+        if self.ask(request, 2, lambda response: only(response).error_code):
             gone, self.values = self.values[:2], self.values[2:]
             self.unsure |= set(gone)  # a crash may bring them back, as in Kafka
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from answers import only, sole
 from crashkit import Served
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from responses import only, sole
 from test_groups import Client, find
 from test_transactions import Reader, TransactionalProducer
 from wirebroker.client.wire import WireClient

@@ -96,8 +96,8 @@ def test_values_of_a_session_of_a_client_can_be_filtered(script: Path, tmp_path:
     assert tshark(script, path, "-Y", "kafka4.not_decoded || kafka4.damaged || _ws.lua.error") == []
     produced = ["-Y", 'kafka4.api == "Produce" && kafka4.name == "orders" && kafka4.record_value == "milk"']
     assert tshark(script, path, *produced, "-T", "fields", "-e", "kafka4.base_sequence") == ["1"]
-    answers = ["-Y", 'kafka4.api == "Produce" && kafka4.request_in', "-T", "fields", "-e", "kafka4.base_offset"]
-    assert tshark(script, path, *answers) == ["0", "1"]
+    responses = ["-Y", 'kafka4.api == "Produce" && kafka4.request_in', "-T", "fields", "-e", "kafka4.base_offset"]
+    assert tshark(script, path, *responses) == ["0", "1"]
     assert len(tshark(script, path, "-Y", 'kafka4.group_id == "g" && kafka4.api == "JoinGroup"')) > 0
 
 
@@ -117,12 +117,14 @@ def test_batches_of_all_kinds_are_decoded(script: Path, tmp_path: Path) -> None:
     assert tshark(script, capture, "-Y", "kafka4.not_decoded || kafka4.damaged || _ws.lua.error") == []
 
 
-def test_any_port_large_frames_and_answers_without_a_request(script: Path, tmp_path: Path) -> None:
+def test_any_port_large_frames_and_responses_without_a_request(script: Path, tmp_path: Path) -> None:
     large = encode_request(1, "c", produce_request("orders", build_batch([Record(0, 0, None, bytes(200_000))])), 9)
     capture = written(tmp_path / "large.pcapng", [(False, large), (False, large)], (50_000, 31_234))
     assert len(tshark(script, capture, "-Y", "kafka4.records_count == 1")) == 2
-    answer = b"".join(encode_response(1, ApiVersionsResponse(error_code=0, api_keys=[]), 0))
-    capture = written(tmp_path / "late.pcapng", [(True, answer), (False, large[:100_000]), (True, answer[:6] + b"\xff" * 40)])
+    response = b"".join(encode_response(1, ApiVersionsResponse(error_code=0, api_keys=[]), 0))
+    capture = written(
+        tmp_path / "late.pcapng", [(True, response), (False, large[:100_000]), (True, response[:6] + b"\xff" * 40)]
+    )
     assert len(tshark(script, capture, "-Y", "kafka4.not_decoded")) >= 1
     assert tshark(script, capture, "-Y", "_ws.lua.error") == []
 

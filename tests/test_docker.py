@@ -229,9 +229,9 @@ def test_the_services_of_ci_advertise_what_the_page_says(number: int) -> None:
     try:
         said = {line.split()[0]: line.split()[2] for line in takewhile(lambda line: line != "ready\n", process.stdout)}
         host, _, port = said["listening"].rpartition(":")
-        answer = WireClient(host, int(port)).request(MetadataRequest(topics=None), 9)
-        assert [f"{broker.host}:{broker.port}" for broker in answer.brokers] == [shown["WIREBROKER_ADVERTISE"]]
-        assert [f"{topic.name}:{len(topic.partitions)}" for topic in answer.topics] == [shown["WIREBROKER_TOPIC"]]
+        response = WireClient(host, int(port)).request(MetadataRequest(topics=None), 9)
+        assert [f"{broker.host}:{broker.port}" for broker in response.brokers] == [shown["WIREBROKER_ADVERTISE"]]
+        assert [f"{topic.name}:{len(topic.partitions)}" for topic in response.topics] == [shown["WIREBROKER_TOPIC"]]
         asked_as = shown["WIREBROKER_ADVERTISE"].replace("9092", "9099")
         assert ControlClient(said["control"]).send("GET", "/health", headers={"Host": asked_as}).status == 200
     finally:
@@ -262,9 +262,9 @@ def test_the_container_is_healthy_and_advertises_both_addresses(
     programs, (outside, inside), control = container
     described = service()
     for (host, port), advertised in ((outside, "localhost:9092"), (inside, "wirebroker:29092")):
-        answer = WireClient(host, port).request(MetadataRequest(topics=None), 9)
-        assert [f"{broker.host}:{broker.port}" for broker in answer.brokers] == [advertised]
-        topics = {f"{topic.name}:{len(topic.partitions)}" for topic in answer.topics}
+        response = WireClient(host, port).request(MetadataRequest(topics=None), 9)
+        assert [f"{broker.host}:{broker.port}" for broker in response.brokers] == [advertised]
+        topics = {f"{topic.name}:{len(topic.partitions)}" for topic in response.topics}
         assert topics == {flags(described["command"])["--topic"]}
     assert ControlClient(control).ask("GET", "/health")["bootstrap_servers"] == "localhost:9092"
     for host, status in (("localhost:9099", 200), ("wirebroker:9099", 200), ("evil.example:9099", 403)):

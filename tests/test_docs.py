@@ -162,7 +162,7 @@ def shown_commands() -> list[Shown]:
 
 OURS = re.compile(r"(?:wirebroker|scripts/run) (\w+) ?(.*)")
 ELSEWHERE = {
-    "curl": "test_the_control_answers_curl_as_shown", "docker": "test_docker.py", "until docker": "test_docker.py",
+    "curl": "test_the_control_responds_to_curl_as_shown", "docker": "test_docker.py", "until docker": "test_docker.py",
     "go test": "test_go_runs", "venv-pack": "audit_spark/test_submit.py", "spark-submit": "audit_spark/test_submit.py",
     "tshark": "test_a_capture_is_shown_as_shown",
     "pip install": "test_the_extras_that_are_shown_exist", "./wirebroker.pyz": "scripts/build-zipapp",
@@ -498,12 +498,12 @@ def test_the_recipes_for_jq_hold_at_every_level(
     (tmp_path / "trace.jsonl").write_text("".join(row.as_json() + "\n" for row in rows), encoding="utf-8")
     (block,) = (block for block in blocks("sh") if block.path.name == "trace.md")
     recipes = [question.partition("\n")[2] for question in block.code.split("# ")[1:]]
-    answers = [
+    responses = [
         subprocess.run(recipe, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
         for recipe in recipes
     ]
     client = "wirebroker-conformance"
-    assert answers == [
+    assert responses == [
         kafka.trace.produce()[2].explain.split(),
         ["1", client, "accepted", "1", client, "duplicate", "1", client, "rejected"],
         ["[", "{", '"topic":', '"orders",', '"first":', "0,", '"times":', "2", "}", "]"],
@@ -548,7 +548,7 @@ def send_an_order(kafka: MockKafka) -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("control.md", 5)])
-def test_the_control_answers_curl_as_shown(name: str, count: int, controlled: MockKafka) -> None:
+def test_the_control_responds_to_curl_as_shown(name: str, count: int, controlled: MockKafka) -> None:
     if shutil.which("curl") is None:
         lacking("curl", "curl is not installed")
     shown = [b for b in blocks("console") if b.path.name == name and b.code.startswith("$ curl")]

@@ -8,18 +8,18 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from answers import only
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
+from responses import only
 from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.purgatory import Timers
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Close, Reply
+from wirebroker.requests.effects import Close, Respond
 from wirebroker.testing import operations
 from wirekit import NOW, batch, produce_request
 
@@ -40,13 +40,13 @@ class Lab:
         )
         return [self.effect(effect) for effect in self.engine.take_effects()]
 
-    def effect(self, effect: Reply | Close) -> Any:
+    def effect(self, effect: Respond | Close) -> Any:
         if isinstance(effect, Close):
             return effect.reason
         return decode_response(b"".join(effect.parts)[4:], self.key, self.version)[1]
 
 
-def test_the_fast_path_answers_like_the_ordinary_way() -> None:
+def test_the_fast_path_responds_like_the_ordinary_way() -> None:
     """Every request after the first looks like the last one; each is also given to an engine that has seen none."""
     for version in range(3, 13):
         lab = Lab()
@@ -58,9 +58,9 @@ def test_the_fast_path_answers_like_the_ordinary_way() -> None:
             assert (before is not None) == (i > 0)
             fresh = lab.engine.connect(1)
             (again,) = lab.send(produce_request("orders", data), version, connection=fresh)
-            answer, retried = (only(r) for r in (got, again))
-            assert (answer.error_code, answer.base_offset) == (retried.error_code, retried.base_offset)
-            assert (answer.error_code == 45) == (i in (5, 8))
+            response, retried = (only(r) for r in (got, again))
+            assert (response.error_code, response.base_offset) == (retried.error_code, retried.base_offset)
+            assert (response.error_code == 45) == (i in (5, 8))
 
 
 def test_the_fast_path_is_left_for_a_different_request() -> None:
@@ -87,8 +87,8 @@ def test_a_topic_deleted_under_a_remembered_request_is_not_written_to() -> None:
     data = batch(timestamp=NOW)
     lab.send(produce_request("orders", data))
     operations.delete_topic(lab.engine, "orders", NOW)
-    (answer,) = lab.send(produce_request("orders", data))
-    assert only(answer).error_code == 3
+    (response,) = lab.send(produce_request("orders", data))
+    assert only(response).error_code == 3
 
 
 def test_a_parked_fetch_is_a_deadline_not_a_sleep() -> None:
@@ -135,7 +135,7 @@ def test_no_frame_makes_the_engine_raise(raw: bytes, key: int, version: int) -> 
     lab = Lab()
     frame = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\1\xff\xff\0" + raw
     lab.engine.receive(lab.connection, memoryview(bytearray(frame)), NOW)
-    assert all(isinstance(effect, Reply | Close) for effect in lab.engine.take_effects())
+    assert all(isinstance(effect, Respond | Close) for effect in lab.engine.take_effects())
 
 
 def test_timers_run_in_order_and_see_the_moment_they_were_set_for() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from answers import only
+from responses import only
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.faults.files import FaultFileError, dump, file_kinds, load, loads, parse, schema
@@ -196,8 +196,8 @@ def test_require_fired(tmp_path: Path, fires: bool) -> None:
     path.write_text('[[fault]]\nkind = "error"\ncode = 7\napi = "Produce"\n')
     process, wire = serve("--faults", str(path), "--require-fired")
     if fires:
-        answer: Any = wire.request(produce_request("orders", b"\0" * 61), 9)
-        assert only(answer).error_code == 7
+        response: Any = wire.request(produce_request("orders", b"\0" * 61), 9)
+        assert only(response).error_code == 7
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == (0 if fires else 1)

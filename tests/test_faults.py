@@ -9,9 +9,8 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
-from answers import sole
 from dialogue import (
-    ANY_ANSWER,
+    ANY_RESPONSE,
     CLOSED,
     INIT_PRODUCER_ID,
     SILENCE,
@@ -37,6 +36,7 @@ from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProt
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from responses import sole
 from wirebroker import faults
 from wirebroker.client.wire import WireClient
 from wirebroker.faults import NotFired
@@ -86,7 +86,7 @@ def test_b3_what_follows_a_swallowed_batch_is_out_of_order(mock_kafka: MockKafka
 # Errors
 
 
-def test_an_error_strikes_one_partition_and_the_others_are_stored(mock_kafka: MockKafka) -> None:
+def test_an_error_matches_one_partition_and_the_others_are_stored(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, topic="orders", partition=1))
     parts = [PartitionProduceData(index=index, records=batch(tag=f"p{index}-")) for index in range(3)]
     request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
@@ -94,13 +94,13 @@ def test_an_error_strikes_one_partition_and_the_others_are_stored(mock_kafka: Mo
     assert values(mock_kafka) == [b"p0-0", b"p2-0"]
 
 
-def test_with_after_the_batch_is_stored_and_the_answer_has_the_error(mock_kafka: MockKafka) -> None:
+def test_with_after_the_batch_is_stored_and_the_response_has_the_error(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="Produce", after=True, times=1))
     Dialogue(mock_kafka) >> seq(0) << refused(TIMED_OUT, base_offset=-1) >> seq(0) << accepted(at=0)
     assert mock_kafka.trace.produce()[-1].verdict == "duplicate"
 
 
-def test_an_error_overwrites_the_answer_of_a_request_that_reads(mock_kafka: MockKafka) -> None:
+def test_an_error_overwrites_the_response_of_a_request_that_reads(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="ListOffsets", partition=1))
     mock_kafka.faults.add(faults.error(9999, api="Fetch", topic="orders", times=1))
     mock_kafka.faults.add(faults.error("LEADER_NOT_AVAILABLE", api="Metadata", topic="orders", times=1))
@@ -110,7 +110,7 @@ def test_an_error_overwrites_the_answer_of_a_request_that_reads(mock_kafka: Mock
     dialogue = Dialogue(mock_kafka) >> offsets << each(error_code=[0, TIMED_OUT, 0])
     dialogue >> fetch() << refused(9999) >> fetch() << answered(error_code=0)
     for code in (5, 0):
-        dialogue >> metadata << ANY_ANSWER
+        dialogue >> metadata << ANY_RESPONSE
         assert sole(dialogue.last.topics).error_code == code
 
 
@@ -138,7 +138,7 @@ def test_a_delay_holds_the_request_until_the_clock_has_moved(mock_kafka: MockKaf
     dialogue << accepted(at=0)
 
 
-def test_a_delayed_answer_comes_after_the_batch_is_stored(mock_kafka: MockKafka) -> None:
+def test_a_delayed_response_comes_after_the_batch_is_stored(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", after=True, times=1))
     dialogue = Dialogue(mock_kafka) >> seq(0)
     mock_kafka.wait_for_records("orders", 1)
@@ -187,7 +187,7 @@ def test_rules_after_one_that_ended_the_request_have_not_fired(mock_kafka: MockK
     assert values(mock_kafka) == [b"v0"]
 
 
-def test_the_answer_that_a_rule_made_may_be_lost_too(mock_kafka: MockKafka) -> None:
+def test_the_response_that_a_rule_made_may_be_lost_too(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_ack(api="InitProducerId", nth=1))
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", times=2))
     dialogue = Dialogue(mock_kafka) >> INIT_PRODUCER_ID << CLOSED
@@ -198,16 +198,16 @@ def test_the_answer_that_a_rule_made_may_be_lost_too(mock_kafka: MockKafka) -> N
 # Answers and the rest
 
 
-def test_a_callable_may_answer(mock_kafka: MockKafka) -> None:
+def test_a_callable_may_respond(mock_kafka: MockKafka) -> None:
     seen: list[tuple[str, int]] = []
 
-    def answer(facts: faults.Facts, request: Message) -> Message | None:
+    def response(facts: faults.Facts, request: Message) -> Message | None:
         seen.append((facts.api, facts.version))
         return DescribeClusterResponse(
             error_code=0, cluster_id="mine", controller_id=7, brokers=[], cluster_authorized_operations=0
         )
 
-    mock_kafka.faults.add(faults.answer(answer, api="DescribeCluster"))
+    mock_kafka.faults.add(faults.answer(response, api="DescribeCluster"))
     request = DescribeClusterRequest(include_cluster_authorized_operations=False)
     Dialogue(mock_kafka) >> (request, 0) << answered(cluster_id="mine", controller_id=7)
     assert seen == [("DescribeCluster", 0)]
@@ -235,12 +235,12 @@ def test_a_rule_for_a_group_matches_requests_that_describe_it(mock_kafka: MockKa
     rule.assert_fired(1)
 
 
-def test_a_throttle_is_in_the_answer(mock_kafka: MockKafka) -> None:
+def test_a_throttle_is_in_the_response(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.throttle(1234, api="Metadata"))
     Dialogue(mock_kafka) >> MetadataRequest(topics=[]) << overall(throttle_time_ms=1234)
 
 
-def test_a_rule_strikes_only_the_requests_that_all_its_words_match(mock_kafka_factory: Any) -> None:
+def test_a_rule_matches_only_the_requests_that_all_its_words_match(mock_kafka_factory: Any) -> None:
     kafka = mock_kafka_factory(topics={"orders": 1, "other": 1}, brokers=2)
     rule = kafka.faults.add(
         faults.error(TIMED_OUT, api=["Produce", "Fetch"], version=(3, 9), topic="orders", client_id="wirebroker-conformance")
@@ -254,7 +254,7 @@ def test_a_rule_strikes_only_the_requests_that_all_its_words_match(mock_kafka_fa
 
 
 @pytest.mark.parametrize(
-    ("options", "struck"),
+    ("options", "fired"),
     [
         ({"nth": 3}, [3]),
         ({"nth": [1, 4]}, [1, 4]),
@@ -265,12 +265,12 @@ def test_a_rule_strikes_only_the_requests_that_all_its_words_match(mock_kafka_fa
     ],
     ids=str,
 )
-def test_counting_words_choose_the_struck_requests(mock_kafka: MockKafka, options: dict[str, Any], struck: list[int]) -> None:
+def test_counting_words_choose_the_matched_requests(mock_kafka: MockKafka, options: dict[str, Any], fired: list[int]) -> None:
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", **options))
     dialogue = Dialogue(mock_kafka)
     for number in range(1, 7):
-        dialogue >> INIT_PRODUCER_ID << answered(error_code=TIMED_OUT if number in struck else 0)
-    assert (rule.seen, rule.fired) == (6, len(struck))
+        dialogue >> INIT_PRODUCER_ID << answered(error_code=TIMED_OUT if number in fired else 0)
+    assert (rule.seen, rule.fired) == (6, len(fired))
 
 
 def test_the_names_of_a_groups_protocols_do_not_match_as_topics(mock_kafka: MockKafka) -> None:
@@ -284,7 +284,7 @@ def test_the_names_of_a_groups_protocols_do_not_match_as_topics(mock_kafka: Mock
     assert rule.seen == 0
 
 
-def test_the_same_seed_strikes_the_same_requests(mock_kafka_factory: Any) -> None:
+def test_the_same_seed_matches_the_same_requests(mock_kafka_factory: Any) -> None:
     def run(seed: int) -> list[int]:
         kafka = mock_kafka_factory(random_seed=seed)
         kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", probability=0.5))
@@ -366,7 +366,7 @@ def test_held_requests_go_on_when_their_rule_is_unloaded(mock_kafka: MockKafka, 
     dialogue >> plain("next") << accepted(at=1)
 
 
-def test_an_unloaded_rule_strikes_no_more(mock_kafka: MockKafka) -> None:
+def test_an_unloaded_rule_fires_no_more(mock_kafka: MockKafka) -> None:
     """Also not what another one still holds back."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
@@ -441,7 +441,7 @@ def test_a_rule_that_finds_nothing_to_do_has_not_fired(mock_kafka: MockKafka) ->
     assert mock_kafka.trace.faults() == []
 
 
-def test_nothing_else_strikes_a_lost_answer(mock_kafka: MockKafka) -> None:
+def test_nothing_else_matches_a_lost_response(mock_kafka: MockKafka) -> None:
     rules = [
         mock_kafka.faults.add(each)
         for each in (faults.lose_ack(api="Produce"), faults.corrupt(api="Produce"), faults.throttle(5, api="Produce"))
@@ -451,7 +451,7 @@ def test_nothing_else_strikes_a_lost_answer(mock_kafka: MockKafka) -> None:
     assert [row.kind for row in mock_kafka.trace.faults()] == ["lose_ack"]
 
 
-def test_delays_of_an_answer_add_up(mock_kafka_factory: Any) -> None:
+def test_delays_of_a_response_add_up(mock_kafka_factory: Any) -> None:
     kafka = mock_kafka_factory(clock="frozen", topics={"orders": 1})
     rules = [kafka.faults.add(faults.delay(ms, api="Produce", after=True)) for ms in (100, 200)]
     dialogue = Dialogue(kafka) >> plain("v")
@@ -468,7 +468,7 @@ def somebody_waits(kafka: MockKafka) -> bool:
     return kafka._call(lambda engine: any(connection.parked for connection in engine.connections))
 
 
-def test_a_delayed_answer_counts_from_when_it_is_made(mock_kafka_factory: Any) -> None:
+def test_a_delayed_response_counts_from_when_it_is_made(mock_kafka_factory: Any) -> None:
     kafka = mock_kafka_factory(clock="frozen", topics={"orders": 1})
     late = kafka.faults.add(faults.delay(400, api="Fetch", after=True))
     dialogue = Dialogue(kafka) >> fetch(wait_ms=500)
@@ -480,7 +480,7 @@ def test_a_delayed_answer_counts_from_when_it_is_made(mock_kafka_factory: Any) -
     dialogue << answered(error_code=0)
 
 
-def test_an_answer_that_is_never_made_is_not_lost(mock_kafka: MockKafka) -> None:
+def test_a_response_that_is_never_made_is_not_lost(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_ack(api="Fetch"))
     dialogue = Dialogue(mock_kafka) >> fetch(wait_ms=60_000)
     mock_kafka.wait_until(lambda: lost.seen == 1)
@@ -541,7 +541,7 @@ def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None
         make()
 
 
-def test_the_trace_names_what_struck(mock_kafka: MockKafka) -> None:
+def test_the_trace_names_what_fired(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, topic="orders", partition=0))
     RawProducer(mock_kafka).send(0)
     (row,) = mock_kafka.trace.faults()

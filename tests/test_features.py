@@ -39,8 +39,8 @@ def update(kafka: MockKafka, kind: int = DOWNGRADE, **levels: int) -> int:
 
 
 def levels(kafka: MockKafka) -> Mapping[str, int]:
-    answer = ask(kafka, "ApiVersions", 4, client_software_name="a", client_software_version="1")
-    return {each.name: each.max_version_level for each in answer.finalized_features}
+    response = ask(kafka, "ApiVersions", 4, client_software_name="a", client_software_version="1")
+    return {each.name: each.max_version_level for each in response.finalized_features}
 
 
 def least_in_sync(kafka: MockKafka) -> list[str]:

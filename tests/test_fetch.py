@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from answers import only, sole
 from dialogue import Dialogue, answered, each, overall, refused
 from kafkawire.batches import iter_batches, read_header
 from kafkawire.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest
+from responses import only, sole
 from wirebroker.apis.fetch import Fetch
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
@@ -34,8 +34,8 @@ def wire(broker: MockKafka) -> WireClient:
 
 def store(wire: WireClient, batches: int, partition: int = 0, size: int = 1, **options: Any) -> None:
     for _ in range(batches):
-        answer = wire.request(produce_request("orders", batch(tag="x" * size, **options), partition), 9)
-        assert only(answer).error_code == 0
+        response = wire.request(produce_request("orders", batch(tag="x" * size, **options), partition), 9)
+        assert only(response).error_code == 0
 
 
 def fetch(offsets: dict[int, int], *, wait: int = 0, least: int = 1, most: int = 1 << 26, each: int = LARGE, session: int = 0,
@@ -159,7 +159,7 @@ def test_a_client_that_left_while_it_waited_is_forgotten(broker: MockKafka, wire
     assert waiting(broker) == 0
 
 
-def test_sessions_answer_only_what_changed(broker: MockKafka, wire: WireClient) -> None:
+def test_sessions_return_only_what_changed(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 1)
     dialogue = Dialogue(broker) >> fetch({0: 0, 1: 0, 2: 0}, epoch=0) << each(partition_index=[0, 1, 2])
     session = dialogue.last.session_id
@@ -173,8 +173,8 @@ def test_sessions_answer_only_what_changed(broker: MockKafka, wire: WireClient) 
 @pytest.mark.parametrize(("session_shift", "epoch", "code"), [(1, 1, 70), (0, 5, 71)])
 def test_sessions_that_cannot_continue(wire: WireClient, session_shift: int, epoch: int, code: int) -> None:
     first = wire.request(fetch({0: 0}, epoch=0), 11)
-    answer = wire.request(fetch({}, session=first.session_id + session_shift, epoch=epoch), 11)
-    assert answer.error_code == code
+    response = wire.request(fetch({}, session=first.session_id + session_shift, epoch=epoch), 11)
+    assert response.error_code == code
 
 
 def test_a_closed_session_is_gone(wire: WireClient) -> None:
@@ -214,9 +214,9 @@ def test_an_old_session_is_evicted_by_a_larger_one(mock_kafka_factory: Callable[
 def test_topics_by_id(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 1)
     topic_id = sole(wire.request(MetadataRequest(topics=None), 12).topics).topic_id
-    answer = wire.request(fetch({0: 0}, topic=topic_id), 13)
-    assert sole(answer.responses).topic_id == topic_id
-    assert offsets_of(only(answer)) == [0]
+    response = wire.request(fetch({0: 0}, topic=topic_id), 13)
+    assert sole(response.responses).topic_id == topic_id
+    assert offsets_of(only(response)) == [0]
     Dialogue(broker) >> (fetch({0: 0}, topic=b"\1" * 16), 13) << refused(100)
 
 
@@ -250,8 +250,8 @@ def list_offsets(wire: WireClient, timestamp: int, version: int = 8) -> tuple[in
     partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topic = ListOffsetsTopic(name="orders", partitions=[partition])
     request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-    answer = only(wire.request(request, version))
-    return answer.error_code, answer.offset, answer.timestamp
+    response = only(wire.request(request, version))
+    return response.error_code, response.offset, response.timestamp
 
 
 def test_offsets_by_time(wire: WireClient) -> None:

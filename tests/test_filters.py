@@ -75,7 +75,7 @@ def test_a_wrong_filter_is_refused_with_a_sentence(text: str, sentence: str) -> 
     assert str(refused.value) == sentence
 
 
-STRUCK = FaultRow(
+MATCHED = FaultRow(
     1006, 1, 7, "billing", "Produce", 9, 3, "lose_ack", "lose_ack(topic=orders)", (), 1, Batch("orders", 0, 4, 0, 5, 5, 1)
 )
 FOUND_BY_ITS_BATCH = [("topic=orders partition=0", True), ("producer=4", True), ("producer=5", False), ("object", False)]
@@ -83,8 +83,8 @@ FOUND_BY_ITS_BATCH = [("topic=orders partition=0", True), ("producer=4", True), 
 
 
 @pytest.mark.parametrize(("text", "met"), FOUND_BY_ITS_BATCH)
-def test_a_fault_is_found_by_the_batch_that_it_struck(text: str, met: bool) -> None:
-    assert parsed(text).has(STRUCK) is met
+def test_a_fault_is_found_by_the_batch_that_it_matched(text: str, met: bool) -> None:
+    assert parsed(text).has(MATCHED) is met
 
 
 def test_no_field_holds_numbers_in_some_rows_and_texts_in_others() -> None:

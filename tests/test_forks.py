@@ -39,10 +39,10 @@ class Child:
             signal.alarm(20)  # a child that hangs ends all the same, and says nothing
             os.close(said)
             try:
-                answer = act()
+                response = act()
             except BaseException as failure:
-                answer = f"{type(failure).__name__}: {failure}"
-            os.write(say, answer.encode())
+                response = f"{type(failure).__name__}: {failure}"
+            os.write(say, response.encode())
             os.close(say)
             signal.pause()
         os.close(say)

@@ -29,7 +29,7 @@ from wirebroker.core.logs import memory
 from wirebroker.core.partition import Partition
 from wirebroker.engine.engine import Engine
 from wirebroker.proxy import relay
-from wirebroker.requests.effects import Reply
+from wirebroker.requests.effects import Respond
 from wirebroker.storage import directory, store
 from wirebroker.storage.store import FolderStore
 
@@ -92,14 +92,14 @@ def test_the_control() -> None:
 def test_requests_to_a_server(seed: int) -> None:
     outcome = ServedCase(seed, patience=1.0).run()  # a busy machine is slower than any request
     assert outcome.finding is None, f"scripts/fuzz served --replay {seed}\n{outcome.finding}"
-    assert outcome.answers > 100
+    assert outcome.responses > 100
 
 
 def test_relays() -> None:
     for seed in range(12):
         outcome = RelayCase(seed).run()
         assert outcome.finding is None, f"scripts/fuzz relay --replay {seed}\n{outcome.finding}"
-        assert outcome.answers > 0
+        assert outcome.responses > 0
 
 
 HOSTILE = (*range(40), 1544, 1692, 2014, 5498)
@@ -139,19 +139,21 @@ def drops_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay._Inlet, "keep", lambda self, data, needed: None)
 
 
-def mistakes_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay.Relay, "_reply", lambda self, parts: self.proxy.effects.append(Reply(self.connection, parts * 2)))
+def mistakes_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        relay.Relay, "_send", lambda self, parts: self.proxy.effects.append(Respond(self.connection, parts * 2))
+    )
 
 
-def expects_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def expects_no_response(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "_acks", lambda frame: relay._Acks(0, False))
 
 
 BROKEN_RELAYS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     passes_addresses: "an answer names a broker: ",
     drops_the_rest: "a connection is closed",
-    mistakes_answers: "an answer",
-    expects_no_answer: "a connection is closed",
+    mistakes_responses: "an answer",
+    expects_no_response: "a connection is closed",
 }
 
 
@@ -165,7 +167,7 @@ def test_a_broken_relay_is_caught(broken: Callable[[pytest.MonkeyPatch], None], 
 def test_a_seed_is_the_same_each_time() -> None:
     one, other = Case(5).run(), Case(5).run()
     assert one.script == other.script
-    assert one.answers == other.answers > 0
+    assert one.responses == other.responses > 0
 
 
 # Each of these breaks the broker in one way; the fuzzer must notice.
@@ -185,14 +187,14 @@ def cannot_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(describe_cluster, "handle", handle)
 
 
-def does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     def park(self: Exchange) -> None:
         self.connection.parked = self
 
     monkeypatch.setattr(describe_cluster, "handle", lambda request, exchange: park(exchange) or produce.Outcome.PARKED)
 
 
-def answers_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def responds_to_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Exchange._deliver
 
     def send(self: Exchange, response: Any, parts: Any) -> None:
@@ -203,7 +205,7 @@ def answers_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Exchange, "_deliver", send)
 
 
-def answers_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def responds_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Exchange._deliver
 
     def send(self: Exchange, response: Any, parts: Any) -> None:
@@ -271,9 +273,9 @@ def forgets_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
 BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     raises: "raised: KeyError at ",
     cannot_be_encoded: "raised: EncodeError in DescribeClusterResponse",
-    does_not_answer: "answer",
-    answers_another_request: "an answer to another request",
-    answers_twice: "an answer",
+    does_not_respond: "answer",
+    responds_to_another_request: "an answer to another request",
+    responds_twice: "an answer",
     takes_long: "slow: DescribeCluster",
     closes_without_a_word: "a connection is closed without a reason",
     forgets_topics: "lost in a kill: ",

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from answers import only, sole
-from dialogue import ANY_ANSWER, Dialogue, answered, refused
+from dialogue import ANY_RESPONSE, Dialogue, answered, refused
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -34,6 +33,7 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from responses import only, sole
 from wirebroker.core.groups.states import PREVIOUS, State
 from wirebroker.mock import MockKafka
 from wirekit import client
@@ -91,9 +91,9 @@ class Client:
 
     def joined(self, version: int = 7) -> Any:
         """The answer to the JoinGroup."""
-        answer = self.wire.answer()
-        self.member, self.generation = answer.member_id or self.member, answer.generation_id
-        return answer
+        response = self.wire.response()
+        self.member, self.generation = response.member_id or self.member, response.generation_id
+        return response
 
     def join(self, **options: Any) -> Any:
         """Join, first asking for an id if there is none."""
@@ -112,8 +112,8 @@ class Client:
         self.wire.send(request, 3)
 
     def synced(self) -> tuple[int, bytes]:
-        answer = self.wire.answer()
-        return answer.error_code, bytes(answer.assignment)
+        response = self.wire.response()
+        return response.error_code, bytes(response.assignment)
 
     def sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> tuple[int, bytes]:
         self.ask_to_sync(assignments, generation)
@@ -276,8 +276,8 @@ def test_a_static_member_comes_back_without_a_rebalance_and_its_double_is_fenced
     one.sync({one.member: b"all"})
     again = Client(broker, "worker-1")
     again.ask_to_join(version=9)
-    answer = again.joined(9)
-    assert (answer.error_code, answer.generation_id, answer.skip_assignment) == (0, 1, True)
+    response = again.joined(9)
+    assert (response.error_code, response.generation_id, response.skip_assignment) == (0, 1, True)
     assert again.member != one.member
     assert again.sync() == (0, b"all")
     assert one.heartbeat() == FENCED_INSTANCE
@@ -388,8 +388,8 @@ def test_deleting_offsets(broker: MockKafka) -> None:
     one.commit(5)
     partitions = [OffsetDeleteRequestPartition(partition_index=i) for i in (0, 9)]
     request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)])
-    answer = client(broker).request(request, 0)
-    assert [p.error_code for p in sole(answer.topics).partitions] == [0, 3]
+    response = client(broker).request(request, 0)
+    assert [p.error_code for p in sole(response.topics).partitions] == [0, 3]
     assert one.committed() == -1
     request.group_id = "nobody"
     assert client(broker).request(request, 0).error_code == 69
@@ -413,14 +413,14 @@ def test_a_group_with_many_members_becomes_stable(broker: MockKafka) -> None:
         member.joined()
         member.ask_to_join(session_ms=300_000)
     members[0].ask_to_join(session_ms=300_000)
-    answers = [member.joined() for member in members]
-    assert {answer.error_code for answer in answers} == {0}
-    generations = {answer.generation_id for answer in answers}
+    responses = [member.joined() for member in members]
+    assert {response.error_code for response in responses} == {0}
+    generations = {response.generation_id for response in responses}
     assert len(generations) == 1
-    assert max(len(answer.members) for answer in answers) == 60
+    assert max(len(response.members) for response in responses) == 60
 
 
-def test_an_answer_that_takes_too_many_bytes_is_unknown_server_error(broker: MockKafka) -> None:
+def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: MockKafka) -> None:
     member = Client(broker)
     member.ask_to_join("r" * 32_000)
     assert member.joined().error_code == MEMBER_ID_REQUIRED
@@ -441,9 +441,9 @@ def test_groups_and_transactional_ids_are_gone_with_the_topic_of_their_coordinat
     commit = OffsetCommitRequest(group_id="billing", generation_id_or_member_epoch=-1, member_id="", topics=[topic])
     asks = Dialogue(mock_kafka)
     for key_type, key in ((0, "billing"), (1, "pay-1")):
-        asks >> (FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 4) << ANY_ANSWER
+        asks >> (FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 4) << ANY_RESPONSE
     asks >> (commit, 8) << answered(error_code=0)
-    asks >> (InitProducerIdRequest(transactional_id="pay-1", transaction_timeout_ms=1000), 4) << ANY_ANSWER
+    asks >> (InitProducerIdRequest(transactional_id="pay-1", transaction_timeout_ms=1000), 4) << ANY_RESPONSE
     assert mock_kafka.committed_offsets("billing")
     assert mock_kafka.transactions()
     for name in ("__consumer_offsets", "__transaction_state"):

@@ -15,7 +15,7 @@ from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from test_tls import ask, context
 from wirebroker import MockKafka, faults
-from wirebroker.client.wire import Connection, NoAnswer, address_of
+from wirebroker.client.wire import Connection, NoResponse, address_of
 from wirebroker.faults import FaultError
 from wirebroker.net.sockets import AT_ONCE
 
@@ -84,7 +84,7 @@ def test_a_handshake_that_stalls_can_be_given_up(secured: MockKafka) -> None:
     assert ask(secured, context(secured))
 
 
-def test_rules_for_another_listener_or_node_strike_nothing(secured: MockKafka) -> None:
+def test_rules_for_another_listener_or_node_match_nothing(secured: MockKafka) -> None:
     rules = [secured.faults.add(faults.stall_handshake(**words)) for words in ({"listener": "SASL_SSL"}, {"node": 2})]
     assert ask(secured, context(secured))
     assert [rule.seen for rule in rules] == [0, 0]
@@ -149,7 +149,7 @@ def test_a_login_stalls_by_the_clock(login: tuple[MockKafka, Connection]) -> Non
     kafka.clock.advance(milliseconds=4999)
     assert kafka.trace.events("authentication") == []
     kafka.clock.advance(milliseconds=1)
-    assert client.answer().error_code == 0
+    assert client.response().error_code == 0
     assert [row.outcome for row in kafka.trace.events("authentication")] == ["succeeded"]
 
 
@@ -159,8 +159,8 @@ def test_a_login_stalls_for_ever(login: tuple[MockKafka, Connection]) -> None:
     client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     kafka.wait_until(lambda: rule.fired == 1)
     kafka.clock.advance(minutes=1)
-    with pytest.raises(NoAnswer):
-        client.answer(0.2)
+    with pytest.raises(NoResponse):
+        client.response(0.2)
 
 
 def test_a_thousand_clients_can_wait_while_the_broker_is_busy(secured: MockKafka) -> None:

@@ -40,15 +40,15 @@ def ask_for_metadata(kafka: Reachable) -> None:
 class Events:
     """Reads server-sent events. Rows, which come as arrays, become objects with their numbers."""
 
-    def __init__(self, answer: http.client.HTTPResponse) -> None:
-        self._answer = answer
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
         self._columns: dict[str, list[str]] = {}
-        assert answer.getheader("content-type") == "text/event-stream; charset=utf-8"
+        assert response.getheader("content-type") == "text/event-stream; charset=utf-8"
 
     def next(self) -> tuple[str, Any, int]:
         """The next event: its name, its data, and its id or −1."""
         name, data, number = "rows", "", -1
-        while (line := self._answer.readline().decode().rstrip("\n")) or not data:
+        while (line := self._response.readline().decode().rstrip("\n")) or not data:
             field, _, value = line.partition(": ")
             if field == "event":
                 name = value
@@ -195,24 +195,24 @@ def test_the_bytes_of_an_exchange_are_shown_field_by_field(kafka: MockKafka) -> 
         ask_for_metadata(kafka)
         row = next(row for row in stream.rows(1) if row["event"] == "reply")
         shown = control.ask("GET", f"/exchanges/{row['id']}")
-    request, answer = shown["request"], shown["answer"]
-    assert answer["size"] == row["bytes"] - 4
+    request, response = shown["request"], shown["answer"]
+    assert response["size"] == row["bytes"] - 4
     name = next(field for field in request["fields"] if field["name"] == "name")
     assert name["value"] == "orders"
     assert b"orders" in bytes.fromhex(request["hex"])[name["start"] : name["end"]]
-    assert any("orders" in line for line in answer["lines"])
+    assert any("orders" in line for line in response["lines"])
     assert not request["damage"]
-    assert not answer["damage"]
+    assert not response["damage"]
 
 
 def test_no_secret_is_shown(kafka: MockKafka) -> None:
     version = 2
     request = encode_request(3, "billing", SaslAuthenticateRequest(auth_bytes=b"\0alice\0hunter2"), version)
-    answer = encode_response(3, SaslAuthenticateResponse(auth_bytes=b"v=signature"), version)
+    response = encode_response(3, SaslAuthenticateResponse(auth_bytes=b"v=signature"), version)
     about = About(SaslAuthenticateRequest.__schema__.key, version, 1, 1, 0, 0, "")
     with events(kafka.control_url) as stream:
         stream.next()
-        kafka._call(lambda engine: engine.trace.kept.keep(1, about, request[4:], answer))  # type: ignore[union-attr]
+        kafka._call(lambda engine: engine.trace.kept.keep(1, about, request[4:], response))  # type: ignore[union-attr]
         shown = ControlClient(kafka.control_url).ask("GET", "/exchanges/1")
     text = json.dumps(shown) + bytes.fromhex(shown["request"]["hex"] + shown["answer"]["hex"]).decode("latin-1")
     assert "hunter2" not in text
@@ -224,9 +224,9 @@ def test_no_secret_is_shown(kafka: MockKafka) -> None:
 def test_bytes_are_kept_only_while_somebody_looks(kafka: MockKafka) -> None:
     control = ControlClient(kafka.control_url)
     ask_for_metadata(kafka)
-    reply = kafka.trace.where("event=reply").pop()
+    response = kafka.trace.where("event=reply").pop()
     assert kafka._call(lambda engine: engine.trace.kept) is None
-    problem = control.refused("GET", f"/exchanges/{kafka.trace.events().index(reply) + 1}")
+    problem = control.refused("GET", f"/exchanges/{kafka.trace.events().index(response) + 1}")
     assert problem["status"] == 404
 
 

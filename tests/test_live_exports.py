@@ -40,10 +40,10 @@ def send(kafka: MockKafka, *sequences: int) -> None:
 def exported(kafka: MockKafka, what: str, body: Any) -> bytes:
     connection = http.client.HTTPConnection(urlsplit(kafka.control_url).netloc, timeout=10)
     connection.request("POST", f"/export/{what}", json.dumps(body))
-    answer = connection.getresponse()
-    data = answer.read()
+    response = connection.getresponse()
+    data = response.read()
     connection.close()
-    assert answer.status == 200, data
+    assert response.status == 200, data
     return data
 
 
@@ -104,17 +104,17 @@ def verdict(error: str, agrees: bool | None, sequence: int, correlation: int) ->
     return ShadowRow(*astuple(row), "accepted", agrees)
 
 
-def answer(error: str, correlation: int, api: str = "Produce") -> ReplyRow:
+def response(error: str, correlation: int, api: str = "Produce") -> ReplyRow:
     return ReplyRow(0, 1, 1, "c", "", api, 9, correlation, 57, 0, (error,) if error else (), ("payments-0",))
 
 
 def test_an_error_that_the_sequences_do_not_explain_becomes_a_fault() -> None:
     text = scenario_of(
         [
-            verdict("NONE", True, 0, 1), answer("", 1),
-            verdict("NOT_LEADER_OR_FOLLOWER", None, 1, 2), answer("NOT_LEADER_OR_FOLLOWER", 2),
-            verdict("OUT_OF_ORDER_SEQUENCE_NUMBER", True, 5, 3), answer("OUT_OF_ORDER_SEQUENCE_NUMBER", 3),
-            verdict("NONE", True, 1, 4), answer("", 4), answer("COORDINATOR_NOT_AVAILABLE", 5, "FindCoordinator"),
+            verdict("NONE", True, 0, 1), response("", 1),
+            verdict("NOT_LEADER_OR_FOLLOWER", None, 1, 2), response("NOT_LEADER_OR_FOLLOWER", 2),
+            verdict("OUT_OF_ORDER_SEQUENCE_NUMBER", True, 5, 3), response("OUT_OF_ORDER_SEQUENCE_NUMBER", 3),
+            verdict("NONE", True, 1, 4), response("", 4), response("COORDINATOR_NOT_AVAILABLE", 5, "FindCoordinator"),
         ],
         {},
     )  # fmt: skip
@@ -132,4 +132,4 @@ def test_an_error_that_the_sequences_do_not_explain_becomes_a_fault() -> None:
 
 def test_rows_without_a_batch_are_no_scenario() -> None:
     with pytest.raises(ValueError, match="nothing to produce"):
-        scenario_of([answer("", 1, "Metadata")], {})
+        scenario_of([response("", 1, "Metadata")], {})

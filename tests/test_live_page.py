@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from test_filters import FOUND, FOUND_BY_ITS_BATCH, ROWS, STRUCK
+from test_filters import FOUND, FOUND_BY_ITS_BATCH, MATCHED, ROWS
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.common.printable import printable
@@ -136,7 +136,7 @@ def test_the_page_filters_as_python_does(page: Page, kafka: MockKafka) -> None:
     met = page.evaluate(
         "async ([row, trees]) => { const { met } = await import('/live/fields.js');"
         " return trees.map((tree) => met(tree)(row)); }",
-        [json.loads(STRUCK.as_json()), trees],
+        [json.loads(MATCHED.as_json()), trees],
     )
     assert met == [met for _, met in FOUND_BY_ITS_BATCH]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from answers import only
 from kafkawire.batches import Record, build_batch
 from kafkawire.compression import NAMES
 from kafkawire.declare import from_plain
 from kafkawire.registry import KEYS, request_class, versions
+from responses import only
 from wirebroker.apis import SERVED, TELEMETRY
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 
@@ -43,9 +43,9 @@ class Serving:
 
     def get(self, path: str) -> int:
         self.control.request("GET", path)
-        answer = self.control.getresponse()
-        answer.read()
-        return answer.status
+        response = self.control.getresponse()
+        response.read()
+        return response.status
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ def test_every_api_is_answered_with_all_descriptors_in_use(served: Serving) -> N
     wire = connections["Metadata"]
     for codec in range(len(NAMES)):
         data = [{"index": 0, "records": build_batch([Record(0, 0, None, b"v" * 50)], compression=codec)}]
-        answer = asked(wire, "Produce", 9, acks=-1, timeout_ms=1000, topic_data=[{"name": "orders", "partition_data": data}])
-        assert only(answer).error_code == 0, NAMES[codec]
+        response = asked(wire, "Produce", 9, acks=-1, timeout_ms=1000, topic_data=[{"name": "orders", "partition_data": data}])
+        assert only(response).error_code == 0, NAMES[codec]
     for kind, key in ((0, "g"), (1, "x")):
         while only(asked(wire, "FindCoordinator", 4, key_type=kind, coordinator_keys=[key])).error_code:
             pass

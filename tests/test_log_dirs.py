@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from answers import sole
 from crashkit import crash_once
 from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.disk.metadata import written_image
@@ -21,6 +20,7 @@ from kafkawire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterR
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkawire.primitives import format_uuid
+from responses import sole
 from wirebroker.mock import MockKafka
 from wirebroker.storage import moves
 from wirebroker.storage.log import FolderLog

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from answers import only
 from kafkawire.batches import Record, build_batch, read_header
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -21,6 +20,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from responses import only
 from wirebroker.core.logs.memory import INTERNAL_SEGMENT, MemoryLog
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.truncation import truncate
@@ -257,8 +257,8 @@ def size_of(kafka: MockKafka, topic: str) -> int:
 def committed(wire: Any, offset: int) -> None:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=LARGE)
     topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
-    answer = wire.request(OffsetCommitRequest(group_id="group", topics=[topic]), 7)
-    assert only(answer).error_code == 0
+    response = wire.request(OffsetCommitRequest(group_id="group", topics=[topic]), 7)
+    assert only(response).error_code == 0
 
 
 @pytest.mark.parametrize("clock", ["system", "frozen"])
@@ -274,8 +274,8 @@ def test_endless_commits_use_bounded_memory(clock: str) -> None:
         assert largest < 3 * INTERNAL_SEGMENT < 800 * len(LARGE)
         kafka.restart("kill")
         topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
-        answer = client(kafka).request(OffsetFetchRequest(group_id="group", topics=[topic]), 5)
-        assert only(answer).committed_offset == 800
+        response = client(kafka).request(OffsetFetchRequest(group_id="group", topics=[topic]), 5)
+        assert only(response).committed_offset == 800
 
 
 def test_endless_transactions_use_bounded_memory() -> None:

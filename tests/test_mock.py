@@ -21,7 +21,6 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from mypy import api
 
-from answers import sole
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -29,6 +28,7 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.names import ApiName, ErrorName
 from kafkawire.registry import KEYS
+from responses import sole
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.configs import ConfigError
@@ -203,9 +203,9 @@ def test_mypy_finds_a_misspelled_word(tmp_path: Path) -> None:
         "MockKafka().trace.events('repyl')\n"
     )
     root = Path(__file__).parents[1]
-    answer, _, _ = api.run(["--config-file", str(root / "pyproject.toml"), "--cache-dir", str(root / ".mypy_cache"),
+    response, _, _ = api.run(["--config-file", str(root / "pyproject.toml"), "--cache-dir", str(root / ".mypy_cache"),
                             str(tmp_path / "typo.py")])  # fmt: skip
-    found = re.findall(r"typo.py:(\d+): error: (.*)", answer)
+    found = re.findall(r"typo.py:(\d+): error: (.*)", response)
     assert [int(line) for line, _ in found] == [2, 3, 4, 7, 8, 9, 11, 12]
     assert found[0][1] == 'Unexpected keyword argument "ntn" for "error"  [call-arg]'
     with pytest.raises(FaultError, match="error has no option 'ntn'; did you mean 'nth'?"):

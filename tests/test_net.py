@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from answers import only, sole
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
+from responses import only, sole
 from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.mock import MockKafka
 from wirebroker.net.host import IDLE_CHECKS
@@ -126,7 +126,7 @@ def test_large_batches_arrive_whole(kafka: MockKafka, size: int) -> None:
         data = batch(tag=value.decode("latin1"))
         wire.send(produce_request("orders", data), 9)
     for i in range(3):
-        assert only(wire.answer()).base_offset == i
+        assert only(wire.response()).base_offset == i
     assert [record.value for record in kafka.records("orders")] == [v.decode("latin1").encode() + b"0" for v in values]
 
 
@@ -144,7 +144,7 @@ def test_a_slow_reader_is_not_buffered_without_bound(kafka: MockKafka) -> None:
         wire.send(asked, 11)
     still_serves(kafka)
     assert psutil.Process().memory_info().rss - before < 60 << 20  # the client requested 300 MB
-    assert wire.answer().error_code == 0
+    assert wire.response().error_code == 0
 
 
 def test_a_parked_fetch_holds_back_its_own_connection_only(kafka: MockKafka) -> None:
@@ -157,12 +157,12 @@ def test_a_parked_fetch_holds_back_its_own_connection_only(kafka: MockKafka) -> 
     waiting.send(fetch, 11)
     waiting.send(ApiVersionsRequest(), 0)
     other.request(produce_request("orders", batch(count=2)), 9)
-    first = waiting.answer()
+    first = waiting.response()
     assert only(first).high_watermark == 2
-    assert waiting.answer().error_code == 0
+    assert waiting.response().error_code == 0
 
 
-def test_a18_acks_0_has_no_answer_and_an_error_closes_the_connection(kafka: MockKafka) -> None:
+def test_a18_acks_0_has_no_response_and_an_error_closes_the_connection(kafka: MockKafka) -> None:
     producer = RawProducer(kafka)
     good = produce_request("orders", batch(0, 1, pid=producer.pid, epoch=0), acks=0)
     producer.wire.send(good, 9, answered=False)
@@ -190,7 +190,7 @@ def test_idle_connections_are_closed_but_not_those_that_wait(mock_kafka_factory:
         busy.request(ApiVersionsRequest(), 0)
         kafka._call(lambda _: kafka._running.look_for_idle())
     busy.request(produce_request("orders", batch()), 9)
-    assert waiting.answer().error_code == 0
+    assert waiting.response().error_code == 0
     with pytest.raises(ConnectionClosed):
         idle.request(ApiVersionsRequest(), 0)
 
@@ -202,17 +202,17 @@ def test_several_brokers_lead_their_share(mock_kafka_factory: Callable[..., Mock
     assert sorted(p.leader_id for p in topic.partitions) == [1, 1, 2, 2, 3, 3]
     for partition in topic.partitions:
         for node, wire in enumerate(wires, 1):
-            answer = wire.request(produce_request("orders", batch(), partition.partition_index), 12)
-            got = only(answer)
+            response = wire.request(produce_request("orders", batch(), partition.partition_index), 12)
+            got = only(response)
             if node == partition.leader_id:
                 assert got.error_code == 0
             else:
                 assert (got.error_code, got.current_leader.leader_id) == (6, partition.leader_id)
-                host, port = answer.node_endpoints[0].host, answer.node_endpoints[0].port
+                host, port = response.node_endpoints[0].host, response.node_endpoints[0].port
                 assert f"{host}:{port}" == kafka.bootstrap_servers.split(",")[partition.leader_id - 1]
 
 
-def test_the_broker_answers_quickly_after_the_tests_before(kafka: MockKafka) -> None:
+def test_the_broker_responds_quickly_after_the_tests_before(kafka: MockKafka) -> None:
     wire: WireClient = client(kafka)
     began = time.perf_counter()
     for _ in range(100):

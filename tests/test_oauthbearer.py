@@ -46,7 +46,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", BROKERS)
-def test_every_token_gets_kafkas_answer(name: str, keys: Path) -> None:
+def test_every_token_gets_kafkas_response(name: str, keys: Path) -> None:
     recorded = json.loads(Path(__file__).with_name("data").joinpath(RECORDED).read_text(encoding="utf-8"))
     validation = BROKERS[name]
     options = "".join(f' unsecuredValidator{option}="{value}"' for option, value in validation.options.items())

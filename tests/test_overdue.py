@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from answers import only, sole
 from kafkawire.declare import Message
 from kafkawire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -20,6 +19,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from responses import only, sole
 from test_admin_api import Admin
 
 OVERDUE = 7
@@ -67,9 +67,9 @@ def test_no_leader_is_elected_and_no_replica_moves(admin: Admin) -> None:
     assert only(moved).error_code == OVERDUE
 
 
-@pytest.mark.parametrize(("epoch", "answer"), [(-1, (-1, -1)), (-2, (-2, 0)), (-(2**31), (-(2**31), 0)), (5, (-1, -1))])
-def test_leader_epochs_that_never_existed(admin: Admin, epoch: int, answer: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("epoch", "response"), [(-1, (-1, -1)), (-2, (-2, 0)), (-(2**31), (-(2**31), 0)), (5, (-1, -1))])
+def test_leader_epochs_that_never_existed(admin: Admin, epoch: int, response: tuple[int, int]) -> None:
     asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(replica_id=-2, topics=[OffsetForLeaderTopic(topic="x", partitions=[asked])])
     (found,) = sole(admin.ask(request, 3).topics).partitions
-    assert (found.error_code, (found.leader_epoch, found.end_offset)) == (0, answer)
+    assert (found.error_code, (found.leader_epoch, found.end_offset)) == (0, response)

@@ -111,5 +111,5 @@ def test_the_method_takes_the_words_of_the_endpoint(endpoint: Endpoint) -> None:
 def test_python_returns_the_objects_that_http_writes(kind: type[states.State]) -> None:
     path = {"TopicState": "topics", "Broker": "brokers", "Transaction": "transactions", "Group": "groups"}[kind.__name__]
     assert kind in get_type_hints(METHODS[f"GET /{path}"])["return"].__args__
-    answer = next(each for each in ENDPOINTS if name(each) == f"GET /{path}").hints["return"]
-    assert get_type_hints(answer)[path].__args__ == (kind,)
+    response = next(each for each in ENDPOINTS if name(each) == f"GET /{path}").hints["return"]
+    assert get_type_hints(response)[path].__args__ == (kind,)

@@ -68,7 +68,7 @@ class Dialogue:
 
     def __init__(self, rules: Rules) -> None:
         self.partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), rules, NOW)
-        self.answers: list[tuple[int, int, str]] = []
+        self.responses: list[tuple[int, int, str]] = []
 
     def send(self, *sequences: int, client_id: str = "a", pid: int = 7, issued: bool = True) -> None:
         for sequence in sequences:
@@ -76,7 +76,7 @@ class Dialogue:
             got = self.partition.append(data, NOW, 9, client_id=client_id, issued=lambda _: issued)
             assert got.header is not None
             why = explain(got.verdict, got.header, got.state_before, "orders", 0)  # type: ignore[arg-type]
-            self.answers.append((got.error_code, got.base_offset, why))
+            self.responses.append((got.error_code, got.base_offset, why))
 
     def delete_records(self) -> None:
         self.partition.delete_records(self.partition.log_end_offset, NOW)
@@ -132,7 +132,7 @@ def outcome(rule: str, rules: Rules) -> Any:
         return Engine(NOW, random.Random(5).randbytes, rules=rules).versions
     dialogue = Dialogue(rules)
     DIALOGUES[rule](dialogue)
-    return dialogue.answers
+    return dialogue.responses
 
 
 def _values(rule: str) -> tuple[Any, ...]:
@@ -146,7 +146,7 @@ RULES = [field.name for field in dataclasses.fields(Rules) if field.name != "nam
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_value_of_every_rule_changes_an_answer(rule: str) -> None:
+def test_every_value_of_every_rule_changes_a_response(rule: str) -> None:
     outcomes = [outcome(rule, dataclasses.replace(Rules(), **{rule: value})) for value in _values(rule)]
     assert all(one != other for i, one in enumerate(outcomes) for other in outcomes[:i]), outcomes
 
@@ -157,7 +157,7 @@ DIFFERENCES = [
 
 
 @pytest.mark.parametrize(("name", "rule"), DIFFERENCES)
-def test_every_difference_of_a_profile_changes_an_answer(name: str, rule: str) -> None:
+def test_every_difference_of_a_profile_changes_a_response(name: str, rule: str) -> None:
     without = dataclasses.replace(profile(name), **{rule: getattr(Rules(), rule)})
     assert outcome(rule, profile(name)) != outcome(rule, without)
 

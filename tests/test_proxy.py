@@ -16,7 +16,7 @@ import pytest
 import trustme
 from kafka import KafkaProducer
 
-from dialogue import ANY_ANSWER, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, fetch, overall, plain, refused, seq
+from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, fetch, overall, plain, refused, seq
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -70,13 +70,13 @@ def test_each_broker_is_reached_through_the_proxy() -> None:
                 pass
 
 
-def test_the_first_broker_is_known_by_its_id_once_an_answer_names_it(proxy: ProxyKafka) -> None:
+def test_the_first_broker_is_known_by_its_id_once_a_response_names_it(proxy: ProxyKafka) -> None:
     (
         Dialogue(proxy)
         >> plain("x")
         << accepted(at=0)
         >> MetadataRequest(topics=None)
-        << ANY_ANSWER
+        << ANY_RESPONSE
         >> plain("x")
         << accepted(at=1)
     )
@@ -97,7 +97,7 @@ def test_the_fixture_starts_a_proxy(upstream: MockKafka, kafka_proxy: Callable[.
 # Shadow verdicts
 
 
-def test_a_retry_is_seen_although_kafka_answers_it_without_an_error(proxy: ProxyKafka) -> None:
+def test_a_retry_is_seen_although_kafka_responds_it_without_an_error(proxy: ProxyKafka) -> None:
     Dialogue(proxy) >> seq(0, 2) << accepted(at=0) >> seq(3) << accepted(at=3) >> seq(0, 2) << accepted(at=0)
     assert verdicts(proxy) == [("accepted", "accepted", True), ("accepted", "accepted", True), ("duplicate", "duplicate", True)]
     assert proxy.trace.produce()[-1].explain.startswith("duplicate of offset 0")
@@ -109,7 +109,7 @@ def test_a_gap_is_predicted_with_its_reason(proxy: ProxyKafka) -> None:
     assert "expected sequence 1" in proxy.trace.produce()[-1].explain
 
 
-def test_pipelined_batches_are_judged_in_the_order_of_their_answers(proxy: ProxyKafka) -> None:
+def test_pipelined_batches_are_judged_in_the_order_of_their_responses(proxy: ProxyKafka) -> None:
     line = Dialogue(proxy)
     for number in range(5):
         line >> seq(number)
@@ -136,9 +136,9 @@ def test_a_broker_is_asked_about_producers_that_wrote_before_the_proxy(upstream:
     early, later = Dialogue(upstream), Dialogue(upstream)
     early >> seq(0) << accepted(at=0) >> seq(1) << accepted(at=1)
     later >> seq(0, 3) << accepted(at=2)
-    late = Dialogue(proxy, producer_id=early.producer_id) >> ASKS_FOR_VERSIONS << ANY_ANSWER
+    late = Dialogue(proxy, producer_id=early.producer_id) >> ASKS_FOR_VERSIONS << ANY_RESPONSE
     late >> seq(2) >> seq(3) << accepted(at=6) << accepted(at=7) >> seq(5) << refused(45)
-    also = Dialogue(proxy, producer_id=later.producer_id) >> ASKS_FOR_VERSIONS << ANY_ANSWER
+    also = Dialogue(proxy, producer_id=later.producer_id) >> ASKS_FOR_VERSIONS << ANY_RESPONSE
     also >> seq(3) << refused(45) >> seq(4) << accepted(at=8)
     assert verdicts(proxy) == [
         ("accepted", "accepted", True), ("accepted", "accepted", True), ("unknown", "rejected", None),
@@ -185,13 +185,13 @@ def test_an_error_is_answered_and_the_batch_does_not_reach_the_broker(upstream: 
     assert [row.kind for row in proxy.trace.faults()] == ["error"]
 
 
-def test_a_lost_answer_belongs_to_a_batch_that_is_stored(upstream: MockKafka, proxy: ProxyKafka) -> None:
+def test_a_lost_response_belongs_to_a_batch_that_is_stored(upstream: MockKafka, proxy: ProxyKafka) -> None:
     proxy.faults.add(faults.lose_ack(topic="orders", nth=2))
     Dialogue(proxy) >> seq(0) << accepted(at=0) >> seq(1) << CLOSED >> seq(1) << accepted(at=1)
     assert len(upstream.records("orders")) == 2
 
 
-def test_answers_of_the_proxy_do_not_overtake_those_of_the_broker(proxy: ProxyKafka) -> None:
+def test_responses_of_the_proxy_do_not_overtake_those_of_the_broker(proxy: ProxyKafka) -> None:
     proxy.faults.add(faults.error(51, api="InitProducerId"))
     line = Dialogue(proxy) >> fetch(wait_ms=300) >> INIT_PRODUCER_ID >> plain("x")
     line << overall(session_id=0) << overall(error_code=51) << accepted(at=0)
@@ -204,7 +204,7 @@ def test_a_delay_holds_back_the_requests_after_it(proxy: ProxyKafka) -> None:
 
 
 def test_a_rule_finds_the_topic_behind_an_id(proxy: ProxyKafka) -> None:
-    line = Dialogue(proxy) >> MetadataRequest(topics=[MetadataRequestTopic(name="orders")]) << ANY_ANSWER
+    line = Dialogue(proxy) >> MetadataRequest(topics=[MetadataRequestTopic(name="orders")]) << ANY_RESPONSE
     data = [
         TopicProduceData(topic_id=line.last.topics[0].topic_id, partition_data=[PartitionProduceData(index=0, records=batch())])
     ]
@@ -219,7 +219,7 @@ def test_a_request_that_is_cut_off_does_not_reach_the_broker(upstream: MockKafka
     assert upstream.records("orders") == []
 
 
-def test_a_damaged_answer_is_damaged_on_its_way(upstream: MockKafka, proxy: ProxyKafka) -> None:
+def test_a_damaged_response_is_damaged_on_its_way(upstream: MockKafka, proxy: ProxyKafka) -> None:
     proxy.faults.add(faults.corrupt(1, at=-1, api="Produce", times=1))
     raw = client(proxy)
     raw.send(plain("x"), 3)
@@ -321,7 +321,7 @@ def test_a_client_that_speaks_something_else_is_closed_with_a_sentence(
     ],
 )
 @pytest.mark.parametrize("level", ["off", "all"])
-def test_a_broker_that_answers_rubbish_or_half_is_named(
+def test_a_broker_that_sends_rubbish_or_half_is_named(
     level: str, said: bytes, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -347,7 +347,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_takes_no_memory(upstrea
     most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running()[1]._sides.values()))
     assert most < 3 * WRITE_HIGH_WATER
     for _ in range(100):
-        rude << ANY_ANSWER
+        rude << ANY_RESPONSE
 
 
 def test_a_client_that_goes_on_while_its_request_is_held_takes_no_memory(proxy: ProxyKafka) -> None:

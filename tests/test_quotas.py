@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from answers import sole
 from dialogue import fetch
 from kafkawire.declare import from_plain
 from kafkawire.frames import encode_request
 from kafkawire.registry import KEYS, request_class
+from responses import sole
 from wirebroker import MockKafka
-from wirebroker.client.wire import Connection, ConnectionClosed, NoAnswer, address_of
+from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, address_of
 from wirebroker.core.quotas import KeyedQuotas, Measured, Quotas, Rate, TokenBucket, Window, entity_of, java_int, java_round
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.layout import line
@@ -49,8 +49,8 @@ def muted(connection: Connection) -> bool:
     """Whether the broker does not handle the connection's next request."""
     connection.send(from_plain(request_class(KEYS["ApiVersions"]), {}), 0)
     try:
-        connection.answer(AT_ONCE)
-    except NoAnswer:
+        connection.response(AT_ONCE)
+    except NoResponse:
         return True
     return False
 
@@ -62,8 +62,8 @@ def produced(connection: Connection, count: int = 500, acks: int = -1) -> tuple[
     """The bytes of a Produce, and the throttle time of its answer."""
     request = produce_request("orders", batch(count=count), acks=acks)
     size = len(encode_request(1, connection.client_id, request, 9)) - 4
-    answer = connection.request(request, 9)
-    return size, answer.throttle_time_ms
+    response = connection.request(request, 9)
+    return size, response.throttle_time_ms
 
 
 def expected_ms(size: int, limit: float) -> int:
@@ -78,10 +78,10 @@ def test_a_producer_waits_as_long_as_in_kafka(kafka: MockKafka) -> None:
     assert ms == expected_ms(size, 100) > 0
     assert muted(connection)
     kafka.clock.advance(milliseconds=ms - 1)
-    with pytest.raises(NoAnswer):
-        connection.answer(AT_ONCE)
+    with pytest.raises(NoResponse):
+        connection.response(AT_ONCE)
     kafka.clock.advance(milliseconds=1)
-    connection.answer()
+    connection.response()
     row = kafka.trace.events("throttle")[-1]
     assert (row.quota, row.whose, row.limit, row.ms, row.api) == ("producer_byte_rate", "client-id app", 100, ms, "Produce")
     assert f"User:ANONYMOUS waits {ms} ms: producer_byte_rate of client-id app is 100" in line(row)
@@ -94,13 +94,13 @@ def test_nobody_else_waits(kafka: MockKafka) -> None:
     assert not muted(other)
 
 
-def test_a_produce_without_an_answer_mutes_the_connection(kafka: MockKafka) -> None:
+def test_a_produce_without_a_response_mutes_the_connection(kafka: MockKafka) -> None:
     kafka.quotas.set(user="ANONYMOUS", producer_byte_rate=100)
     connection = connect(kafka)
     connection.send(produce_request("orders", batch(count=500), acks=0), 9, answered=False)
     assert muted(connection)
     kafka.clock.advance(minutes=10)
-    connection.answer()
+    connection.response()
     assert len(kafka.records("orders")) == 500
 
 
@@ -118,12 +118,12 @@ def test_a_consumer_that_waits_gets_nothing(kafka: MockKafka) -> None:
     produced(connect(kafka, "other"))
     kafka.quotas.set(client_id="app", consumer_byte_rate=100)
     connection = connect(kafka)
-    answer = connection.request(fetch(), 11)
-    assert answer.throttle_time_ms > 0
-    assert (answer.error_code, answer.session_id, answer.responses) == (0, 0, [])
+    response = connection.request(fetch(), 11)
+    assert response.throttle_time_ms > 0
+    assert (response.error_code, response.session_id, response.responses) == (0, 0, [])
     assert muted(connection)
-    kafka.clock.advance(milliseconds=answer.throttle_time_ms)
-    connection.answer()
+    kafka.clock.advance(milliseconds=response.throttle_time_ms)
+    connection.response()
     kafka.quotas.remove(client_id="app")
     assert sole(sole(connection.request(fetch(), 11).responses).partitions).records
 
@@ -136,11 +136,11 @@ def test_a_session_forgets_what_was_not_sent(kafka: MockKafka) -> None:
     throttled = connect(kafka).request(fetch(session_id=first.session_id, session_epoch=1), 11)
     assert (throttled.throttle_time_ms > 0, throttled.session_id, throttled.responses) == (True, first.session_id, [])
     kafka.quotas.remove(client_id="app")
-    answer = connect(kafka).request(fetch(session_id=first.session_id, session_epoch=2), 11)
-    assert sole(sole(answer.responses).partitions).high_watermark == 6
+    response = connect(kafka).request(fetch(session_id=first.session_id, session_epoch=2), 11)
+    assert sole(sole(response.responses).partitions).high_watermark == 6
 
 
-def test_a_session_does_not_begin_with_an_answer_that_is_not_sent(kafka: MockKafka) -> None:
+def test_a_session_does_not_begin_with_a_response_that_is_not_sent(kafka: MockKafka) -> None:
     kafka.quotas.set(client_id="app", consumer_byte_rate=1)
     assert connect(kafka).request(fetch(session_epoch=0), 11).session_id == 0
     assert kafka._call(lambda engine: len(engine.fetch_sessions._sessions)) == 0
@@ -152,8 +152,8 @@ def test_a_session_does_not_begin_with_an_answer_that_is_not_sent(kafka: MockKaf
 def test_a_request_takes_its_time(kafka: MockKafka) -> None:
     kafka.quotas.set(client_id="app", request_percentage=1)
     kafka.quotas.count_requests_as(milliseconds=200)
-    answer = ask(connect(kafka), "ListGroups", 4)
-    assert answer.throttle_time_ms == 1000, "at most a window"
+    response = ask(connect(kafka), "ListGroups", 4)
+    assert response.throttle_time_ms == 1000, "at most a window"
     kafka.clock.advance(minutes=1)
     kafka.quotas.count_requests_as(milliseconds=110)
     assert ask(connect(kafka), "DescribeCluster", 1).throttle_time_ms == 1000
@@ -185,16 +185,17 @@ def test_changes_of_topics_are_refused_in_versions_that_know_it(kafka: MockKafka
     kafka.quotas.set(client_id="app", controller_mutation_rate=1)
     connection = connect(kafka)
     assert sole(create(connection, "a", 20).topics).error_code == 0, "eleven tokens, and a debt of nine"
-    answer = create(connection, "b", 1)
-    assert (sole(answer.topics).error_code, sole(answer.topics).error_message, answer.throttle_time_ms) == (89, None, 9000)
+    response = create(connection, "b", 1)
+    refused = sole(response.topics)
+    assert (refused.error_code, refused.error_message, response.throttle_time_ms) == (89, None, 9000)
     kafka.clock.advance(milliseconds=9000)
     assert sole(create(connection, "b", 1).topics).error_code == 0
     assert create(connect(kafka), "c", 3, version=5).throttle_time_ms == 4000, "older versions only wait"
-    answer = ask(connect(kafka), "DeleteTopics", 6, topics=[{"name": "c"}], timeout_ms=1000)
-    assert (sole(answer.responses).error_code, answer.throttle_time_ms) == (89, 4000)
+    response = ask(connect(kafka), "DeleteTopics", 6, topics=[{"name": "c"}], timeout_ms=1000)
+    assert (sole(response.responses).error_code, response.throttle_time_ms) == (89, 4000)
     more = {"name": "a", "count": 21, "assignments": None}
-    answer = ask(connect(kafka), "CreatePartitions", 3, topics=[more], timeout_ms=1000)
-    assert (sole(answer.results).error_code, answer.throttle_time_ms) == (89, 4000)
+    response = ask(connect(kafka), "CreatePartitions", 3, topics=[more], timeout_ms=1000)
+    assert (sole(response.results).error_code, response.throttle_time_ms) == (89, 4000)
     assert len(kafka.topics()["a"].partitions) == 20
     assert kafka.trace.events("throttle")[-1].quota == "controller_mutation_rate"
 
@@ -223,7 +224,7 @@ def test_a_connection_that_is_one_too_many_is_closed_later(kafka: MockKafka) -> 
     assert muted(late)
     kafka.clock.advance(seconds=1)
     with pytest.raises(ConnectionClosed):
-        late.answer()
+        late.response()
     row = kafka.trace.events("throttle")[-1]
     assert (row.quota, row.whose, row.ms, row.api) == ("connection_creation_rate", "ip 127.0.0.1", 1000, "")
 
@@ -317,16 +318,16 @@ TEXTS: list[tuple[dict[str, str | None], dict[str, float], str]] = [
 def alter(connection: Connection, entity: dict[str, str | None], values: dict[str, float], **fields: Any) -> Any:
     named = [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()]
     ops = [{"key": key, "value": value, "remove": False} for key, value in values.items()]
-    answer = ask(connection, "AlterClientQuotas", 1, entries=[{"entity": named, "ops": ops}], **fields)
-    return sole(answer.entries)
+    response = ask(connection, "AlterClientQuotas", 1, entries=[{"entity": named, "ops": ops}], **fields)
+    return sole(response.entries)
 
 
 @pytest.mark.parametrize(("entity", "values", "text"), TEXTS, ids=lambda each: each if isinstance(each, str) else "")
 def test_bad_quotas_are_refused_in_kafkas_words(
     kafka: MockKafka, entity: dict[str, str | None], values: dict[str, float], text: str
 ) -> None:
-    answer = alter(connect(kafka), entity, values)
-    assert (answer.error_code, answer.error_message) == (42, text)
+    response = alter(connect(kafka), entity, values)
+    assert (response.error_code, response.error_message) == (42, text)
     assert kafka.quotas.all() == []
 
 
@@ -341,9 +342,9 @@ def test_an_entity_that_comes_twice(kafka: MockKafka) -> None:
     entries = [
         {"entity": named, "ops": [{"key": "producer_byte_rate", "value": value, "remove": False}]} for value in (7.0, 8.0)
     ]
-    answer = sole(ask(connect(kafka), "AlterClientQuotas", 1, entries=entries).entries)
+    response = sole(ask(connect(kafka), "AlterClientQuotas", 1, entries=entries).entries)
     text = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=u})"
-    assert (answer.error_code, answer.error_message) == (42, text)
+    assert (response.error_code, response.error_message) == (42, text)
     assert [each.limits for each in kafka.quotas.all()] == [{"producer_byte_rate": 7.0}], "the first one counts"
 
 
@@ -352,9 +353,9 @@ def test_the_order_is_that_of_kafkas_tables(kafka: MockKafka) -> None:
     keys = ["producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate", "request_percentage"]
     ops = [{"key": key, "value": 1e9, "remove": False} for key in keys]
     entries = [{"entity": [{"entity_type": "user", "entity_name": name}], "ops": ops} for name in names]
-    answer = ask(connect(kafka), "AlterClientQuotas", 1, entries=entries)
+    response = ask(connect(kafka), "AlterClientQuotas", 1, entries=entries)
     order = ["erin", "grace", "alice", "heidi", "bob", "frank", "dave", "carol"]
-    assert [sole(each.entity).entity_name for each in answer.entries] == order
+    assert [sole(each.entity).entity_name for each in response.entries] == order
     described = ask(connect(kafka), "DescribeClientQuotas", 1, components=[], strict=False)
     assert [sole(each.entity).entity_name for each in described.entries] == order
     assert [each.key for each in described.entries[0].values] == keys

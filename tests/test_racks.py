@@ -8,10 +8,10 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from answers import only
 from kafkawire.messages.describe_cluster import DescribeClusterRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
+from responses import only
 from wirebroker.core.racks import RACK_AWARE
 from wirebroker.mock import MockKafka
 from wirebroker.trace.rows import FetchRow
@@ -47,16 +47,16 @@ def fetched(kafka: MockKafka, request: FetchRequest, node: int = 0, version: int
 
 
 def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack(kafka: MockKafka) -> None:
-    answer = only(client(kafka).request(asked(max_wait_ms=60_000, min_bytes=1_000_000), 12))
-    assert (answer.error_code, answer.preferred_read_replica, bytes(answer.records)) == (0, 3, b"")
-    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (5, 5, 0)
-    assert answer.aborted_transactions is None
+    response = only(client(kafka).request(asked(max_wait_ms=60_000, min_bytes=1_000_000), 12))
+    assert (response.error_code, response.preferred_read_replica, bytes(response.records)) == (0, 3, b"")
+    assert (response.high_watermark, response.last_stable_offset, response.log_start_offset) == (5, 5, 0)
+    assert response.aborted_transactions is None
     assert fetched(kafka, asked(), node=2) == (0, -1, True)
     assert fetched(kafka, asked(offset=5)) == (0, 3, False), "also at the end of the log"
 
 
 @pytest.mark.parametrize(
-    ("request_", "version", "answer"),
+    ("request_", "version", "response"),
     [
         (asked(rack="a"), 12, (0, -1, True)),
         (asked(rack="c"), 12, (0, -1, True)),
@@ -67,10 +67,10 @@ def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack(kafka: MockKafka
     ],
     ids=["its own rack", "another rack", "no rack", "an old version", "an offset out of range", "a follower"],
 )
-def test_the_leader_answers_by_itself(
-    kafka: MockKafka, request_: FetchRequest, version: int, answer: tuple[int, int, bool]
+def test_the_leader_responds_by_itself(
+    kafka: MockKafka, request_: FetchRequest, version: int, response: tuple[int, int, bool]
 ) -> None:
-    assert fetched(kafka, request_, version=version) == answer
+    assert fetched(kafka, request_, version=version) == response
 
 
 def test_only_an_in_sync_replica_with_the_offset_is_named(kafka: MockKafka) -> None:
@@ -88,10 +88,10 @@ def test_a_session_names_the_replica_each_time(kafka: MockKafka) -> None:
     wire = client(kafka)
     first = wire.request(asked(session_epoch=0), 12)
     again = wire.request(asked(session_id=first.session_id, session_epoch=1, topics=[]), 12)
-    assert [only(answer).preferred_read_replica for answer in (first, again)] == [3, 3]
+    assert [only(response).preferred_read_replica for response in (first, again)] == [3, 3]
 
 
-def test_without_the_selector_the_leader_answers(mock_kafka_factory: Start) -> None:
+def test_without_the_selector_the_leader_responds(mock_kafka_factory: Start) -> None:
     kafka = mock_kafka_factory(brokers=3, configs={"broker.rack": "a,b,b"})
     kafka.create_topic("orders", partitions=1, replication_factor=3)
     kafka.produce("orders", value=b"a pound of tea")

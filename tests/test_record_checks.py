@@ -113,7 +113,7 @@ GOOD = batch((0, 0, 0))
 IN_ZSTD = batch((0, 0), compression=ZSTD)
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """Kafka's answer: the code, whether it has the log start offset, and the records that it names."""
 
     code: int
@@ -132,24 +132,24 @@ class Stored(NamedTuple):
 
 
 TAKEN = Stored()
-WRONG = Answer(INVALID, True)
+WRONG = Response(INVALID, True)
 """LogValidator's INVALID_RECORD."""
-NO_BATCH = Answer(INVALID)
-FAILED = Answer(SERVER, True)
-FAILED_EARLY = Answer(SERVER)
+NO_BATCH = Response(INVALID)
+FAILED = Response(SERVER, True)
+FAILED_EARLY = Response(SERVER)
 
 
-def timed(*records: int) -> Answer:
+def timed(*records: int) -> Response:
     """The answer to timestamps that are out of range."""
-    return Answer(BAD_TIME, True, records, True)
+    return Response(BAD_TIME, True, records, True)
 
 
-def unkeyed(*records: int) -> Answer:
+def unkeyed(*records: int) -> Response:
     """The answer to records without a key on a compacted topic."""
-    return Answer(INVALID, True, records, True)
+    return Response(INVALID, True, records, True)
 
 
-Row = tuple[str, bytes | None, RecordPolicy, Answer | Stored]
+Row = tuple[str, bytes | None, RecordPolicy, Response | Stored]
 
 ONE_BATCH: list[Row] = [
     ("nothing", b"", DEFAULT, NO_BATCH),
@@ -160,23 +160,23 @@ ONE_BATCH: list[Row] = [
     ("a truncated batch after a whole one is cut off", GOOD + GOOD[:-1], DEFAULT, TAKEN),
     ("one byte after a whole batch is cut off", GOOD + b"x", DEFAULT, TAKEN),
     ("a CRC over more than the batch", GOOD[:17] + crc_of(GOOD + b"x").to_bytes(4, "big") + GOOD[21:] + b"x",
-     DEFAULT, Answer(CORRUPT)),
-    ("a batch of no length after a whole one", GOOD + bytes(60), DEFAULT, Answer(CORRUPT)),
-    ("a batch of unknown magic after a whole one", GOOD + GOOD[:16] + b"\5" + GOOD[17:], DEFAULT, Answer(CORRUPT)),
+     DEFAULT, Response(CORRUPT)),
+    ("a batch of no length after a whole one", GOOD + bytes(60), DEFAULT, Response(CORRUPT)),
+    ("a batch of unknown magic after a whole one", GOOD + GOOD[:16] + b"\5" + GOOD[17:], DEFAULT, Response(CORRUPT)),
     ("an old batch after a whole one", GOOD + altered(GOOD, magic=1), DEFAULT, NO_BATCH),
-    ("a negative length", altered(GOOD, batch_length=-5), DEFAULT, Answer(CORRUPT, message=True)),
-    ("a length of ten", altered(GOOD, batch_length=10), DEFAULT, Answer(CORRUPT, message=True)),
-    ("magic 3", altered(GOOD, magic=3), DEFAULT, Answer(CORRUPT, message=True)),
-    ("magic -1", altered(GOOD, magic=-1), DEFAULT, Answer(CORRUPT, message=True)),
+    ("a negative length", altered(GOOD, batch_length=-5), DEFAULT, Response(CORRUPT, message=True)),
+    ("a length of ten", altered(GOOD, batch_length=10), DEFAULT, Response(CORRUPT, message=True)),
+    ("magic 3", altered(GOOD, magic=3), DEFAULT, Response(CORRUPT, message=True)),
+    ("magic -1", altered(GOOD, magic=-1), DEFAULT, Response(CORRUPT, message=True)),
     ("magic 1", altered(GOOD, magic=1), DEFAULT, NO_BATCH),
     ("a whole old batch of 40 bytes", altered(GOOD, magic=0, batch_length=28)[:40], DEFAULT, NO_BATCH),
     ("a whole batch of 26 bytes", whole_batch_of(26), DEFAULT, FAILED_EARLY),
     ("a whole batch of 50 bytes", whole_batch_of(50), DEFAULT, FAILED_EARLY),
-    ("a whole batch of 51 bytes", whole_batch_of(51), DEFAULT, Answer(CORRUPT)),
-    ("a whole batch of 60 bytes", whole_batch_of(60), DEFAULT, Answer(CORRUPT)),
+    ("a whole batch of 51 bytes", whole_batch_of(51), DEFAULT, Response(CORRUPT)),
+    ("a whole batch of 60 bytes", whole_batch_of(60), DEFAULT, Response(CORRUPT)),
     ("a whole batch of 60 bytes with an offset", whole_batch_of(60, base_offset=1), DEFAULT, WRONG),
     ("a whole batch of 60 bytes where 50 are allowed", whole_batch_of(60), DEFAULT._replace(max_message_bytes=50),
-     Answer(TOO_LARGE)),
+     Response(TOO_LARGE)),
 ]  # fmt: skip
 
 HEADERS: list[Row] = [
@@ -185,10 +185,10 @@ HEADERS: list[Row] = [
     ("a base offset", altered(GOOD, base_offset=5), DEFAULT, WRONG),
     ("a base offset before the size", altered(batch(size=600), base_offset=5), SMALL_PLAIN, WRONG),
     ("a base offset before the CRC", altered(GOOD, base_offset=5, crc=1), DEFAULT, WRONG),
-    ("a wrong CRC", altered(GOOD, crc=1), DEFAULT, Answer(CORRUPT)),
-    ("the size before the CRC", altered(batch(size=600), crc=1), SMALL_PLAIN, Answer(TOO_LARGE)),
-    ("the CRC before the count", altered(GOOD, records_count=0, crc=1), DEFAULT, Answer(CORRUPT)),
-    ("the CRC before the codec", altered(GOOD, attributes=5, crc=1), DEFAULT, Answer(CORRUPT)),
+    ("a wrong CRC", altered(GOOD, crc=1), DEFAULT, Response(CORRUPT)),
+    ("the size before the CRC", altered(batch(size=600), crc=1), SMALL_PLAIN, Response(TOO_LARGE)),
+    ("the CRC before the count", altered(GOOD, records_count=0, crc=1), DEFAULT, Response(CORRUPT)),
+    ("the CRC before the codec", altered(GOOD, attributes=5, crc=1), DEFAULT, Response(CORRUPT)),
     ("a fifth codec", altered(GOOD, attributes=5), DEFAULT, FAILED),
     ("a seventh codec before the count", altered(GOOD, attributes=7, records_count=0), DEFAULT, FAILED),
     ("count 0", altered(GOOD, records_count=0), DEFAULT, WRONG),
@@ -300,16 +300,16 @@ TOPICS: list[Row] = [
     ("no key on a compacted topic of gzip", batch((0, 0), keys=None), COMPACTED_GZIP, unkeyed(0, 1)),
     ("no key, and a timestamp out of range", batch((0, 2 * HOUR, 0), keys=[None, b"k", b"k"]), COMPACTED, timed(0, 1)),
     ("both on the same record: the key is named", batch((2 * HOUR,), keys=None), COMPACTED, unkeyed(0)),
-    ("too large", batch(size=600), SMALL_PLAIN, Answer(TOO_LARGE)),
-    ("too large when unfolded", batch((0, 0), size=400, compression=GZIP), SMALL_PLAIN, Answer(TOO_LARGE)),
+    ("too large", batch(size=600), SMALL_PLAIN, Response(TOO_LARGE)),
+    ("too large when unfolded", batch((0, 0), size=400, compression=GZIP), SMALL_PLAIN, Response(TOO_LARGE)),
     ("timestamps before the unfolded size", batch((0, 2 * HOUR), size=400, compression=GZIP), SMALL_PLAIN, timed(1)),
-    ("larger than a segment", batch((0, 0), size=600_000), SEGMENTS, Answer(LIST_TOO_LARGE)),
-    ("the CRC before the segment's size", altered(batch((0, 0), size=600_000), crc=1), SEGMENTS, Answer(CORRUPT)),
+    ("larger than a segment", batch((0, 0), size=600_000), SEGMENTS, Response(LIST_TOO_LARGE)),
+    ("the CRC before the segment's size", altered(batch((0, 0), size=600_000), crc=1), SEGMENTS, Response(CORRUPT)),
     ("timestamps before the segment's size", batch((0, 2 * HOUR), size=600_000), SEGMENTS, timed(1)),
     ("the count before the segment's size", altered(batch((0, 0), size=600_000), records_count=1, last_offset_delta=0),
      SEGMENTS, WRONG),
     ("folded it fits a segment", batch((0, 0, 0), size=600_000, compression=GZIP), SEGMENTS, Stored(attributes=GZIP)),
-    ("unfolded it fits no segment", batch((0, 0), size=600_000, compression=GZIP), PLAIN_SEGMENTS, Answer(LIST_TOO_LARGE)),
+    ("unfolded it fits no segment", batch((0, 0), size=600_000, compression=GZIP), PLAIN_SEGMENTS, Response(LIST_TOO_LARGE)),
     ("gzip on a topic of gzip stays", batch((0, 0, 0), compression=GZIP), GZIP_TOPIC, Stored(attributes=GZIP)),
     ("zstd on a topic of gzip", batch((5, 3, 1), compression=ZSTD), GZIP_TOPIC, Stored(NOW + 5, GZIP, True)),
     ("an idempotent batch is rewritten", batch((0, 0, 0), producer_id=9, producer_epoch=0, base_sequence=4), GZIP_TOPIC,
@@ -324,7 +324,7 @@ TOPICS: list[Row] = [
     ("producer id -2, to be rewritten", batch(producer_id=-2, producer_epoch=3), GZIP_TOPIC, FAILED),
 ]  # fmt: skip
 
-ANSWERS = [*ONE_BATCH, *HEADERS, *RECORDS, *COMPRESSED, *TIMES, *TOPICS]
+RESPONSES = [*ONE_BATCH, *HEADERS, *RECORDS, *COMPRESSED, *TIMES, *TOPICS]
 
 
 def checked(data: bytes | None, policy: RecordPolicy, version: int = 9, full: bool = True) -> Checked | RecordReject:
@@ -344,14 +344,14 @@ def is_sound(found: Checked, data: bytes, policy: RecordPolicy) -> None:
         assert bytes(found.batch) == data[: len(found.batch)]
 
 
-@pytest.mark.parametrize(("data", "policy", "expected"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS])
-def test_a17_kafka_answers(data: bytes | None, policy: RecordPolicy, expected: Answer | Stored) -> None:
+@pytest.mark.parametrize(("data", "policy", "expected"), [row[1:] for row in RESPONSES], ids=[row[0] for row in RESPONSES])
+def test_a17_kafka_responds(data: bytes | None, policy: RecordPolicy, expected: Response | Stored) -> None:
     found = checked(data, policy)
-    if isinstance(expected, Answer):
+    if isinstance(expected, Response):
         assert isinstance(found, RecordReject)
         named = [index for index, _ in found.record_errors]
         message = found.message is not None
-        assert Answer(found.code, found.log_start_known, named, message) == expected._replace(records=list(expected.records))
+        assert Response(found.code, found.log_start_known, named, message) == expected._replace(records=list(expected.records))
         return
     assert isinstance(found, Checked), found
     assert data is not None
@@ -362,10 +362,10 @@ def test_a17_kafka_answers(data: bytes | None, policy: RecordPolicy, expected: A
 
 
 BEFORE_VERSION_7 = [
-    ("zstd", IN_ZSTD, Answer(UNSUPPORTED)),
-    ("zstd before the number of batches", IN_ZSTD + IN_ZSTD, Answer(UNSUPPORTED)),
-    ("zstd before the CRC", altered(IN_ZSTD, crc=1), Answer(UNSUPPORTED)),
-    ("zstd before the base offset", altered(IN_ZSTD, base_offset=3), Answer(UNSUPPORTED)),
+    ("zstd", IN_ZSTD, Response(UNSUPPORTED)),
+    ("zstd before the number of batches", IN_ZSTD + IN_ZSTD, Response(UNSUPPORTED)),
+    ("zstd before the CRC", altered(IN_ZSTD, crc=1), Response(UNSUPPORTED)),
+    ("zstd before the base offset", altered(IN_ZSTD, base_offset=3), Response(UNSUPPORTED)),
     ("magic before zstd", altered(IN_ZSTD, magic=1), NO_BATCH),
     ("a fifth codec", altered(GOOD, attributes=5), FAILED_EARLY),
     ("a fifth codec of two batches", altered(GOOD, attributes=5) * 2, FAILED_EARLY),
@@ -373,7 +373,7 @@ BEFORE_VERSION_7 = [
 
 
 @pytest.mark.parametrize(("data", "expected"), [r[1:] for r in BEFORE_VERSION_7], ids=[r[0] for r in BEFORE_VERSION_7])
-def test_a17_versions_before_7_do_not_know_zstd(data: bytes, expected: Answer) -> None:
+def test_a17_versions_before_7_do_not_know_zstd(data: bytes, expected: Response) -> None:
     found = checked(data, DEFAULT, version=6)
     assert isinstance(found, RecordReject)
     assert (found.code, found.log_start_known) == expected[:2]
@@ -511,9 +511,9 @@ def test_only_the_header_is_checked_on_request(data: bytes, policy: RecordPolicy
 
 
 BY_THE_HEADER = [
-    *[row for row in HEADERS + ONE_BATCH if isinstance(row[3], Answer)],
+    *[row for row in HEADERS + ONE_BATCH if isinstance(row[3], Response)],
     ("two hours ahead", batch((0, 2 * HOUR, 0)), DEFAULT, timed(1)),
-    ("larger than a segment", batch((0, 0), size=600_000), SEGMENTS, Answer(LIST_TOO_LARGE)),
+    ("larger than a segment", batch((0, 0), size=600_000), SEGMENTS, Response(LIST_TOO_LARGE)),
     ("damaged, on a topic that rewrites", of_body(b"damaged"), GZIP_TOPIC, WRONG),
 ]
 
@@ -521,7 +521,7 @@ BY_THE_HEADER = [
 @pytest.mark.parametrize(
     ("data", "policy", "expected"), [row[1:] for row in BY_THE_HEADER], ids=[row[0] for row in BY_THE_HEADER]
 )
-def test_a17_the_header_is_always_checked(data: bytes | None, policy: RecordPolicy, expected: Answer) -> None:
+def test_a17_the_header_is_always_checked(data: bytes | None, policy: RecordPolicy, expected: Response) -> None:
     found = checked(data, policy, full=False)
     assert isinstance(found, RecordReject)
     assert (found.code, found.log_start_known) == expected[:2]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from answers import sole
 from fuzzing.known import Known
 from fuzzing.requests import Author
 from kafkawire.codec import decode, encode
@@ -44,12 +43,13 @@ from kafkawire.messages.offset_fetch import (
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS, request_class, versions
+from responses import sole
 from wirebroker import faults
 from wirebroker.apis import SERVED
 from wirebroker.core.groups.offsets import Committed
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Close, Reply
+from wirebroker.requests.effects import Close, Respond
 from wirebroker.requests.errors import refuse
 from wirebroker.testing import operations
 from wirekit import NOW, batch
@@ -73,7 +73,7 @@ def ask(engine: Engine, request: Any, version: int, connection: Connection | Non
     engine.receive(connection, memoryview(bytearray(encode_request(7, "raw", request, version)[4:])), NOW)
     if connection.parked is not None:
         engine.tick(NOW + 10_000)
-    (parts,) = [effect.parts for effect in engine.take_effects() if isinstance(effect, Reply)]
+    (parts,) = [effect.parts for effect in engine.take_effects() if isinstance(effect, Respond)]
     return decode_response(b"".join(map(bytes, parts))[4:], key, version)[1]
 
 
@@ -107,8 +107,8 @@ def test_every_refusal_has_the_code(name: str, version: int) -> None:
     request = filled(request_class(KEYS[name]), version, engine.cluster.topics["orders"].topic_id)
     if name == "Produce":
         request.acks = -1
-    answer = ask(engine, request, version)
-    assert REFUSED in values(answer, "errorCode")
+    response = ask(engine, request, version)
+    assert REFUSED in values(response, "errorCode")
     assert rule.fired == 1
 
 
@@ -116,9 +116,9 @@ def test_a_fetch_has_a_top_level_error_only_for_its_session() -> None:
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     fetch = FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=[FetchTopic(topic="orders", partitions=[part])])
     for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND):
-        answer = ask(engine_with(faults.error(code, api="Fetch")), fetch, 12)
-        said = [each.error_code for topic in answer.responses for each in topic.partitions]
-        assert (answer.error_code, said) == ((0, [1]) if code == ErrorCode.OFFSET_OUT_OF_RANGE else (70, []))
+        response = ask(engine_with(faults.error(code, api="Fetch")), fetch, 12)
+        said = [each.error_code for topic in response.responses for each in topic.partitions]
+        assert (response.error_code, said) == ((0, [1]) if code == ErrorCode.OFFSET_OUT_OF_RANGE else (70, []))
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
@@ -133,8 +133,8 @@ def test_an_offset_fetch_has_a_group_error_for_what_concerns_the_group(version: 
             topics = {"groups": [OffsetFetchRequestGroup(group_id="team", topics=[many])]}
         engine = engine_with(faults.error(code, api="OffsetFetch", **words))
         ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
-        answer = ask(engine, OffsetFetchRequest(require_stable=False, **topics), version)
-        group = sole(answer.groups) if version >= 8 else answer
+        response = ask(engine, OffsetFetchRequest(require_stable=False, **topics), version)
+        group = sole(response.groups) if version >= 8 else response
         return group.error_code, [part.error_code for topic in group.topics for part in topic.partitions]
 
     assert said(ErrorCode.UNSTABLE_OFFSET_COMMIT) == (0, [88, 88])
@@ -159,8 +159,8 @@ def test_a_fetch_concerns_every_partition_of_its_session(version: int) -> None:
     session = ask(engine, fetch_of(0, 0, 0, 1, **form), version).session_id
 
     def go_on(epoch: int, **more: Any) -> list[tuple[int, int]]:
-        answer = ask(engine, fetch_of(session, epoch, **form, **more), version)
-        return [(part.partition_index, part.error_code) for topic in answer.responses for part in topic.partitions]
+        response = ask(engine, fetch_of(session, epoch, **form, **more), version)
+        return [(part.partition_index, part.error_code) for topic in response.responses for part in topic.partitions]
 
     assert go_on(1) == [(0, REFUSED)], "though nothing has changed in it"
     assert go_on(2) == []
@@ -199,8 +199,8 @@ def test_a_request_for_all_offsets_concerns_each_partition(version: int) -> None
     assert rule.seen == 0
     for index in range(3):
         engine.groups.offsets.commit("team", ("orders", index), Committed(7, -1, "", NOW))
-    answer = ask(engine, everything, version)
-    (topic,) = (sole(answer.groups) if version >= 8 else answer).topics
+    response = ask(engine, everything, version)
+    (topic,) = (sole(response.groups) if version >= 8 else response).topics
     assert [(part.error_code, part.committed_offset) for part in topic.partitions] == [(0, 7), (REFUSED, -1), (0, 7)]
 
 
@@ -217,9 +217,9 @@ def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:
 
     def commit(*indexes: int) -> dict[int, int]:
         topic = OffsetCommitRequestTopic(name="orders", partitions=[parts[index] for index in indexes])
-        answer = ask(engine, OffsetCommitRequest(group_id="team", topics=[topic]), 5)
-        assert len(answer.topics) == 1, "one topic is one part of the answer"
-        return {part.partition_index: part.error_code for part in sole(answer.topics).partitions}
+        response = ask(engine, OffsetCommitRequest(group_id="team", topics=[topic]), 5)
+        assert len(response.topics) == 1, "one topic is one part of the answer"
+        return {part.partition_index: part.error_code for part in sole(response.topics).partitions}
 
     assert commit(0, 1, 2) == {0: 0, 1: 30, 2: 0}
     assert sorted(engine.groups.offsets.of("team")) == [("orders", 0), ("orders", 2)]
@@ -231,8 +231,8 @@ def test_a_refused_topic_is_neither_created_nor_deleted() -> None:
     engine = engine_with(*(faults.error(REFUSED, api=api, topic="orders") for api in ("CreateTopics", "DeleteTopics")))
 
     def said(request: Any, version: int) -> dict[str, int]:
-        answer = ask(engine, request, version)
-        return {each.name: each.error_code for each in (answer.topics if hasattr(answer, "topics") else answer.responses)}
+        response = ask(engine, request, version)
+        return {each.name: each.error_code for each in (response.topics if hasattr(response, "topics") else response.responses)}
 
     made = [
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
@@ -268,14 +268,14 @@ def test_refused_partitions_do_not_join_the_transaction(version: int) -> None:
     pid = ask(engine, init, 2).producer_id
     topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])]
     if version < 4:
-        answer = ask(
+        response = ask(
             engine,
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id="till", v3_and_below_producer_id=pid, v3_and_below_topics=topics
             ),
             version,
         )
-        (topic,) = answer.results_by_topic_v3_and_below
+        (topic,) = response.results_by_topic_v3_and_below
     else:
         many = [AddPartitionsToTxnTransaction(transactional_id="till", producer_id=pid, topics=topics)]
         (transaction,) = ask(engine, AddPartitionsToTxnRequest(transactions=many), version).results_by_transaction
@@ -284,7 +284,7 @@ def test_refused_partitions_do_not_join_the_transaction(version: int) -> None:
     assert set(engine.transactions.transactions["till"].partitions) == {("orders", 0)}
 
 
-def test_the_whole_request_is_refused_if_its_answer_has_no_topics() -> None:
+def test_the_whole_request_is_refused_if_its_response_has_no_topics() -> None:
     engine = engine_with(rule := faults.error(REFUSED, api="ConsumerGroupHeartbeat", topic="orders"))
     owned = TopicPartitions(topic_id=engine.cluster.topics["orders"].topic_id, partitions=[0])
     asked = ConsumerGroupHeartbeatRequest(
@@ -301,7 +301,7 @@ def produce(*partitions: int, acks: int = -1) -> ProduceRequest:
     return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
 
 
-def test_a_second_rule_does_not_strike_a_refused_request() -> None:
+def test_a_second_rule_does_not_match_a_refused_request() -> None:
     first, second, third = rules = (
         faults.error(6, api="Produce", partition=0), faults.fail_write(partition=0), faults.error(7, api="Produce"),
     )  # fmt: skip
@@ -313,7 +313,7 @@ def test_a_second_rule_does_not_strike_a_refused_request() -> None:
 
 
 @pytest.mark.parametrize("refused", [[0], [0, 1]], ids=str)
-def test_acks_0_has_no_answer_and_an_error_closes_the_connection(refused: list[int]) -> None:
+def test_acks_0_has_no_response_and_an_error_closes_the_connection(refused: list[int]) -> None:
     engine = engine_with(*(faults.error(6, api="Produce", partition=index) for index in refused))
     connection = engine.connect(1)
     frame = encode_request(7, "raw", produce(0, 1, acks=0), 9)[4:]
@@ -323,7 +323,7 @@ def test_acks_0_has_no_answer_and_an_error_closes_the_connection(refused: list[i
     assert ends == [0, 0 if 1 in refused else 1, 0], "the rest is stored"
 
 
-def test_a_struck_request_is_not_remembered_for_the_fast_path() -> None:
+def test_a_matched_request_is_not_remembered_for_the_fast_path() -> None:
     """Its frame has two partitions, and the broker handled only one of them."""
     engine = engine_with(faults.error(6, api="Produce", partition=0))
     connection = engine.connect(1)
@@ -341,7 +341,7 @@ def test_a_refused_part_does_not_wait_for_a_slow_write() -> None:
 
 
 @pytest.mark.parametrize("api", SERVED)
-def test_every_request_has_an_error_answer(api: str) -> None:
+def test_every_request_has_an_error_response(api: str) -> None:
     key = KEYS[api]
     oldest, newest = versions(key)
     for version in range(oldest, newest + 1):

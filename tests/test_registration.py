@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from answers import sole
 from kafkawire.batches import Record, build_batch
 from kafkawire.declare import from_plain
 from kafkawire.registry import KEYS, request_class
+from responses import sole
 from wirebroker import MockKafka
 from wirekit import client
 
@@ -24,8 +24,8 @@ NO_ENDPOINT = "Add voter request didn't include the endpoint (Endpoints(endpoint
 
 
 def ask(kafka: MockKafka, api: str, fields: dict[str, Any]) -> tuple[int, str]:
-    answer = client(kafka).request(from_plain(request_class(KEYS[api]), fields), 0)
-    return answer.error_code, answer.error_message
+    response = client(kafka).request(from_plain(request_class(KEYS[api]), fields), 0)
+    return response.error_code, response.error_message
 
 
 @pytest.mark.parametrize(("api", "fields"), [("AddRaftVoter", ADDED), ("RemoveRaftVoter", VOTER)])
@@ -62,25 +62,25 @@ def told(kafka: MockKafka, node: int, api: str, version: int, **fields: Any) -> 
 
 
 def metadata(kafka: MockKafka, node: int) -> tuple[Any, ...]:
-    answer = told(kafka, node, "Metadata", 12, topics=[{"name": "a"}, {"name": "b"}], allow_auto_topic_creation=False)
+    response = told(kafka, node, "Metadata", 12, topics=[{"name": "a"}, {"name": "b"}], allow_auto_topic_creation=False)
     partitions = [
         (topic.name, each.error_code, each.leader_id, each.leader_epoch, each.isr_nodes, each.offline_replicas)
-        for topic in answer.topics
+        for topic in response.topics
         for each in topic.partitions
     ]
-    return sorted(each.node_id for each in answer.brokers), answer.controller_id, partitions
+    return sorted(each.node_id for each in response.brokers), response.controller_id, partitions
 
 
 def produced(kafka: MockKafka, node: int, topic: str) -> list[int]:
     records = build_batch([Record(0, 0, None, b"v")])
     data = [{"name": topic, "partition_data": [{"index": index, "records": records} for index in (0, 1)]}]
-    answer = told(kafka, node, "Produce", 9, transactional_id=None, acks=-1, timeout_ms=3000, topic_data=data)
-    return [each.error_code for each in sole(answer.responses).partition_responses]
+    response = told(kafka, node, "Produce", 9, transactional_id=None, acks=-1, timeout_ms=3000, topic_data=data)
+    return [each.error_code for each in sole(response.responses).partition_responses]
 
 
 def creatable(kafka: MockKafka, node: int, **topic: Any) -> tuple[int, str | None]:
-    answer = told(kafka, node, "CreateTopics", 7, topics=[{"name": "c"} | topic], timeout_ms=5000, validate_only=True)
-    return sole(answer.topics).error_code, sole(answer.topics).error_message
+    response = told(kafka, node, "CreateTopics", 7, topics=[{"name": "c"} | topic], timeout_ms=5000, validate_only=True)
+    return sole(response.topics).error_code, sole(response.topics).error_message
 
 
 def assign(kafka: MockKafka, name: str, *replicas: list[int]) -> None:
@@ -99,8 +99,8 @@ def test_a_running_broker_that_is_unregistered_leads_nothing_until_it_starts_aga
         for node in (1, 2):
             assert metadata(kafka, node) == ([1], 1, moved)
             for fenced_too in (False, True):
-                answer = told(kafka, node, "DescribeCluster", 2, endpoint_type=1, include_fenced_brokers=fenced_too)
-                assert [(each.broker_id, each.is_fenced) for each in answer.brokers] == [(1, False)]
+                response = told(kafka, node, "DescribeCluster", 2, endpoint_type=1, include_fenced_brokers=fenced_too)
+                assert [(each.broker_id, each.is_fenced) for each in response.brokers] == [(1, False)]
             resources = told(kafka, node, "ListConfigResources", 1, resource_types=[4, 8]).config_resources
             assert [each.resource_name for each in resources] == ["1", "1"]
             assert creatable(kafka, node, num_partitions=1, replication_factor=2)[0] == 38
@@ -121,7 +121,7 @@ def test_a_running_broker_that_is_unregistered_leads_nothing_until_it_starts_aga
         assert produced(kafka, 2, "b") == [0, 6]
 
 
-def test_a_cluster_without_a_registered_broker_answers() -> None:
+def test_a_cluster_without_a_registered_broker_responds() -> None:
     with MockKafka() as kafka:
         assert ask(kafka, "UnregisterBroker", {"broker_id": 1}) == (0, "")
         assert metadata(kafka, 1)[:2] == ([], -1)
@@ -136,8 +136,8 @@ def test_without_a_registered_broker_no_coordinator_is_found(stored: bool, tmp_p
     with MockKafka(data=tmp_path if stored else None) as kafka:
         assert ask(kafka, "UnregisterBroker", {"broker_id": 1}) == (0, "")
         for kind in (0, 1):
-            answer = told(kafka, 1, "FindCoordinator", 4, key_type=kind, coordinator_keys=["a"])
-            assert sole(answer.coordinators).error_code == 15
+            response = told(kafka, 1, "FindCoordinator", 4, key_type=kind, coordinator_keys=["a"])
+            assert sole(response.coordinators).error_code == 15
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -160,8 +160,8 @@ def test_without_a_registered_broker_no_partition_is_made(stored: bool, tmp_path
 
 def grown(kafka: MockKafka, **how: Any) -> tuple[int, str | None]:
     topic = {"name": "a", "count": 2, "assignments": how.pop("assignments", None)}
-    answer = told(kafka, 1, "CreatePartitions", 3, topics=[topic], timeout_ms=1000, **{"validate_only": False} | how)
-    return sole(answer.results).error_code, sole(answer.results).error_message
+    response = told(kafka, 1, "CreatePartitions", 3, topics=[topic], timeout_ms=1000, **{"validate_only": False} | how)
+    return sole(response.results).error_code, sole(response.results).error_message
 
 
 def created_by_asking(kafka: MockKafka) -> int:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from answers import only
 from dialogue import plain
 from kafkawire.declare import Message
 from kafkawire.frames import SIZE, decode_response, encode_request, encode_response
@@ -36,15 +35,16 @@ from kafkawire.messages.produce import (
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkawire.registry import KEYS, PRODUCE, api_name, request_class, response_class, versions
+from responses import only
 from wire.random_messages import Maker, versions_of
 from wirebroker import faults
 from wirebroker.core.producers import Reject, explain
-from wirebroker.proxy.addresses import CARRIERS, NamelessAnswers, carries_addresses, names_no_node
+from wirebroker.proxy.addresses import CARRIERS, NamelessResponses, carries_addresses, names_no_node
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy.shadow import Shadow
-from wirebroker.requests.effects import Close, Reply
+from wirebroker.requests.effects import Close, Respond
 from wirekit import NOW, batch, header, produce_request
 
 ANSWERED = [(key, version) for key in APIS for version in versions_of(response_class(key))]
@@ -82,7 +82,7 @@ class Line:
         for effect in self.proxy.take_effects():
             if isinstance(effect, Forward):
                 self.to_broker += effect.data
-            elif isinstance(effect, Reply):
+            elif isinstance(effect, Respond):
                 self.to_client += b"".join(effect.parts)
             elif isinstance(effect, Close):
                 self.closed = effect.reason
@@ -98,11 +98,11 @@ def request_bytes(key: int, version: int, correlation_id: int = 7) -> bytes:
     return encode_request(correlation_id, "client", message, version)
 
 
-def answer_bytes(response: Message, version: int, correlation_id: int = 7) -> bytes:
+def response_bytes(response: Message, version: int, correlation_id: int = 7) -> bytes:
     return b"".join(encode_response(correlation_id, response, version))
 
 
-def random_answer(key: int, version: int, seed: int = 0) -> Message:
+def random_response(key: int, version: int, seed: int = 0) -> Message:
     """Any answer; ApiVersions without the error that has another form."""
     made: Message = Maker((key, version, seed)).message(response_class(key), version)
     if isinstance(made, ApiVersionsResponse):
@@ -119,22 +119,22 @@ def hosts(response: Any) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("level", ["off", "all"])
 @pytest.mark.parametrize(("key", "version"), ANSWERED, ids=lambda each: str(each))
-def test_every_answer_passes_and_names_no_broker(key: int, version: int, level: str) -> None:
+def test_every_response_passes_and_names_no_broker(key: int, version: int, level: str) -> None:
     if version not in versions_of(request_class(key)):
-        pytest.skip("only the answer has this version")
-    line, response = Line(level), random_answer(key, version)
-    request, answer = request_bytes(key, version), answer_bytes(response, version)
-    line.client_sends(request).broker_sends(answer)
+        pytest.skip("only the frame has this version")
+    line, response = Line(level), random_response(key, version)
+    request, frame = request_bytes(key, version), response_bytes(response, version)
+    line.client_sends(request).broker_sends(frame)
     assert line.closed is None
     assert line.to_broker == request
     if not hosts(response):
-        assert line.to_client == answer or key == KEYS["ApiVersions"]
+        assert line.to_client == frame or key == KEYS["ApiVersions"]
         return
     _, passed = decode_response(memoryview(line.to_client)[4:], key, version)
     assert hosts(passed) == [("proxy", port % 1000) if host else ("", port) for host, port in hosts(response)]
 
 
-def test_every_answer_with_a_host_belongs_to_a_carrier() -> None:
+def test_every_response_with_a_host_belongs_to_a_carrier() -> None:
     with_hosts = {key for key in APIS if hosts(_full(response_class(key)))}
     assert with_hosts == set(CARRIERS)
 
@@ -156,12 +156,12 @@ def test_bytes_may_arrive_in_any_pieces(random: Random, level: str) -> None:
     keys = [(key, version) for key, version in ANSWERED if version in versions_of(request_class(key))]
     chosen = [random.choice(keys) for _ in range(5)]
     requests = [request_bytes(key, version, number) for number, (key, version) in enumerate(chosen)]
-    answers = [answer_bytes(random_answer(key, version), version, number) for number, (key, version) in enumerate(chosen)]
+    responses = [response_bytes(random_response(key, version), version, number) for number, (key, version) in enumerate(chosen)]
     whole, pieces = Line(level), Line(level)
-    whole.client_sends(b"".join(requests)).broker_sends(b"".join(answers))
+    whole.client_sends(b"".join(requests)).broker_sends(b"".join(responses))
     for part in _cut(random, b"".join(requests)):
         pieces.client_sends(part)
-    for part in _cut(random, b"".join(answers)):
+    for part in _cut(random, b"".join(responses)):
         pieces.broker_sends(part)
     assert whole.closed is pieces.closed is None
     assert pieces.to_broker == whole.to_broker == b"".join(requests)
@@ -175,17 +175,17 @@ def _cut(random: Random, data: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("level", ["off", "verdicts"])
 @pytest.mark.parametrize("version", range(3, 14))
-def test_a_produce_with_acks_0_has_no_answer(version: int, level: str) -> None:
+def test_a_produce_with_acks_0_has_no_response(version: int, level: str) -> None:
     line = Line(level)
     silent = encode_request(1, "client", produce_request("orders", batch(), acks=0), version)
     for part in (silent[:9], silent[9:15], silent[15:]):
         line.client_sends(part)
     loud = encode_request(2, None, produce_request("orders", batch()), version)
-    answer = answer_bytes(response_class(PRODUCE)(responses=[]), version, 2)
-    line.client_sends(loud).broker_sends(answer)
+    response = response_bytes(response_class(PRODUCE)(responses=[]), version, 2)
+    line.client_sends(loud).broker_sends(response)
     assert line.closed is None
     assert line.to_broker == silent + loud
-    assert line.to_client == answer
+    assert line.to_client == response
 
 
 def test_an_api_that_is_not_known_passes_byte_for_byte() -> None:
@@ -222,7 +222,7 @@ def test_api_versions_offers_no_version_of_the_carriers_that_is_not_known() -> N
     offered = [ApiVersion(api_key=key, min_version=0, max_version=30000) for key in (*APIS, 999)]
     line = Line()
     line.client_sends(encode_request(7, "c", ApiVersionsRequest(), 4))
-    line.broker_sends(answer_bytes(ApiVersionsResponse(error_code=0, api_keys=offered), 4))
+    line.broker_sends(response_bytes(ApiVersionsResponse(error_code=0, api_keys=offered), 4))
     _, passed = decode_response(memoryview(line.to_client)[4:], KEYS["ApiVersions"], 4)
     limited = {each.api_key: each.max_version for each in passed.api_keys if each.max_version != 30000}  # type: ignore[attr-defined]
     assert limited == {key: versions(key)[1] for key in CARRIERS}
@@ -233,8 +233,8 @@ def test_api_versions_of_an_older_broker_is_refused_in_version_0() -> None:
         Line("all"),
         ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]),
     )
-    line.client_sends(encode_request(7, "c", ApiVersionsRequest(), 4)).broker_sends(answer_bytes(refusal, 0))
-    assert line.to_client == answer_bytes(refusal, 0)
+    line.client_sends(encode_request(7, "c", ApiVersionsRequest(), 4)).broker_sends(response_bytes(refusal, 0))
+    assert line.to_client == response_bytes(refusal, 0)
 
 
 @pytest.mark.parametrize("level", ["off", "all"])
@@ -244,15 +244,15 @@ def test_api_versions_of_an_older_broker_is_refused_in_version_0() -> None:
 def test_sasl_tokens_without_a_header_pass(token: bytes, level: str) -> None:
     line = Line(level)
     handshake = encode_request(7, "c", SaslHandshakeRequest(mechanism="PLAIN"), 0)
-    accepted = answer_bytes(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]), 0)
+    accepted = response_bytes(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]), 0)
     line.client_sends(handshake).broker_sends(accepted)
     line.client_sends(SIZE.pack(len(token)) + token).broker_sends(SIZE.pack(0))
     after = request_bytes(KEYS["Heartbeat"], 4, 8)
-    answer = answer_bytes(random_answer(KEYS["Heartbeat"], 4), 4, 8)
-    line.client_sends(after).broker_sends(answer)
+    response = response_bytes(random_response(KEYS["Heartbeat"], 4), 4, 8)
+    line.client_sends(after).broker_sends(response)
     assert line.closed is None
     assert line.to_broker == handshake + SIZE.pack(len(token)) + token + after
-    assert line.to_client == accepted + SIZE.pack(0) + answer
+    assert line.to_client == accepted + SIZE.pack(0) + response
 
 
 def test_secrets_are_in_no_row() -> None:
@@ -272,13 +272,13 @@ def test_secrets_are_in_no_row() -> None:
         (b"\xff\xff\xff\xff\0\0\0\x07", "the broker's answer is not the one to request 7 (Metadata)"),
     ],
 )
-def test_an_answer_that_makes_no_sense_closes_the_connection(said: bytes, reason: str) -> None:
+def test_a_response_that_makes_no_sense_closes_the_connection(said: bytes, reason: str) -> None:
     line = Line().client_sends(request_bytes(KEYS["Metadata"], 12)).broker_sends(said)
     assert str(line.closed).startswith(reason)
 
 
-def test_an_answer_to_no_request_closes_the_connection() -> None:
-    assert Line().broker_sends(answer_bytes(random_answer(12, 4), 4)).closed == "the broker sent an answer to no request"
+def test_a_response_to_no_request_closes_the_connection() -> None:
+    assert Line().broker_sends(response_bytes(random_response(12, 4), 4)).closed == "the broker sent an answer to no request"
 
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"])
@@ -288,16 +288,16 @@ def test_a_size_that_no_request_has_closes_the_connection(size: bytes) -> None:
 
 @pytest.mark.parametrize("level", ["off", "all"])
 @pytest.mark.parametrize("bad", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", SIZE.pack(5) + b"short"])
-def test_answers_to_requests_before_a_bad_frame_pass(bad: bytes, level: str) -> None:
+def test_responses_to_requests_before_a_bad_frame_pass(bad: bytes, level: str) -> None:
     line = Line(level)
     good = [request_bytes(KEYS["Heartbeat"], 4, number) for number in (1, 2)]
-    answers = [answer_bytes(random_answer(KEYS["Heartbeat"], 4), 4, number) for number in (1, 2)]
+    responses = [response_bytes(random_response(KEYS["Heartbeat"], 4), 4, number) for number in (1, 2)]
     line.client_sends(b"".join(good) + bad)
     assert line.to_broker == b"".join(good)
-    line.broker_sends(answers[0]).broker_sends(answers[1][:9])
+    line.broker_sends(responses[0]).broker_sends(responses[1][:9])
     assert line.closed is None
-    line.broker_sends(answers[1][9:])
-    assert line.to_client == b"".join(answers)
+    line.broker_sends(responses[1][9:])
+    assert line.to_client == b"".join(responses)
     assert line.closed is not None
 
 
@@ -314,18 +314,18 @@ def test_a_large_request_is_kept_only_of_a_client_that_the_broker_serves() -> No
     request = large_request()
     line.client_sends(request[:1000])
     assert (line.to_broker, line.relay.holds_client, line.relay.whole_request) == (KNOCK, True, 0)
-    line.broker_sends(answer_bytes(MetadataResponse(brokers=[], topics=[]), 1, -1))
+    line.broker_sends(response_bytes(MetadataResponse(brokers=[], topics=[]), 1, -1))
     assert (line.to_client, line.relay.holds_client, line.relay.whole_request) == (b"", False, len(request))
     line.client_sends(request[1000:]).client_sends(request[:1000])
     assert line.to_broker == KNOCK + request
 
 
 @pytest.mark.parametrize("api", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
-def test_an_answer_of_a_login_does_not_show_that_the_broker_serves_a_client(api: str) -> None:
+def test_a_response_of_a_login_does_not_show_that_the_broker_serves_a_client(api: str) -> None:
     line = Line("all")
     line.proxy.asks = True
     key, version = KEYS[api], response_class(KEYS[api]).__schema__.versions[1]
-    line.client_sends(request_bytes(key, version)).broker_sends(answer_bytes(random_answer(key, version), version))
+    line.client_sends(request_bytes(key, version)).broker_sends(response_bytes(random_response(key, version), version))
     line.to_broker.clear()
     line.client_sends(large_request()[:1000])
     assert line.to_broker == KNOCK
@@ -336,14 +336,14 @@ def test_a_client_that_the_broker_serves_is_not_asked_for() -> None:
     line = Line("all")
     line.proxy.asks = True
     key = KEYS["Heartbeat"]
-    line.client_sends(request_bytes(key, 4)).broker_sends(answer_bytes(random_answer(key, 4), 4))
+    line.client_sends(request_bytes(key, 4)).broker_sends(response_bytes(random_response(key, 4), 4))
     line.to_broker.clear()
     line.client_sends(large_request()[:1000])
     assert line.to_broker == b""
     assert line.relay.whole_request > 600_000
 
 
-def test_an_answer_that_is_too_large_to_look_at_closes_the_connection() -> None:
+def test_a_response_that_is_too_large_to_look_at_closes_the_connection() -> None:
     line = Line().client_sends(request_bytes(KEYS["Metadata"], 12)).broker_sends(struct.pack(">ii", 300 << 20, 7))
     assert line.closed == "the broker announced an answer of 314572804 bytes; the proxy reads up to 268435456"
 
@@ -351,11 +351,11 @@ def test_an_answer_that_is_too_large_to_look_at_closes_the_connection() -> None:
 def test_nothing_is_kept_of_frames_whose_connection_has_ended() -> None:
     line = Line("all")
     line.client_sends(request_bytes(KEYS["Metadata"], 12) + large_request()[:1000])
-    line.broker_sends(answer_bytes(random_answer(KEYS["Metadata"], 12), 12)[:-1])
+    line.broker_sends(response_bytes(random_response(KEYS["Metadata"], 12), 12)[:-1])
     assert line.relay.whole_request > 0
-    assert line.relay.whole_answer > 0
+    assert line.relay.whole_response > 0
     line.proxy.disconnected(line.relay.connection, "the client closed it", NOW)
-    assert (line.relay.whole_request, line.relay.whole_answer, line.relay.has_kept) == (0, 0, False)
+    assert (line.relay.whole_request, line.relay.whole_response, line.relay.has_kept) == (0, 0, False)
 
 
 def test_a_large_request_passes_before_it_is_complete() -> None:
@@ -367,7 +367,7 @@ def test_a_large_request_passes_before_it_is_complete() -> None:
 
 
 @pytest.mark.parametrize(("api", "since"), [("Produce", 10), ("Fetch", 16)])
-def test_answers_name_other_leaders_since_kip_951(api: str, since: int) -> None:
+def test_responses_name_other_leaders_since_kip_951(api: str, since: int) -> None:
     assert [carries_addresses(KEYS[api], version) for version in (since - 1, since)] == [False, True]
 
 
@@ -375,69 +375,69 @@ def test_answers_name_other_leaders_since_kip_951(api: str, since: int) -> None:
 
 
 @given(st.integers(10, 13), st.integers(0, 3), st.integers(0, 3), st.booleans(), st.text(max_size=200))
-def test_an_answer_to_produce_that_names_no_node_passes_undecoded(
+def test_a_response_to_produce_that_names_no_node_passes_undecoded(
     version: int, topics: int, partitions: int, plain_ones: bool, name: str
 ) -> None:
     part = PartitionProduceResponse(index=1, error_code=45, base_offset=-1, error_message=None if plain_ones else name)
     topic = TopicProduceResponse(name=name, topic_id=b"\1" * 16, partition_responses=[part] * partitions)
     response = ProduceResponse(responses=[topic] * topics, throttle_time_ms=7)
-    answer = answer_bytes(response, version)
+    frame = response_bytes(response, version)
     passes = plain_ones or not topics * partitions
-    assert names_no_node(memoryview(answer), version) is (passes and (version == 13 or not topics or len(name.encode()) < 127))
+    assert names_no_node(memoryview(frame), version) is (passes and (version == 13 or not topics or len(name.encode()) < 127))
     response.node_endpoints = [NodeEndpoint(node_id=0, host="h", port=0, rack=None)]
-    assert not names_no_node(memoryview(answer_bytes(response, version)), version)
-    for end in range(len(answer)):
-        assert not names_no_node(memoryview(answer)[:end], version)
+    assert not names_no_node(memoryview(response_bytes(response, version)), version)
+    for end in range(len(frame)):
+        assert not names_no_node(memoryview(frame)[:end], version)
 
 
 @pytest.mark.parametrize("version", range(10, 14))
-def test_a_random_answer_to_produce_that_passes_undecoded_names_no_node(version: int) -> None:
+def test_a_random_response_to_produce_that_passes_undecoded_names_no_node(version: int) -> None:
     for seed in range(300):
-        answer = bytearray(answer_bytes(random_answer(PRODUCE, version, seed), version))
-        if names_no_node(memoryview(answer), version):
-            assert hosts(decode_response(memoryview(answer)[4:], PRODUCE, version)[1]) == []
+        response = bytearray(response_bytes(random_response(PRODUCE, version, seed), version))
+        if names_no_node(memoryview(response), version):
+            assert hosts(decode_response(memoryview(response)[4:], PRODUCE, version)[1]) == []
 
 
 @pytest.mark.parametrize("version", [10, 13])
-def test_what_is_remembered_of_the_last_answer_to_produce_changes_no_decision(version: int) -> None:
-    remembered, decisions = NamelessAnswers(), set()
+def test_what_is_remembered_of_the_last_response_to_produce_changes_no_decision(version: int) -> None:
+    remembered, decisions = NamelessResponses(), set()
     part = PartitionProduceResponse(index=1, error_code=0, base_offset=7)
     for topics, partitions, host, throttled in product((1, 2), (1, 2), (False, True), (0, 7)):
         topic = TopicProduceResponse(name="orders", topic_id=b"\1" * 16, partition_responses=[part] * partitions)
         response = ProduceResponse(responses=[topic] * topics, throttle_time_ms=throttled)
         response.node_endpoints = [NodeEndpoint(node_id=0, host="h", port=0, rack=None)] * host
-        answer = bytearray(answer_bytes(response, version))
-        for at in (None, *range(8, len(answer))):
+        frame = bytearray(response_bytes(response, version))
+        for at in (None, *range(8, len(frame))):
             if at is not None:
-                answer[at] ^= 1
-            view = memoryview(answer)
+                frame[at] ^= 1
+            view = memoryview(frame)
             decisions.add(remembered.includes(view, version))
             assert remembered.includes(view, version) is names_no_node(view, version), (topics, partitions, host, at)
             if at is not None:
-                answer[at] ^= 1
-            assert remembered.includes(memoryview(answer), version) is (not host)
+                frame[at] ^= 1
+            assert remembered.includes(memoryview(frame), version) is (not host)
     assert decisions == {False, True}
 
 
-def test_an_answer_of_the_proxy_waits_for_the_end_of_one_that_is_passing() -> None:
+def test_a_response_of_the_proxy_waits_for_the_end_of_one_that_is_passing() -> None:
     line = Line()
     line.proxy.plan.add(faults.error(6, api="Produce"))
-    answer = answer_bytes(random_answer(KEYS["Heartbeat"], 4), 4, 1)
-    line.client_sends(request_bytes(KEYS["Heartbeat"], 4, 1)).broker_sends(answer[:9])
+    response = response_bytes(random_response(KEYS["Heartbeat"], 4), 4, 1)
+    line.client_sends(request_bytes(KEYS["Heartbeat"], 4, 1)).broker_sends(response[:9])
     line.client_sends(encode_request(2, "c", plain("x"), 12))
-    assert line.to_client == answer[:9]
-    line.broker_sends(answer[9:])
-    assert line.to_client[: len(answer)] == answer
-    _, refused = decode_response(memoryview(line.to_client)[len(answer) + 4 :], PRODUCE, 12)
+    assert line.to_client == response[:9]
+    line.broker_sends(response[9:])
+    assert line.to_client[: len(response)] == response
+    _, refused = decode_response(memoryview(line.to_client)[len(response) + 4 :], PRODUCE, 12)
     assert only(refused).error_code == 6
 
 
-def test_a_silent_connection_gets_no_further_answer() -> None:
+def test_a_silent_connection_gets_no_further_response() -> None:
     line = Line()
     line.proxy.plan.add(faults.lose_ack(api="Produce", then="silence"))
     line.client_sends(encode_request(1, "c", plain("x"), 12) + request_bytes(KEYS["Metadata"], 12, 2))
-    line.broker_sends(answer_bytes(response_class(PRODUCE)(responses=[]), 12, 1))
-    line.broker_sends(answer_bytes(random_answer(KEYS["Metadata"], 12), 12, 2))
+    line.broker_sends(response_bytes(response_class(PRODUCE)(responses=[]), 12, 1))
+    line.broker_sends(response_bytes(random_response(KEYS["Metadata"], 12), 12, 2))
     assert line.to_client == b""
     assert not line.relay.holds_client
 
@@ -502,10 +502,10 @@ def test_the_broker_is_asked_before_the_batch_and_the_client_sees_nothing_of_it(
     assert line.to_broker == PRODUCED
 
 
-@pytest.mark.parametrize("answer", [b"", b"\0", b"\0" * 5 + b"\xff" * 9])
-def test_an_answer_to_the_proxy_that_cannot_be_read_does_not_reach_the_client(answer: bytes) -> None:
+@pytest.mark.parametrize("response", [b"", b"\0", b"\0" * 5 + b"\xff" * 9])
+def test_a_response_to_the_proxy_that_cannot_be_read_does_not_reach_the_client(response: bytes) -> None:
     line = asking(Line("verdicts"))
-    line.broker_sends(SIZE.pack(4 + len(answer)) + SIZE.pack(-1) + answer + STORED)
+    line.broker_sends(SIZE.pack(4 + len(response)) + SIZE.pack(-1) + response + STORED)
     assert line.to_client == STORED
     assert line.closed is None
 
@@ -605,7 +605,7 @@ def test_a_batch_without_a_producer_that_cannot_be_stored_is_explained_in_words(
 
 
 @pytest.mark.parametrize("offset", [2**63 - 1, -(2**63), -2])
-def test_an_answer_with_an_offset_that_no_log_has_makes_its_producer_unknown(offset: int) -> None:
+def test_a_response_with_an_offset_that_no_log_has_makes_its_producer_unknown(offset: int) -> None:
     shadow = Shadow()
     shadow.issued(7, 0)
     shadow.judged("orders", 0, FIRST, 0, 0)

@@ -182,7 +182,7 @@ def test_topics_that_are_not_there_are_created_only_if_asked(tmp_path: Path, cap
         assert [record.offset for record in kafka.records("orders")] == [0, 1, 2]
 
 
-def test_a_broker_that_does_not_answer_is_a_difference(tmp_path: Path, capsys: Out) -> None:
+def test_a_broker_that_does_not_respond_is_a_difference(tmp_path: Path, capsys: Out) -> None:
     session = recorded(tmp_path / "a.pcapng", sequences((0, 2)))
     with MockKafka(topics={"orders": 1}) as kafka:
         kafka.faults.add(faults.lose_ack(api="Produce", nth=1))

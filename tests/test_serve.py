@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from answers import only, sole
 from controlkit import ControlClient
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.metadata import MetadataRequest
+from responses import only, sole
 from wirebroker import MockKafka
 from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.commands.cli import main
@@ -91,8 +91,8 @@ def test_uvloop(serve: Start) -> None:
     wire = WireClient(host, port)
     for size in (1, 300_000):
         for _ in range(3):
-            answer = wire.request(produce_request("orders", batch(tag="x" * size)), 9)
-            assert only(answer).error_code == 0
+            response = wire.request(produce_request("orders", batch(tag="x" * size)), 9)
+            assert only(response).error_code == 0
 
 
 def test_three_brokers(serve: Start) -> None:
@@ -173,8 +173,8 @@ def test_kafkas_map_of_protocols(serve: Start) -> None:
 def setting(process: subprocess.Popen[str], name: str) -> str:
     ((host, port, _),) = until_ready(process)
     resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=[name])
-    answer = WireClient(host, port).request(DescribeConfigsRequest(resources=[resource]), 4)
-    value: str = sole(answer.results).configs[0].value
+    response = WireClient(host, port).request(DescribeConfigsRequest(resources=[resource]), 4)
+    value: str = sole(response.results).configs[0].value
     return value
 
 
@@ -406,8 +406,8 @@ def produced_twice(host: str, port: int) -> list[int]:
     from wirekit import batch, produce_request
 
     wire = WireClient(host, port)
-    answers = [wire.request(produce_request("orders", batch()), 9) for _ in range(2)]
-    return [only(answer).error_code for answer in answers]
+    responses = [wire.request(produce_request("orders", batch()), 9) for _ in range(2)]
+    return [only(response).error_code for response in responses]
 
 
 def ended(process: subprocess.Popen[str]) -> list[str]:
@@ -590,7 +590,7 @@ def test_a_soft_reset_goes_back_to_the_start_and_keeps_connections(serve: Start,
     assert len(named) == process.returncode == 1, "the fault that is loaded has not fired, and is named once"
 
 
-def test_a_warm_broker_answers_for_all_coordinators_at_once(serve: Start) -> None:
+def test_a_warm_broker_responds_for_all_coordinators_at_once(serve: Start) -> None:
     def errors(port: int) -> list[int]:
         """The errors of a client's first requests for a coordinator, and to it."""
         wire = WireClient("127.0.0.1", port)

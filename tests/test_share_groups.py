@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import pytest
 
-from answers import only, sole
 from kafkawire.batches import Record, build_batch
 from kafkawire.declare import from_plain
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from kafkawire.registry import KEYS, request_class
+from responses import only, sole
 from wirebroker import MockKafka
 from wirebroker.apis.share_fetch import ShareFetch, Slices, _in_reach
 from wirebroker.client.wire import WireClient
@@ -75,10 +75,10 @@ class Shared:
             "max_records": 500, "batch_size": 500, "topics": [{"topic_id": self.topic_id, "partitions": [partition]}],
             "forgotten_topics_data": [],
         }  # fmt: skip
-        answer: ShareFetchResponse = self.ask(who, "ShareFetch", 2, **(body | fields))
-        assert answer.error_code == 0
+        response: ShareFetchResponse = self.ask(who, "ShareFetch", 2, **(body | fields))
+        assert response.error_code == 0
         self._epochs[who] = epoch + 1
-        return only(answer) if answer.responses else None
+        return only(response) if response.responses else None
 
     def acquire(self, who: str, **fields: Any) -> Ranges:
         """The records that the member acquires with its next fetch."""
@@ -131,9 +131,9 @@ def test_an_acknowledgement_after_the_lock_has_expired_is_refused(kafka: MockKaf
     group, _ = shared_by(kafka, "a")
     with closing(group):
         kafka.clock.advance(seconds=31)
-        answer = group.fetch("a", [(0, 0, ACCEPT)], max_records=0)
-        assert answer is not None
-        assert answer.acknowledge_error_code == 121
+        response = group.fetch("a", [(0, 0, ACCEPT)], max_records=0)
+        assert response is not None
+        assert response.acknowledge_error_code == 121
 
 
 def test_a_record_is_delivered_no_more_often_than_the_limit_allows(kafka: MockKafka) -> None:
@@ -166,7 +166,7 @@ def test_a_fetch_waits_until_records_are_produced_or_a_lock_expires(kafka: MockK
         fields = {"group_id": "g", "member_id": "b", "min_bytes": 1, "max_records": 9, "batch_size": 9} | body
         group._clients["b"].send(from_plain(request_class(KEYS["ShareFetch"]), fields), 2)
         kafka.clock.advance(seconds=31)
-        (topic,) = group._clients["b"].answer("main").responses
+        (topic,) = group._clients["b"].response("main").responses
         assert group.acquired(topic.partitions[0]) == [(0, 0, 2)]
 
 
@@ -214,8 +214,8 @@ def test_a_member_gets_partitions_once_their_state_is_initialized(kafka: MockKaf
         assert joined.error_code == 0
         kafka.clock.advance(seconds=2)
         beat |= {"member_epoch": joined.member_epoch, "subscribed_topic_names": None}
-        answer = group.ask("m", "ShareGroupHeartbeat", 1, **beat)
-        assert [each.partitions for each in answer.assignment.topic_partitions] == [[0]]
+        response = group.ask("m", "ShareGroupHeartbeat", 1, **beat)
+        assert [each.partitions for each in response.assignment.topic_partitions] == [[0]]
         state = kafka.groups()["h"]
         assert (state.type, state.state) == ("share", "Stable")
         assert [member.assignment[0].topic for member in state.members if member.assignment] == ["t"]
@@ -223,7 +223,7 @@ def test_a_member_gets_partitions_once_their_state_is_initialized(kafka: MockKaf
         assert kafka.groups()["h"].state == "Empty"
 
 
-def test_a_fault_strikes_share_fetch_as_any_api(kafka: MockKafka) -> None:
+def test_a_fault_matches_share_fetch_as_any_api(kafka: MockKafka) -> None:
     from wirebroker import faults
 
     produced(kafka, 1)
@@ -268,12 +268,12 @@ def test_a_fetch_that_loads_many_partitions_looks_at_all_of_them_a_few_times(mon
         broker.produce("wide", value="v", partition=63)
         topics = group.ask("admin", "Metadata", 12, topics=[{"name": "wide"}], allow_auto_topic_creation=False).topics
         wanted = [{"partition_index": i, "acknowledgement_batches": []} for i in range(64)]
-        answer = group.ask(
+        response = group.ask(
             "m", "ShareFetch", 2, group_id="g", member_id="m", share_session_epoch=0, max_wait_ms=1000, min_bytes=1,
             max_records=500, batch_size=500, topics=[{"topic_id": topics[0].topic_id, "partitions": wanted}],
             forgotten_topics_data=[],
         )  # fmt: skip
-    given = [part.partition_index for topic in answer.responses for part in topic.partitions if part.acquired_records]
+    given = [part.partition_index for topic in response.responses for part in topic.partitions if part.acquired_records]
     assert (given, tries) == ([63], 8), "before any is loaded, after 1, 2, 4, 8, 16 and 32, and at the end"
 
 
@@ -333,7 +333,7 @@ def test_a_broker_that_coordinates_nothing_yet_says_it_in_kafkas_words(kafka: Mo
     """The answers of a real broker that nobody had asked for a coordinator."""
     fields, message = COLD[api, version]
     with closing(WireClient.at(kafka.bootstrap_servers)) as client:
-        answer = client.request(from_plain(request_class(KEYS[api]), fields), version)
-    groups = getattr(answer, "groups", ())
-    part = answer if hasattr(answer, "error_code") else sole(groups) if groups else only(answer)
+        response = client.request(from_plain(request_class(KEYS[api]), fields), version)
+    groups = getattr(response, "groups", ())
+    part = response if hasattr(response, "error_code") else sole(groups) if groups else only(response)
     assert (part.error_code, part.error_message) == (16, message)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from answers import sole
 from kafkawire.declare import from_plain
 from kafkawire.primitives import parse_uuid
 from kafkawire.registry import KEYS, request_class
+from responses import sole
 from wirebroker import MockKafka
 from wirekit import client
 
@@ -33,8 +33,8 @@ class State:
 
     def _do(self, api: str, where: str, **fields: Any) -> None:
         partitions = [{"partition": int(where[1]), **fields}]
-        answer = self._ask(api, 0, group_id=where[0], topics=[{"topic_id": self._id, "partitions": partitions}])
-        assert sole(sole(answer.results).partitions).error_code == 0
+        response = self._ask(api, 0, group_id=where[0], topics=[{"topic_id": self._id, "partitions": partitions}])
+        assert sole(sole(response.results).partitions).error_code == 0
 
     def begin(self, where: str, epoch: int = 0) -> None:
         self._do("InitializeShareGroupState", where, state_epoch=epoch, start_offset=0)

@@ -27,7 +27,7 @@ from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSta
 from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from test_slices import ALL, World, produce
 from wirebroker.core.groups.share_group import ShareGroup
-from wirebroker.requests.effects import Reply
+from wirebroker.requests.effects import Respond
 from wirekit import NOW
 
 MEMBER = "m" * 22
@@ -86,8 +86,8 @@ def life(world: World) -> Iterator[tuple[str, bytes, int]]:
     """The requests of a share group, from its start to its end: a name, the answer, and the number of slices."""
 
     def step(name: str, request: Message, version: int) -> tuple[str, bytes, int]:
-        answer = world.ask(request, version)
-        return name, answer, world.slices
+        response = world.ask(request, version)
+        return name, response, world.slices
 
     yield step("AlterShareGroupOffsets", starts(ALL), 0)
     for name in BROUGHT:
@@ -135,11 +135,11 @@ def states(world: World) -> int:
     return len(world.engine.groups.share_state.states)
 
 
-def test_a_group_of_many_partitions_is_initialized_in_slices_after_the_answer() -> None:
+def test_a_group_of_many_partitions_is_initialized_in_slices_after_the_response() -> None:
     world = World().driven()
     world.send(heartbeat(0, ALL), 1)
     (joined,) = world.engine.take_effects()
-    assert isinstance(joined, Reply)
+    assert isinstance(joined, Respond)
     assert states(world) < 600
     group = world.engine.groups.groups["g"]
     assert isinstance(group, ShareGroup)
@@ -183,10 +183,10 @@ def test_the_state_of_a_deleted_topic_is_forgotten_in_slices() -> None:
 
 
 def acquired(frame: bytes) -> list[tuple[bytes, int]]:
-    _, answer = decode_response(frame[4:], fetch.ShareFetchRequest.__schema__.key, 1)
+    _, response = decode_response(frame[4:], fetch.ShareFetchRequest.__schema__.key, 1)
     return [
         (topic.topic_id, part.partition_index)
-        for topic in answer.responses
+        for topic in response.responses
         for part in topic.partitions
         if part.acquired_records
     ]
@@ -203,9 +203,9 @@ def test_records_that_come_during_a_share_fetch_of_many_partitions_are_not_misse
             world.engine.turns.proceed()
     produce(world, "topic-0", "v")
     world.go_on()
-    (reply,) = [each for each in world.engine.take_effects() if each.connection is world.connection]
-    assert isinstance(reply, Reply)
-    assert acquired(b"".join(reply.parts)) == [(topic_id(world, "topic-0"), 0)]
+    (response,) = [each for each in world.engine.take_effects() if each.connection is world.connection]
+    assert isinstance(response, Respond)
+    assert acquired(b"".join(response.parts)) == [(topic_id(world, "topic-0"), 0)]
     partition = world.engine.cluster.partition("topic-1", 0)
     assert partition is not None
     assert not partition.waiting
@@ -224,9 +224,9 @@ def test_a_share_fetch_of_many_partitions_ends_in_time(slices: int) -> None:
     for _ in range(2):  # the timer is perhaps set only now
         world.engine.tick(NOW + 500)
         world.go_on()
-    (reply,) = world.engine.take_effects()
-    assert isinstance(reply, Reply)
-    assert acquired(b"".join(reply.parts)) == []
+    (response,) = world.engine.take_effects()
+    assert isinstance(response, Respond)
+    assert acquired(b"".join(response.parts)) == []
 
 
 @pytest.mark.parametrize("slices", [2, 20, 100])

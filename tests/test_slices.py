@@ -94,7 +94,7 @@ from wirebroker.core.transactions.states import State
 from wirebroker.engine.engine import Engine
 from wirebroker.faults.rules import Rule
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Reply
+from wirebroker.requests.effects import Respond
 from wirebroker.storage.store import FolderStore
 from wirekit import NOW, batch, produce_request
 
@@ -133,7 +133,7 @@ class World:
         """The answer's frame; the request has to be answered within its slices."""
         self.send(request, version)
         self.slices = 1
-        return self.answer()
+        return self.response()
 
     def send(self, request: Message, version: int, connection: Connection | None = None) -> None:
         """Have the request begun."""
@@ -151,9 +151,9 @@ class World:
         if self.engine.timers.busy:
             self.engine.tick(NOW, lambda: True)
             self.slices += 1
-        elif turns.asides:
-            unfinished, aside = turns.asides.popleft()
-            unfinished.do(aside)
+        elif turns.offloads:
+            unfinished, offload = turns.offloads.popleft()
+            unfinished.do(offload)
             turns.resume(unfinished)
         elif turns.waiting:
             turns.proceed()
@@ -162,12 +162,12 @@ class World:
             return False
         return True
 
-    def answer(self) -> bytes:
+    def response(self) -> bytes:
         """The single answer to the request that was begun."""
         self.go_on()
-        (reply,) = self.engine.take_effects()
-        assert isinstance(reply, Reply)
-        return b"".join(reply.parts)
+        (response,) = self.engine.take_effects()
+        assert isinstance(response, Respond)
+        return b"".join(response.parts)
 
     def driven(self) -> World:
         """From now on long requests work in slices."""
@@ -562,7 +562,7 @@ RULES: dict[str, tuple[Callable[[], Rule], bool]] = {
 
 @pytest.mark.parametrize(("partitions", "acks"), [(1100, -1), (2100, 0)])
 @pytest.mark.parametrize("name", RULES)
-def test_faults_strike_a_long_request_in_slices_as_at_once(name: str, partitions: int, acks: int) -> None:
+def test_faults_match_a_long_request_in_slices_as_at_once(name: str, partitions: int, acks: int) -> None:
     rule, divides = RULES[name]
     data = batch(timestamp=NOW)
     parts = [PartitionProduceData(index=i, records=data) for i in range(partitions)]
@@ -601,7 +601,7 @@ def test_a_large_topic_is_created_in_slices_and_appears_as_a_whole() -> None:
     assert world.slices > 50
     assert sizes(world) == {"wide": 200, "large": 500}
     world.go_on()
-    said = [b"".join(effect.parts) for effect in world.engine.take_effects() if isinstance(effect, Reply)]
+    said = [b"".join(effect.parts) for effect in world.engine.take_effects() if isinstance(effect, Respond)]
     assert [b"already exists" in each for each in said] == [False, False, True]
 
 
@@ -756,7 +756,7 @@ def test_offsets_of_deleted_topics_are_forgotten_in_slices() -> None:
 def named(world: World, request: FetchRequest) -> dict[tuple[str, int], bytes]:
     """The partitions that the answer names, and their records."""
     world.send(request, 11)
-    return said(world.answer())
+    return said(world.response())
 
 
 def said(frame: bytes) -> dict[tuple[str, int], bytes]:
@@ -786,7 +786,7 @@ def test_a_waiting_fetch_of_many_partitions_is_answered_in_slices() -> None:
     world.go_on()
     produced, fetched = world.engine.take_effects()
     assert produced.connection is not world.connection
-    assert isinstance(fetched, Reply)
+    assert isinstance(fetched, Respond)
     assert said(b"".join(fetched.parts))["topic-250", 0] == data
     partition = world.engine.cluster.partition("topic-1", 0)
     assert partition is not None
@@ -803,14 +803,14 @@ def test_appends_during_a_fetch_of_many_partitions_are_not_missed(slices: int) -
     data = produce(world, "topic-0", "v")
     world.go_on()
     fetched = [effect for effect in world.engine.take_effects() if effect.connection is world.connection]
-    assert isinstance(fetched[0], Reply)
+    assert isinstance(fetched[0], Respond)
     assert said(b"".join(fetched[0].parts))["topic-0", 0] == data
 
 
 def test_a_session_of_many_partitions_continues_in_slices() -> None:
     world = World().driven()
     world.send(fetch(ALL, session_epoch=0), 11)
-    frame = world.answer()
+    frame = world.response()
     _, opened = decode_response(frame[4:], FetchRequest.__schema__.key, 11)
     data = produce(world, "topic-7", "v")
     world.engine.take_effects()
@@ -855,11 +855,11 @@ class Groups(World):
         frame = encode_request(7, "slices", request, request.__schema__.versions[-1])[4:]
         self.engine.receive(self._connections[member], memoryview(frame), self.now)
 
-    def answers(self) -> list[tuple[str, Any]]:
+    def responses(self) -> list[tuple[str, Any]]:
         """The members that have been answered, and their answers."""
-        replies = [each for each in self.engine.take_effects() if isinstance(each, Reply) and each.parts]
+        responses = [each for each in self.engine.take_effects() if isinstance(each, Respond) and each.parts]
         of = {connection: member for member, connection in self._connections.items()}
-        return [(of[each.connection], b"".join(each.parts)) for each in replies]
+        return [(of[each.connection], b"".join(each.parts)) for each in responses]
 
     def left(self, member: str) -> None:
         """The member's connection is gone."""
@@ -871,9 +871,9 @@ class Groups(World):
         self.slices = 1
         self.begin(member, consumer_beat(member, **fields))
         self.go_on()
-        ((_, answer),) = self.answers()
+        ((_, response),) = self.responses()
         self.engine.tick(self.now + 1000)  # which matches regular expressions
-        return answer
+        return response
 
 
 def consumer_beat(member: str, epoch: int = 0, **fields: Any) -> ConsumerGroupHeartbeatRequest:
@@ -907,7 +907,7 @@ def played(world: Groups, assignor: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_a_consumer_group_with_many_topics_works_in_slices_with_the_same_answers(assignor: str) -> None:
+def test_a_consumer_group_with_many_topics_works_in_slices_with_the_same_responses(assignor: str) -> None:
     at_once, in_slices = Groups(), Groups().driven()
     assert played(in_slices, assignor) == played(at_once, assignor)
     in_slices.beat("e", subscribed_topic_names=in_slices.topics)
@@ -926,7 +926,7 @@ def test_share_and_streams_groups_with_many_topics_work_in_slices() -> None:
         world.begin("a", request)
         assert world.engine.take_effects() == []
         world.go_on()
-        assert len(world.answers()) == 1
+        assert len(world.responses()) == 1
         assert world.slices > least
 
 
@@ -936,7 +936,7 @@ def test_a_request_for_a_group_that_is_being_changed_waits_until_that_is_done() 
         world.begin(member, consumer_beat(member, subscribed_topic_names=world.topics))
     world.begin("c", ConsumerGroupDescribeRequest(group_ids=["large"]))
     world.go_on()
-    members = [member for member, _ in world.answers()]
+    members = [member for member, _ in world.responses()]
     group = world.engine.groups.groups["large"]
     assert isinstance(group, ConsumerGroup)
     assert sorted(members) == ["a", "b", "c"]
@@ -955,7 +955,7 @@ def test_a_session_that_ends_during_a_change_of_its_group_ends_after_it() -> Non
     world.engine.tick(world.now + 2_000)
     assert list(group.members) == ["b"]
     world.go_on()
-    assert [member for member, _ in world.answers()] == ["b"]
+    assert [member for member, _ in world.responses()] == ["b"]
 
 
 def test_a_change_of_a_group_is_dropped_when_its_broker_stops() -> None:
@@ -972,7 +972,7 @@ def test_a_change_of_a_group_is_dropped_when_its_broker_stops() -> None:
         if log.log_end_offset > end:
             break
         world.engine.turns.drop()
-        world.engine.turns.asides.clear()
+        world.engine.turns.offloads.clear()
         world.left("b")
         group = world.engine.groups.groups["large"]
         assert isinstance(group, ConsumerGroup)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from answers import only
 from dialogue import fetch, plain
 from kafkawire.batches import iter_batches, iter_records
 from kafkawire.declare import from_plain
 from kafkawire.registry import KEYS, request_class
+from responses import only
 from test_share_groups import ACCEPT, Shared
 from test_transactions import NEW, OLD, Reader, started
 from wirebroker import MockKafka, faults
@@ -76,15 +76,15 @@ def test_an_open_transaction_goes_on_without_its_first_records(kafka: MockKafka,
     reader.send(fetch(0, isolation_level=1, wait_ms=20_000), 12)
     kafka.reset(soft=True)
     kafka.produce("orders", value="of another")
-    assert values(only(reader.answer())) == [b"of another"], "a read_committed consumer that waited does not wait for it"
+    assert values(only(reader.response())) == [b"of another"], "a read_committed consumer that waited does not wait for it"
     assert Reader(kafka).committed_offset("g") == (0, -1), "nor does one that asks for the offset of its group"
     assert producer.send("new").error_code == 0
     assert kafka.partition("orders").last_stable_offset == 2
     assert producer.end(commit=True) == 0
     assert Reader(kafka).committed_offset("g") == (0, -1)
-    answer = only(reader.request(fetch(1, isolation_level=1), 12))
-    assert values(answer)[:2] == [b"of another", b"new1"]
-    assert answer.aborted_transactions == []
+    response = only(reader.request(fetch(1, isolation_level=1), 12))
+    assert values(response)[:2] == [b"of another", b"new1"]
+    assert response.aborted_transactions == []
 
 
 @pytest.mark.parametrize("offset", [0, 2], ids=["from_the_start", "in_between"])
@@ -95,7 +95,7 @@ def test_a_consumer_that_lags_continues_with_the_first_new_record(kafka: MockKaf
     assert only(wire.request(fetch(offset), 12)).error_code == 0
     wire.send(fetch(offset, wait_ms=20_000), 12)
     client(kafka).request(plain("new", 1), 9)
-    assert values(only(wire.answer())) == [b"new0"]
+    assert values(only(wire.response())) == [b"new0"]
     assert only(wire.request(fetch(-1), 12)).error_code == OFFSET_OUT_OF_RANGE
     assert only(wire.request(fetch(5), 12)).error_code == OFFSET_OUT_OF_RANGE
     wire.request(plain("newer", 1), 9)
@@ -114,10 +114,10 @@ def test_faults_and_what_they_have_done_go_back(kafka: MockKafka) -> None:
     kafka.wait_until(lambda: lost.fired == 1)
     kafka.reset(soft=True)
     assert kafka.faults.rules == []
-    assert only(delayed.wire.answer()).base_offset == 1, "a request that was held back is handled before the logs are emptied"
+    assert only(delayed.wire.response()).base_offset == 1, "a request that was held back is handled before the logs are emptied"
     assert kafka.records("orders") == []
     with pytest.raises(ConnectionClosed):
-        silenced.wire.answer()
+        silenced.wire.response()
 
 
 def test_brokers_replicas_and_leaders_go_back(mock_kafka_factory: Start) -> None:
@@ -230,5 +230,5 @@ def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
     return client(kafka).request(from_plain(request_class(KEYS[api]), fields), version)
 
 
-def values(answer: Any) -> list[bytes | None]:
-    return [record.value for each in iter_batches(answer.records) for record in iter_records(each)]
+def values(response: Any) -> list[bytes | None]:
+    return [record.value for each in iter_batches(response.records) for record in iter_records(each)]

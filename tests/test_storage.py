@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from answers import only, sole
 from controlkit import ControlClient
 from crashkit import commit, committed, crash_once
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
@@ -40,6 +39,7 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.primitives import parse_uuid
+from responses import only, sole
 from wirebroker.commands.cli import main
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import load
@@ -92,9 +92,9 @@ def test_d1_of_each_producer_the_last_batch_is_recognised(data: Path, tmp_path: 
         assert [row.verdict for row in kafka.trace.produce("orders")] == ["duplicate", "rejected", "accepted"]
 
 
-@pytest.mark.parametrize(("ends", "answer"), [("clean", (0, 3)), ("kill", (0, 2))])
+@pytest.mark.parametrize(("ends", "response"), [("clean", (0, 3)), ("kill", (0, 2))])
 def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
-    data: Path, tmp_path: Path, ends: str, answer: tuple[int, int]
+    data: Path, tmp_path: Path, ends: str, response: tuple[int, int]
 ) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         producer = RawProducer(kafka)
@@ -110,7 +110,7 @@ def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
         assert len(kafka.records("orders")) == (0 if ends == "clean" else 3)
         producer.wire = client(kafka)
         told = producer.send(2)  # after a clean stop it does not count as a retry
-        assert (told.error_code, told.base_offset) == answer
+        assert (told.error_code, told.base_offset) == response
 
 
 @pytest.mark.parametrize("where", ["memory", "directory"])
@@ -189,9 +189,9 @@ def transactional(kafka: MockKafka, producer: tuple[int, int], sequence: int) ->
 def begin(kafka: MockKafka) -> tuple[int, int]:
     wire = client(kafka)
     wire.request(FindCoordinatorRequest(key="tx", key_type=1), 3)
-    answer = wire.request(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 5)
-    assert answer.error_code == 0
-    return answer.producer_id, answer.producer_epoch
+    response = wire.request(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 5)
+    assert response.error_code == 0
+    return response.producer_id, response.producer_epoch
 
 
 def end(kafka: MockKafka, producer: tuple[int, int], commit: bool) -> Any:
@@ -501,8 +501,8 @@ def test_damage_found_by_a_read_is_an_error_of_that_partition(data: Path) -> Non
 
         partitions = [FetchPartition(partition=i, fetch_offset=0, partition_max_bytes=1000) for i in range(2)]
         topics = [FetchTopic(topic="orders", partitions=partitions)]
-        answer = client(kafka).request(FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, topics=topics), 11)
-        first, second = sole(answer.responses).partitions
+        response = client(kafka).request(FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, topics=topics), 11)
+        first, second = sole(response.responses).partitions
         assert (first.error_code, second.error_code) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
         assert second.records
 
@@ -740,8 +740,8 @@ def test_the_control_says_that_a_topic_cannot_be_written_down(data: Path, full_d
     with MockKafka(data=data, topics=["orders"], control=True) as kafka:
         control = ControlClient(kafka.control_url)
         full_disk(True)
-        for answer in (control.send("POST", "/topics", {"name": "made"}), control.send("DELETE", "/topics/orders")):
-            assert (answer.status, answer.json["detail"]) == (
+        for response in (control.send("POST", "/topics", {"name": "made"}), control.send("DELETE", "/topics/orders")):
+            assert (response.status, response.json["detail"]) == (
                 503, "the data directory cannot be used: No space left on device"
             )  # fmt: skip
         with pytest.raises(OSError, match="No space left"):
@@ -776,24 +776,24 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return made
 
 
-def test_with_sync_always_an_answer_waits_for_the_disk_and_others_join_it(data: Path, disk: Disk) -> None:
+def test_with_sync_always_a_response_waits_for_the_disk_and_others_join_it(data: Path, disk: Disk) -> None:
     with MockKafka(data=data, topics={"orders": 2}, sync="always") as kafka:
         producers = [RawProducer(kafka, partition=i % 2) for i in range(6)]
         disk.goes_on.clear()
         disk.begun.clear()
         disk.synced.clear()
-        answers: list[int] = []
-        threads = [threading.Thread(target=lambda p=p: answers.append(p.send(0).error_code)) for p in producers]
+        responses: list[int] = []
+        threads = [threading.Thread(target=lambda p=p: responses.append(p.send(0).error_code)) for p in producers]
         threads[0].start()
         assert disk.begun.wait(5)
         for thread in threads[1:]:
             thread.start()
         kafka.wait_until(lambda: len(kafka.records("orders")) == 6)
-        assert answers == []
+        assert responses == []
         disk.goes_on.set()
         for thread in threads:
             thread.join()
-        assert answers == [0] * 6
+        assert responses == [0] * 6
         logs = [path for path in disk.synced if path.suffix == ".log"]
         assert len(logs) <= 4  # the first alone, then both files once for all others; six would be one for each
 
@@ -847,7 +847,7 @@ def test_with_sync_always_a_batch_that_survived_a_kill_is_on_the_disk_before_its
         assert copy / "orders-0" / f"{0:020d}.log" in disk.synced
 
 
-def test_an_answer_does_not_wait_for_a_compaction(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_does_not_wait_for_a_compaction(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, goes_on = threading.Event(), threading.Event()
     ended = []
 

@@ -11,9 +11,8 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
-from answers import only, sole
 from dialogue import (
-    ANY_ANSWER,
+    ANY_RESPONSE,
     CLOSED,
     INIT_PRODUCER_ID,
     Dialogue,
@@ -36,6 +35,7 @@ from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsReq
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from responses import only, sole
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.mock import MockKafka
@@ -194,7 +194,7 @@ def test_c6_an_expired_producer_stores_a_late_duplicate_again(mock_kafka: MockKa
     assert values(mock_kafka) == [b"v0", b"v0"]
 
 
-def test_c6_as_a_rule_it_happens_before_the_struck_batch(mock_kafka: MockKafka) -> None:
+def test_c6_as_a_rule_it_happens_before_the_matched_batch(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.expire_producer(api="Produce", topic="orders", partition=0, nth=2))
     Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(0) << accepted(at=1) >> seq(0) << accepted(at=1)
 
@@ -209,8 +209,8 @@ def begin(wire: Any, producer: Any) -> int:
         v3_and_below_transactional_id="till", v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.producer_epoch, v3_and_below_topics=[asked],
     )  # fmt: skip
-    answer = wire.request(request, 3)
-    return int(only(answer).partition_error_code)
+    response = wire.request(request, 3)
+    return int(only(response).partition_error_code)
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_clients_look_for_a_lost_coordinator_again(mock_kafka: MockKafka) -> Non
     dialogue = Dialogue(mock_kafka) >> find << refused(NOT_AVAILABLE) >> find << answered(error_code=0)
     offsets = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="team", topics=None)], require_stable=False)
     for code in (NOT_COORDINATOR, 0):
-        dialogue >> offsets << ANY_ANSWER
+        dialogue >> offsets << ANY_RESPONSE
         assert sole(dialogue.last.groups).error_code == code
     assert (lost.seen, lost.fired) == (4, 2)
     of_anybody = mock_kafka.faults.add(faults.lose_coordinator())

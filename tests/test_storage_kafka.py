@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from answers import only, sole
 from crashkit import commit, committed
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -28,6 +27,7 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from responses import only, sole
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
 from wirekit import client, kafka_jars
@@ -68,10 +68,10 @@ def dumped(*arguments: str) -> str:
 def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:
     """Repeat until the answer is final: a real broker takes its time."""
     deadline = time.monotonic() + 60
-    while not settled(answer := ask()):
-        assert time.monotonic() < deadline, answer
+    while not settled(response := ask()):
+        assert time.monotonic() < deadline, response
         threading.Event().wait(0.05)
-    return answer
+    return response
 
 
 class Dialogue:
@@ -86,8 +86,8 @@ class Dialogue:
         for name, configs in TOPICS.items():
             settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
             topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=settings)
-            answer = sole(self.wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics)
-            assert answer.error_code == 0, answer
+            response = sole(self.wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics)
+            assert response.error_code == 0, response
         wanted = [MetadataRequestTopic(name=name, topic_id=bytes(16)) for name in TOPICS]
         eventually(
             lambda: self.wire.request(MetadataRequest(topics=wanted), 12).topics,
@@ -104,31 +104,31 @@ class Dialogue:
         offsets = []
         for sequence in sequences:
             record = Record(0, 0, b"k%d" % (sequence % 7), b"%d " % sequence + random.Random(sequence).randbytes(size))
-            answer = self.produce(topic, [record], producer_id=pid, producer_epoch=0, base_sequence=sequence)
-            assert answer.error_code == 0, (sequence, answer)
-            offsets.append(answer.base_offset)
+            response = self.produce(topic, [record], producer_id=pid, producer_epoch=0, base_sequence=sequence)
+            assert response.error_code == 0, (sequence, response)
+            offsets.append(response.base_offset)
         return offsets
 
     def producer(self, transactional_id: str | None = None) -> tuple[int, int]:
         if transactional_id is not None:
             self.coordinator(transactional_id, 1)
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-        answer = eventually(lambda: self.wire.request(request, 5), lambda each: each.error_code == 0)
-        return answer.producer_id, answer.producer_epoch
+        response = eventually(lambda: self.wire.request(request, 5), lambda each: each.error_code == 0)
+        return response.producer_id, response.producer_epoch
 
     def coordinator(self, key: str, kind: int) -> None:
         request = FindCoordinatorRequest(key=key, key_type=kind)
-        eventually(lambda: self.wire.request(request, 3), lambda answer: answer.error_code == 0)
+        eventually(lambda: self.wire.request(request, 3), lambda response: response.error_code == 0)
 
     def transaction(self, topic: str, name: str, commits: bool | None) -> None:
         """One transaction of three records, which is left open with None."""
         pid, epoch = self.producer(name)
         records = [Record(i, 0, b"t%d" % i, b"%s %s" % (name.encode(), str(commits).encode())) for i in range(3)]
-        answer = eventually(
+        response = eventually(
             lambda: self.produce(topic, records, name, producer_id=pid, producer_epoch=epoch, base_sequence=0),
             lambda each: each.error_code not in (6, 16, 51),  # it is being elected, or a marker is being written
         )
-        assert answer.error_code == 0, answer
+        assert response.error_code == 0, response
         if commits is not None:
             end = EndTxnRequest(transactional_id=name, producer_id=pid, producer_epoch=epoch, committed=commits)
             assert self.wire.request(end, 5).error_code == 0
@@ -144,19 +144,19 @@ def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, 
             replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=isolation,
             topics=[FetchTopic(topic=topic, partitions=[asked])],
         )  # fmt: skip
-        answer = eventually(
+        response = eventually(
             lambda request=request: only(wire.request(request, 11)),
             lambda each: each.error_code not in (3, 5, 6),
         )
-        assert answer.error_code == 0, answer
-        for each in iter_batches(answer.records or b""):
+        assert response.error_code == 0, response
+        for each in iter_batches(response.records or b""):
             header = read_header(each)
             for record in iter_records(each):
                 found.append((header.base_offset + record.offset_delta, record.key, record.value, header.producer_id))
             offset = header.last_offset + 1
-        for aborted in answer.aborted_transactions or ():
+        for aborted in response.aborted_transactions or ():
             found.append((aborted.first_offset, None, b"aborted", aborted.producer_id))
-        if not answer.records:
+        if not response.records:
             return found
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from answers import only
 from kafkawire.declare import from_plain
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from kafkawire.registry import KEYS, request_class
+from responses import only
 from wirebroker import MockKafka
 from wirebroker.client.wire import WireClient
 from wirebroker.common.slices import at_once
@@ -78,17 +78,15 @@ class App:
         if epoch == 0:
             joining = {"rebalance_timeout_ms": 5000, "topology": topology(), "process_id": f"p-{member}", "client_tags": []}
             body |= joining | NO_TASKS
-        answer: StreamsGroupHeartbeatResponse = self.ask("StreamsGroupHeartbeat", 0, **(body | fields))
-        if not answer.error_code:
-            self._epochs[member] = max(answer.member_epoch, 0)
-            if answer.active_tasks is not None:
+        response: StreamsGroupHeartbeatResponse = self.ask("StreamsGroupHeartbeat", 0, **(body | fields))
+        if not response.error_code:
+            self._epochs[member] = max(response.member_epoch, 0)
+            if response.active_tasks is not None:
                 self._tasks[member] = {
-                    kind: [
-                        {"subtopology_id": each.subtopology_id, "partitions": each.partitions} for each in getattr(answer, kind)
-                    ]
+                    kind: [{"subtopology_id": t.subtopology_id, "partitions": t.partitions} for t in getattr(response, kind)]
                     for kind in NO_TASKS
                 }  # fmt: skip
-        return answer
+        return response
 
     def active(self, member: str) -> list[int]:
         """The partitions of a member's active tasks."""
@@ -96,13 +94,13 @@ class App:
 
     def describe(self) -> Any:
         """The group, as StreamsGroupDescribe shows it."""
-        answer = self.ask("StreamsGroupDescribe", 0, group_ids=["app"], include_authorized_operations=False)
-        return answer.groups[0]
+        response = self.ask("StreamsGroupDescribe", 0, group_ids=["app"], include_authorized_operations=False)
+        return response.groups[0]
 
 
-def told(answer: StreamsGroupHeartbeatResponse) -> list[int]:
+def told(response: StreamsGroupHeartbeatResponse) -> list[int]:
     """The statuses in an answer."""
-    return [each.status_code for each in answer.status or ()]
+    return [each.status_code for each in response.status or ()]
 
 
 @pytest.fixture
@@ -131,27 +129,27 @@ def test_the_first_assignment_waits_for_further_members(kafka: MockKafka) -> Non
 
 
 def test_internal_topics_are_created_with_as_many_partitions_as_tasks(app: App) -> None:
-    answer = app.beat("a")
-    assert told(answer) == [MISSING_INTERNAL]
-    assert [each.status_detail for each in answer.status or ()] == ["Internal topics are missing: log"]
+    response = app.beat("a")
+    assert told(response) == [MISSING_INTERNAL]
+    assert [each.status_detail for each in response.status or ()] == ["Internal topics are missing: log"]
     assert len(app.kafka.topics()["log"].partitions) == 4
     assert told(app.beat("a")) == []
     assert app.active("a") == [0, 1, 2, 3]
     assert app.describe().group_state == "Stable"
 
 
-def test_the_answer_says_why_an_internal_topic_could_not_be_created(app: App) -> None:
+def test_the_response_says_why_an_internal_topic_could_not_be_created(app: App) -> None:
     app.beat("a", topology=topology(factor=3))
-    answer = app.beat("a")
-    assert told(answer) == [MISSING_INTERNAL]
-    assert answer.status is not None
-    detail = answer.status[0].status_detail
+    response = app.beat("a")
+    assert told(response) == [MISSING_INTERNAL]
+    assert response.status is not None
+    detail = response.status[0].status_detail
     assert detail.startswith(
         "Internal topics are missing: log; Creation failed: log (Unable to replicate the partition 3 time(s)"
     )
     app.kafka.clock.advance(seconds=10.1)
-    answer = app.beat("a")
-    assert [each.status_detail for each in answer.status or ()] == ["Internal topics are missing: log"]
+    response = app.beat("a")
+    assert [each.status_detail for each in response.status or ()] == ["Internal topics are missing: log"]
 
 
 def test_a_missing_source_topic_keeps_the_group_from_working_until_it_is_there(app: App) -> None:
@@ -223,8 +221,8 @@ def test_every_member_is_told_that_one_asked_for_the_end_of_the_application(app:
 def test_the_partitions_of_each_endpoint_are_told(app: App) -> None:
     app.beat("a")
     app.beat("a", user_endpoint={"host": "here", "port": 80})
-    answer = app.beat("a")
-    (found,) = answer.partitions_by_user_endpoint or ()
+    response = app.beat("a")
+    (found,) = response.partitions_by_user_endpoint or ()
     assert (found.user_endpoint.host, found.user_endpoint.port) == ("here", 80)
     assert [(each.topic, each.partitions) for each in found.active_partitions] == [("in", [0, 1, 2, 3])]
 
@@ -257,11 +255,11 @@ def test_offsets_are_committed_by_members_alone(app: App) -> None:
 
     def commit(member: str, epoch: int) -> int:
         partitions = [{"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}]
-        answer = app.ask(
+        response = app.ask(
             "OffsetCommit", 9, group_id="app", generation_id_or_member_epoch=epoch, member_id=member,
             topics=[{"name": "in", "partitions": partitions}],
         )  # fmt: skip
-        return int(only(answer).error_code)
+        return int(only(response).error_code)
 
     epoch = app._epochs["a"]
     assert (commit("a", epoch), commit("a", epoch - 1), commit("b", epoch)) == (0, 113, UNKNOWN_MEMBER_ID)

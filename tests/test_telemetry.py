@@ -36,10 +36,10 @@ def connect(kafka: MockKafka | ProxyKafka, client_id: str = "app") -> Connection
 
 
 def ask(connection: Connection, instance: bytes = NOBODY) -> GetTelemetrySubscriptionsResponse:
-    answer: GetTelemetrySubscriptionsResponse = connection.request(
+    response: GetTelemetrySubscriptionsResponse = connection.request(
         GetTelemetrySubscriptionsRequest(client_instance_id=instance), 0
     )
-    return answer
+    return response
 
 
 def push(

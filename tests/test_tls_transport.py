@@ -88,7 +88,7 @@ def test_a_handshake_arrives_byte_by_byte(secured: MockKafka) -> None:
         assert len(do(lambda: client.read(4))) == 4
 
 
-def test_a_client_that_pipelines_and_reads_later_gets_every_answer(secured: MockKafka) -> None:
+def test_a_client_that_pipelines_and_reads_later_gets_every_response(secured: MockKafka) -> None:
     requests = 2_000
     with connected(secured) as (client, _):
         for number in range(requests):
@@ -99,7 +99,7 @@ def test_a_client_that_pipelines_and_reads_later_gets_every_answer(secured: Mock
             assert int.from_bytes(exactly(client, size)[:4], "big") == number
 
 
-def test_what_arrived_while_an_answer_waited_is_read(secured: MockKafka) -> None:
+def test_what_arrived_while_a_response_waited_is_read(secured: MockKafka) -> None:
     """A large frame comes to its end while the connection waits, and in the same records of TLS begins the next request."""
     waiting = encode_request(1, "test", fetch(wait_ms=600_000), 12)
     large = encode_request(2, "test", MetadataRequest(topics=[MetadataRequestTopic(name=f"{n:0200}") for n in range(1000)]), 4)

@@ -18,8 +18,7 @@ import jsonschema
 import kafka as kafka_python
 import pytest
 
-from answers import only
-from dialogue import ANY_ANSWER, Dialogue, seq
+from dialogue import ANY_RESPONSE, Dialogue, seq
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -27,6 +26,7 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from responses import only
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.mock import MockKafka
@@ -101,7 +101,7 @@ def everything() -> list[Row]:
     with MockKafka(topics={"orders": 1}, trace="all") as kafka:
         busy(kafka)
         with ProxyKafka(upstream=kafka.bootstrap_servers) as proxy:
-            Dialogue(proxy) >> seq(0) << ANY_ANSWER
+            Dialogue(proxy) >> seq(0) << ANY_RESPONSE
             ask_in_vain(proxy, "Fetch", 3)
             authenticated = AuthenticationRow(
                 kafka.clock.now(), 1, 7, "", "SASL", "PLAIN", "expired", "User:alice", True, 5, ""
@@ -236,8 +236,8 @@ def test_a_sink_that_fails_is_detached_and_nobody_else_notices(
     mock_kafka._call(lambda engine: engine.trace.sinks.extend([failing, told.append]))
     wire = client(mock_kafka)
     for _ in range(2):
-        answer = wire.request(produce_request("orders", batch()), 9)
-        assert only(answer).error_code == 0
+        response = wire.request(produce_request("orders", batch()), 9)
+        assert only(response).error_code == 0
     assert len(mock_kafka.records("orders")) == 2
     assert told == mock_kafka.trace.produce("orders")
     (warning,) = caplog.messages
@@ -283,46 +283,46 @@ def fetch(wire: Any, offset: int = 0, wait: int = 0, partition: int = 0) -> Any:
     part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     topic = FetchTopic(topic="orders", partitions=[part])
     wire.send(FetchRequest(max_wait_ms=wait, min_bytes=1, topics=[topic], max_bytes=1 << 20), 12)
-    return None if wait else wire.answer()
+    return None if wait else wire.response()
 
 
 @pytest.mark.mock_kafka(topics={"orders": 1}, trace="all", clock="frozen")
-def test_a_reply_says_how_long_the_request_waited(mock_kafka: MockKafka) -> None:
+def test_a_response_says_how_long_the_request_waited(mock_kafka: MockKafka) -> None:
     wire = client(mock_kafka)
     fetch(wire, wait=700)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.events("request")))
     mock_kafka.clock.advance(milliseconds=400)
     assert mock_kafka.trace.events("reply") == []
     mock_kafka.produce("orders", value=b"v")
-    wire.answer()
-    (asked,), (reply,) = mock_kafka.trace.events("request"), mock_kafka.trace.events("reply")
+    wire.response()
+    (asked,), (response,) = mock_kafka.trace.events("request"), mock_kafka.trace.events("reply")
     assert isinstance(asked, RequestRow)
-    assert isinstance(reply, ReplyRow)
-    assert (reply.api, reply.about, reply.errors) == ("Fetch", ("orders-0",), ())
-    assert (asked.correlation_id, asked.about) == (reply.correlation_id, reply.about)
+    assert isinstance(response, ReplyRow)
+    assert (response.api, response.about, response.errors) == ("Fetch", ("orders-0",), ())
+    assert (asked.correlation_id, asked.about) == (response.correlation_id, response.about)
     mock_kafka.faults.add(faults.delay(300, api="Metadata"))
     wire.send(MetadataRequest(topics=[]), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.clock.advance(seconds=1)
-    wire.answer()
+    wire.response()
     last = mock_kafka.trace.events("reply")[-1]
     assert isinstance(last, ReplyRow)
     assert last.latency == 300
 
 
 @pytest.mark.mock_kafka(topics={"orders": 2}, trace="exchanges")
-def test_a_reply_names_its_errors_and_its_bytes(mock_kafka: MockKafka) -> None:
+def test_a_response_names_its_errors_and_its_bytes(mock_kafka: MockKafka) -> None:
     wire = client(mock_kafka)
     wire.send(MetadataRequest(topics=[MetadataRequestTopic(name="nothing")], allow_auto_topic_creation=False), 9)
     frame = wire.frame()
-    (reply,) = mock_kafka.trace.events("reply")
-    assert isinstance(reply, ReplyRow)
-    assert (reply.errors, reply.about, reply.bytes) == (("UNKNOWN_TOPIC_OR_PARTITION",), ("nothing",), len(frame) + 4)
+    (response,) = mock_kafka.trace.events("reply")
+    assert isinstance(response, ReplyRow)
+    assert (response.errors, response.about, response.bytes) == (("UNKNOWN_TOPIC_OR_PARTITION",), ("nothing",), len(frame) + 4)
     assert outcomes(mock_kafka, "reply") == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
 @pytest.mark.mock_kafka(topics={"orders": 1}, trace="exchanges")
-def test_an_answer_that_is_lost_has_no_reply(mock_kafka: MockKafka) -> None:
+def test_a_response_that_is_lost_has_no_response(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.lose_ack(api="Produce"))
     with pytest.raises(ConnectionClosed):
         client(mock_kafka).request(produce_request("orders", batch()), 9)
@@ -440,8 +440,8 @@ def test_a_batch_without_a_producer_id_has_no_sequences(mock_kafka: MockKafka) -
     """Some clients send base sequence 0 without idempotence; it numbers nothing."""
     mock_kafka.create_topic("orders")
     for first in (0, -1):
-        answer = only(client(mock_kafka).request(produce_request("orders", batch(first, 2, pid=-1, epoch=-1)), 9))
-        assert answer.error_code == 0
+        response = only(client(mock_kafka).request(produce_request("orders", batch(first, 2, pid=-1, epoch=-1)), 9))
+        assert response.error_code == 0
     for row in mock_kafka.trace.produce():
         assert (row.producer_id, row.first_sequence, row.last_sequence) == (-1, -1, -1)
         assert re.search(r"no pid +– +2 rec", line(row))

@@ -242,7 +242,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shop.send(EndTxnRequest("shop", ids.producer_id, 0, True), 3)
         kafka.wait_until(lambda: kafka.trace.faults())
         kafka.clock.advance(milliseconds=2)
-        shop.answer()
+        shop.response()
         readers.request(FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"]), 4)
         RawProducer(kafka, "orders", 1).send(0)
         path.write_text("".join(row.as_json() + "\n" for row in kafka.trace.events()), encoding="utf-8")
@@ -264,7 +264,7 @@ def test_a_group_has_its_requests(capsys: pytest.CaptureFixture[str], mixed: Pat
     assert [("asked" in line, "FindCoordinator" in line) for line in lines] == [(True, True), (False, True)]
 
 
-def test_a_producer_has_its_requests_and_answers(capsys: pytest.CaptureFixture[str], mixed: Path) -> None:
+def test_a_producer_has_its_requests_and_responses(capsys: pytest.CaptureFixture[str], mixed: Path) -> None:
     whole, mine, other = (show(capsys, mixed, *each) for each in ([], ["--producer", "0"], ["--producer", "1"]))
     text = "\n".join(mine)
     for word in (

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from answers import only, sole
 from kafkawire.batches import iter_batches, iter_records, read_header
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS, TRANSACTION_RECORDS
@@ -30,6 +29,7 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from responses import only, sole
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.transactions.states import PREVIOUS, State
 from wirebroker.mock import MockKafka
@@ -60,11 +60,11 @@ class TransactionalProducer:
             transactional_id=self.txid, transaction_timeout_ms=self.timeout_ms, producer_id=current[0],
             producer_epoch=current[1],
         )  # fmt: skip
-        answer = self.wire.request(request, version)
-        if not answer.error_code:
-            self.pid, self.epoch = answer.producer_id, answer.producer_epoch
+        response = self.wire.request(request, version)
+        if not response.error_code:
+            self.pid, self.epoch = response.producer_id, response.producer_epoch
             self.sequences.clear()
-        code: int = answer.error_code
+        code: int = response.error_code
         return code
 
     def add(self, topic: str = "orders", partition: int = 0, version: int = 3) -> int:
@@ -73,8 +73,8 @@ class TransactionalProducer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
         )  # fmt: skip
-        answer = sole(self.wire.request(request, version).results_by_topic_v3_and_below)
-        code: int = sole(answer.results_by_partition).partition_error_code
+        response = sole(self.wire.request(request, version).results_by_topic_v3_and_below)
+        code: int = sole(response.results_by_partition).partition_error_code
         return code
 
     def send(self, value: str, topic: str = "orders", partition: int = 0, **options: Any) -> Any:
@@ -86,19 +86,19 @@ class TransactionalProducer:
             transactional_id=self.txid, acks=-1, timeout_ms=5000,
             topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
         )  # fmt: skip
-        answer = only(self.wire.request(request, self.version))
-        if not answer.error_code:
+        response = only(self.wire.request(request, self.version))
+        if not response.error_code:
             self.sequences[where] = sequence + 1
-        return answer
+        return response
 
     def end(self, commit: bool = True, version: int | None = None) -> int:
         version = version or (5 if self.version >= NEW else 4)
         request = EndTxnRequest(transactional_id=self.txid, producer_id=self.pid, producer_epoch=self.epoch, committed=commit)
-        answer = self.wire.request(request, version)
-        if not answer.error_code and version >= 5:
-            self.pid, self.epoch = answer.producer_id, answer.producer_epoch
+        response = self.wire.request(request, version)
+        if not response.error_code and version >= 5:
+            self.pid, self.epoch = response.producer_id, response.producer_epoch
             self.sequences.clear()
-        code: int = answer.error_code
+        code: int = response.error_code
         return code
 
     def send_offsets(self, group: str, offset: int, topic: str = "orders", version: int = 5) -> int:
@@ -141,9 +141,9 @@ class Reader:
         """The records that a consumer gives to its application, without those in the answer's list of aborted transactions."""
         values: list[str] = []
         offset, aborting = 0, set[int]()
-        while (answer := self.fetch(topic, partition, offset)).records:
-            waiting = sorted(answer.aborted_transactions or [], key=lambda a: a.first_offset)
-            for raw in iter_batches(answer.records):
+        while (response := self.fetch(topic, partition, offset)).records:
+            waiting = sorted(response.aborted_transactions or [], key=lambda a: a.first_offset)
+            for raw in iter_batches(response.records):
                 header = read_header(raw)
                 offset = header.last_offset + 1
                 while waiting and waiting[0].first_offset <= header.last_offset:
@@ -168,8 +168,8 @@ class Reader:
         asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
         request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=stable)
         self.wire.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
-        answer = only(self.wire.request(request, 7))
-        return answer.error_code, answer.committed_offset
+        response = only(self.wire.request(request, 7))
+        return response.error_code, response.committed_offset
 
 
 def test_the_table_of_states_is_closed() -> None:
@@ -280,16 +280,16 @@ def test_c2_a_batch_outside_the_open_transaction_is_refused(kafka: MockKafka) ->
     producer = started(kafka)
     producer.send("a")
     plain = batch(1, 1, pid=producer.pid, epoch=producer.epoch, tag="b")
-    answer = only(producer.wire.request(produce_request("orders", plain), 9))
-    assert answer.error_code == INVALID_STATE
+    response = only(producer.wire.request(produce_request("orders", plain), 9))
+    assert response.error_code == INVALID_STATE
 
 
 def internal_records(kafka: MockKafka, topic: str, kinds: dict[int, tuple[str, str]]) -> list[Any]:
     """The records of all partitions of an internal topic, as messages."""
     found = []
     for index in range(4):
-        answer = Reader(kafka, committed=False).fetch(topic, index)
-        for raw in iter_batches(answer.records):
+        response = Reader(kafka, committed=False).fetch(topic, index)
+        for raw in iter_batches(response.records):
             if not read_header(raw).is_control:
                 found += [read_record(kinds, r.key or b"", r.value) for r in iter_records(raw)]
     return found
@@ -343,8 +343,8 @@ def test_c3_a_waiting_reader_is_answered_when_the_transaction_ends(kafka: MockKa
     )  # fmt: skip
     reader.send(request, 12)
     assert producer.end() == 0
-    answer = only(reader.answer(timeout=10))
-    assert (answer.last_stable_offset, len(list(iter_batches(answer.records)))) == (2, 2)
+    response = only(reader.response(timeout=10))
+    assert (response.last_stable_offset, len(list(iter_batches(response.records)))) == (2, 2)
 
 
 def test_c3_an_open_transaction_survives_a_restart_and_can_be_committed(kafka: MockKafka) -> None:
@@ -404,8 +404,8 @@ def test_c6_an_expired_producer_is_forgotten_and_a_late_duplicate_stored_again(k
     data = batch(5, 1, pid=7, epoch=0)
 
     def send() -> int:
-        answer = only(wire.request(produce_request("orders", data), 9))
-        offset: int = answer.base_offset
+        response = only(wire.request(produce_request("orders", data), 9))
+        offset: int = response.base_offset
         return offset
 
     assert [send(), send()] == [0, 0]

@@ -17,12 +17,12 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from wirebroker.apis.exchange import Aside, Steps
+from wirebroker.apis.exchange import Offload, Steps
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.turns import Turns
 from wirebroker.mock import MockKafka
-from wirebroker.requests.effects import Outcome, Reply
+from wirebroker.requests.effects import Outcome, Respond
 from wirebroker.trace import recorder
 from wirebroker.trace.rows import ReplyRow, RequestRow
 from wirekit import NOW, batch, client, dial, has_come, produce_request
@@ -34,7 +34,7 @@ def kafka() -> Iterator[MockKafka]:
         yield kafka
 
 
-def read_answer(connection: socket.socket) -> int:
+def read_response(connection: socket.socket) -> int:
     """The correlation id of the next answer."""
     size, correlation_id = struct.unpack(">ii", _exactly(connection, 8))
     _exactly(connection, size - 4)
@@ -63,7 +63,7 @@ def test_others_are_served_before_a_long_request_is_answered(kafka: MockKafka) -
         for _ in range(5):
             assert other.request(ApiVersionsRequest(), 0).error_code == 0
         assert not has_come(rude)
-        assert read_answer(rude) == 7
+        assert read_response(rude) == 7
 
 
 def test_others_are_served_between_pipelined_requests(kafka: MockKafka) -> None:
@@ -76,20 +76,20 @@ def test_others_are_served_between_pipelined_requests(kafka: MockKafka) -> None:
     with dial(kafka) as rude:
         frames = [encode_request(i, "rude", DescribeConfigsRequest(resources=resources), 1) for i in range(count)]
         rude.sendall(b"".join(frames))
-        assert read_answer(rude) == 0
+        assert read_response(rude) == 0
         assert other.request(ApiVersionsRequest(), 0).error_code == 0
         before = 1
         while has_come(rude):
-            assert read_answer(rude) == before
+            assert read_response(rude) == before
             before += 1
         assert before < count
-        assert [read_answer(rude) for _ in range(before, count)] == list(range(before, count))
+        assert [read_response(rude) for _ in range(before, count)] == list(range(before, count))
 
 
 def test_requests_after_a_long_one_wait_for_it(kafka: MockKafka) -> None:
     with dial(kafka) as connection:
         connection.sendall(long_delete(20_000) + encode_request(8, "x", ApiVersionsRequest(), 0))
-        assert [read_answer(connection), read_answer(connection)] == [7, 8]
+        assert [read_response(connection), read_response(connection)] == [7, 8]
 
 
 def test_a_large_frame_does_not_overtake_a_parked_fetch(kafka: MockKafka) -> None:
@@ -98,7 +98,7 @@ def test_a_large_frame_does_not_overtake_a_parked_fetch(kafka: MockKafka) -> Non
     produce = produce_request("orders", batch(count=1, tag="x" * 300_000))
     with dial(kafka) as connection:
         connection.sendall(encode_request(1, "x", fetch, 11) + encode_request(2, "x", produce, 9))
-        assert [read_answer(connection), read_answer(connection)] == [1, 2]
+        assert [read_response(connection), read_response(connection)] == [1, 2]
     assert len(kafka.records("orders")) == 1
 
 
@@ -122,13 +122,13 @@ def test_a_handler_of_many_partitions_works_in_slices() -> None:
     while engine.turns.waiting:
         engine.turns.proceed()
         slices += 1
-    (unfinished, encoding) = engine.turns.asides.popleft()
+    (unfinished, encoding) = engine.turns.offloads.popleft()
     unfinished.do(encoding)
     engine.turns.resume(unfinished)
     engine.turns.proceed()
     assert slices == 1000 // SLICE + 1
-    (reply,) = engine.take_effects()
-    assert isinstance(reply, Reply)
+    (response,) = engine.take_effects()
+    assert isinstance(response, Respond)
     assert not engine.turns.waiting
     assert connection.parked is None
 
@@ -143,9 +143,9 @@ LONG_BATCHES = {
 
 
 @pytest.mark.parametrize("data", LONG_BATCHES.values(), ids=LONG_BATCHES)
-def test_a_batch_that_takes_long_to_check_is_checked_aside_with_the_same_answer(data: bytes) -> None:
+def test_a_batch_that_takes_long_to_check_is_offloaded_with_the_same_response(data: bytes) -> None:
     frame = encode_request(7, "long", produce_request("orders", data), 9)[4:]
-    answers = []
+    responses = []
     for driven in (False, True):
         engine = Engine(NOW, Random(1).randbytes)
         engine.cluster.create_topic("orders", NOW)
@@ -156,17 +156,17 @@ def test_a_batch_that_takes_long_to_check_is_checked_aside_with_the_same_answer(
         assert bool(engine.effects) != driven
         buffer[:] = bytes(len(buffer))  # as others receive into it
         while driven and not engine.effects:
-            (unfinished, aside) = engine.turns.asides.popleft()
-            unfinished.do(aside)
+            (unfinished, offload) = engine.turns.offloads.popleft()
+            unfinished.do(offload)
             engine.turns.resume(unfinished)
             engine.turns.proceed()
-        (reply,) = engine.take_effects()
-        assert isinstance(reply, Reply)
-        answers.append(b"".join(reply.parts))
+        (response,) = engine.take_effects()
+        assert isinstance(response, Respond)
+        responses.append(b"".join(response.parts))
         partition = engine.cluster.topics["orders"].partitions[0]
-        answers.append(bytes(partition.log.read(0, partition.log_end_offset, 1 << 30, True).data)[HEADER_SIZE:])
-    assert answers[:2] == answers[2:]
-    assert answers[1] == data[HEADER_SIZE:]
+        responses.append(bytes(partition.log.read(0, partition.log_end_offset, 1 << 30, True).data)[HEADER_SIZE:])
+    assert responses[:2] == responses[2:]
+    assert responses[1] == data[HEADER_SIZE:]
 
 
 # The queue itself
@@ -177,7 +177,7 @@ class Answered:
 
     def __init__(self, node_id: int = 1) -> None:
         self.node_id = node_id
-        self.struck = None
+        self.matches = None
         self.frame: object = b""
         self.events: list[object] = []
         self.correlation_id, self.version = 1, 0
@@ -211,11 +211,11 @@ def test_without_a_driver_all_slices_run_at_once() -> None:
     assert log == ["a0", "a1", "a2"]
 
 
-def test_work_aside_gives_its_result_or_its_error_to_the_next_slice() -> None:
+def test_offloaded_work_gives_its_result_or_its_error_to_the_next_slice() -> None:
     def steps(got: list[object]) -> Steps:
-        got.append((yield Aside(lambda: 42)))
+        got.append((yield Offload(lambda: 42)))
         try:
-            yield Aside(lambda: 1 // 0)
+            yield Offload(lambda: 1 // 0)
         except ZeroDivisionError as error:
             got.append(str(error))
         return Outcome.SILENT
@@ -224,10 +224,10 @@ def test_work_aside_gives_its_result_or_its_error_to_the_next_slice() -> None:
         turns, got = Turns(), []
         turns.wake = (lambda: None) if driven else None
         turns.begin(Answered(), steps(got))  # type: ignore[arg-type]
-        while turns.asides or turns.waiting:
-            if turns.asides:
-                unfinished, aside = turns.asides.popleft()
-                unfinished.do(aside)
+        while turns.offloads or turns.waiting:
+            if turns.offloads:
+                unfinished, offload = turns.offloads.popleft()
+                unfinished.do(offload)
                 turns.resume(unfinished)
             else:
                 turns.proceed()
@@ -247,19 +247,19 @@ def test_a_broker_that_stops_drops_its_long_requests_and_no_others() -> None:
     assert log == ["a0", "b0", "b1"]
 
 
-def test_the_trace_of_a_long_request_is_made_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trace_of_a_long_request_is_offloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(NOW, Random(1).randbytes)
     engine.trace_at("all")
     engine.turns.wake = lambda: None
     connection = engine.connect(1, now=NOW)
-    is_aside = False
+    is_offloaded = False
     looked: list[bool] = []
 
     def watch(name: str) -> None:
         function = getattr(recorder, name)
 
         def watched(*arguments: object) -> object:
-            looked.append(is_aside)
+            looked.append(is_offloaded)
             return function(*arguments)
 
         monkeypatch.setattr(recorder, name, watched)
@@ -268,21 +268,21 @@ def test_the_trace_of_a_long_request_is_made_aside(monkeypatch: pytest.MonkeyPat
     watch("facts_of")
     watch("values")
     engine.receive(connection, memoryview(long_delete(20_000)[4:]), NOW)
-    while engine.turns.waiting or engine.turns.asides:
-        while engine.turns.asides:
-            unfinished, aside = engine.turns.asides.popleft()
-            is_aside = True
-            unfinished.do(aside)
-            is_aside = False
+    while engine.turns.waiting or engine.turns.offloads:
+        while engine.turns.offloads:
+            unfinished, offload = engine.turns.offloads.popleft()
+            is_offloaded = True
+            unfinished.do(offload)
+            is_offloaded = False
             engine.turns.resume(unfinished)
         if engine.turns.waiting:
             engine.turns.proceed()
     assert looked == [True, True]
-    request, reply = engine.trace.events("request", "reply")
+    request, response = engine.trace.events("request", "reply")
     assert isinstance(request, RequestRow)
-    assert isinstance(reply, ReplyRow)
-    assert request.about == reply.about == (*(f"orders-{index}" for index in range(8)), "19992 more")
-    assert reply.errors == ("UNKNOWN_TOPIC_OR_PARTITION",)
+    assert isinstance(response, ReplyRow)
+    assert request.about == response.about == (*(f"orders-{index}" for index in range(8)), "19992 more")
+    assert response.errors == ("UNKNOWN_TOPIC_OR_PARTITION",)
 
 
 def test_a_loop_pauses_once_in_a_number_of_elements() -> None:

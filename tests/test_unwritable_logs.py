@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from answers import sole
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from responses import sole
 from test_consumer_groups import Member
 from test_groups import GROUP, MEMBER_ID_REQUIRED, REBALANCE, Client, find
 from test_storage_coordinators import state_of
@@ -92,8 +92,8 @@ def test_offsets_and_groups_are_not_deleted(kafka: MockKafka) -> None:
     delete_offsets = OffsetDeleteRequest(group_id=GROUP, topics=[offsets])
     delete_groups = DeleteGroupsRequest(groups_names=[GROUP])
     with unwritable(kafka, GROUP_TOPIC):
-        answer = one.wire.request(delete_offsets, 0)
-        assert (answer.error_code, answer.topics) == (NOT_COORDINATOR, [])
+        response = one.wire.request(delete_offsets, 0)
+        assert (response.error_code, response.topics) == (NOT_COORDINATOR, [])
         assert sole(one.wire.request(delete_groups, 2).results).error_code == NOT_COORDINATOR
         assert one.committed() == 13
         kafka.clock.advance(days=8)  # nor do they expire
@@ -129,8 +129,8 @@ def test_a_static_member_stays_under_its_old_id(kafka: MockKafka) -> None:
     one.sync({one.member: b"all"})
     double = Client(kafka, instance="till-1")
     with unwritable(kafka, GROUP_TOPIC):
-        answer = double.join()
-        assert (answer.error_code, answer.member_id, answer.leader) == (NOT_COORDINATOR, "", one.member)
+        response = double.join()
+        assert (response.error_code, response.member_id, response.leader) == (NOT_COORDINATOR, "", one.member)
         assert one.heartbeat() == 0
     assert double.join().error_code == 0
     assert one.heartbeat() == 82

@@ -15,13 +15,13 @@ import kafka as kafka_python
 import pytest
 from kafka.errors import CorruptRecordError
 
-from answers import only
 from dialogue import CLOSED, SILENCE, Dialogue, accepted, answered, overall, plain, seq
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
+from responses import only
 from wirebroker import faults
 from wirebroker.mock import MockKafka
 from wirekit import batch, client, dial, produce_request
@@ -52,7 +52,7 @@ ASK_ALL, ANSWERED = MetadataRequest(topics=[]), overall(controller_id=1)
 # Answers
 
 
-def test_an_answer_is_cut_and_the_connection_closes(mock_kafka: MockKafka) -> None:
+def test_a_response_is_cut_and_the_connection_closes(mock_kafka: MockKafka) -> None:
     cut = mock_kafka.faults.add(faults.cut(10, api="Metadata", nth=1))
     with dial(mock_kafka) as connection:
         connection.sendall(ASK)
@@ -70,7 +70,7 @@ def test_b2_the_retry_of_a_batch_with_a_cut_acknowledgement_is_a_duplicate(mock_
     assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "accepted", "duplicate"]
 
 
-def test_an_answer_in_pieces_is_whole_and_later_answers_wait(mock_kafka: MockKafka) -> None:
+def test_a_response_in_pieces_is_whole_and_later_responses_wait(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slice(5, ms=2, api="Metadata", nth=1))
     with dial(mock_kafka) as connection:
         connection.sendall(ASK)
@@ -84,7 +84,7 @@ def test_an_answer_in_pieces_is_whole_and_later_answers_wait(mock_kafka: MockKaf
     dialogue << ANSWERED << ANSWERED << ANSWERED  # in order, one after the other
 
 
-def test_later_requests_are_not_handled_before_the_answer_is_sent(mock_kafka: MockKafka) -> None:
+def test_later_requests_are_not_handled_before_the_response_is_sent(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slice(10, ms=600_000, api="Metadata"))
     dialogue, other = Dialogue(mock_kafka) >> ASK_ALL, Dialogue(mock_kafka)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
@@ -108,8 +108,8 @@ def fetch(kafka: MockKafka) -> Any:
     return client(kafka).request(asked, 12)
 
 
-def test_a_corrupt_answer_is_damaged_at_the_given_place_or_by_the_seed(mock_kafka_factory: Any) -> None:
-    def answer(seed: int, **where: Any) -> bytes:
+def test_a_corrupt_response_is_damaged_at_the_given_place_or_by_the_seed(mock_kafka_factory: Any) -> None:
+    def response(seed: int, **where: Any) -> bytes:
         kafka = mock_kafka_factory(random_seed=seed)
         if where:
             kafka.faults.add(faults.corrupt(api="ApiVersions", **where))
@@ -121,16 +121,16 @@ def test_a_corrupt_answer_is_damaged_at_the_given_place_or_by_the_seed(mock_kafk
     def differing(damaged: bytes) -> list[int]:
         return [at for at, (a, b) in enumerate(zip(sound, damaged, strict=True)) if a != b]
 
-    sound = answer(1)
-    assert differing(answer(1, at=5, bytes=2)) == [5, 6]
-    assert differing(answer(1, at=-1)) == [len(sound) - 1]
-    first, second = differing(answer(1, bytes=3)), differing(answer(2, bytes=3))
+    sound = response(1)
+    assert differing(response(1, at=5, bytes=2)) == [5, 6]
+    assert differing(response(1, at=-1)) == [len(sound) - 1]
+    first, second = differing(response(1, bytes=3)), differing(response(2, bytes=3))
     assert len(first) == 3
     assert min(first) >= 4, "the size stays as it is"
-    assert first == differing(answer(1, bytes=3)) != second
+    assert first == differing(response(1, bytes=3)) != second
 
 
-def test_damage_goes_no_further_than_the_answer(mock_kafka: MockKafka) -> None:
+def test_damage_goes_no_further_than_the_response(mock_kafka: MockKafka) -> None:
     corrupt = mock_kafka.faults.add(faults.corrupt(10**12, at=0, api="Produce"))
     with pytest.raises(ProtocolError):
         client(mock_kafka).request(produce_request("orders", batch()), 9)
@@ -186,7 +186,7 @@ def test_a_node_refuses_connections_by_count(mock_kafka_factory: Any) -> None:
     assert (row.node, row.kind, row.api, row.version) == (2, "refuse", "", -1)
 
 
-def test_a_connection_closes_unasked_after_an_answer(mock_kafka: MockKafka) -> None:
+def test_a_connection_closes_unasked_after_a_response(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.close(api="Metadata", nth=2))
     Dialogue(mock_kafka) >> ASK_ALL << ANSWERED >> ASK_ALL << ANSWERED << CLOSED
 
@@ -250,7 +250,7 @@ def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None
         make()
 
 
-def test_acks_0_has_no_answer_for_a_rule_to_match(mock_kafka: MockKafka) -> None:
+def test_acks_0_has_no_response_for_a_rule_to_match(mock_kafka: MockKafka) -> None:
     rules = [mock_kafka.faults.add(each) for each in (faults.cut(1), faults.lose_ack(), faults.reset(after=True))]
     Dialogue(mock_kafka) >> produce_request("orders", batch(), acks=0)
     mock_kafka.wait_for_records("orders", 1)

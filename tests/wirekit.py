@@ -13,11 +13,11 @@ from typing import Any, NoReturn, Protocol
 
 import pytest
 
-from answers import only
 from kafkawire.batches import BatchHeader, Record, build_batch
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS
+from responses import only
 from wirebroker.client.wire import ConnectionClosed, WireClient, address_of
 from wirebroker.mock import MockKafka
 

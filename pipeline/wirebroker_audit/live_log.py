@@ -12,7 +12,7 @@ from wirebroker_audit.live_segments import RESTARTED
 from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, stored_crc, walk
 from wirebroker_audit.wire import EARLIEST, PLAINTEXT, BrokerError, Client, LivePartition
 
-EMPTY_ANSWERS = 4
+EMPTY_RESPONSES = 4
 """The number of successive Fetches that may return nothing although offsets remain."""
 
 
@@ -140,7 +140,7 @@ class _RangeReader:
     def _is_over(self) -> bool:
         """Whether an answer without batches means that no more follow, because compaction removed the last ones."""
         self.empty += 1
-        if self.empty < EMPTY_ANSWERS:
+        if self.empty < EMPTY_RESPONSES:
             return False
         if not self.wanted.compacted:
             raise BrokerError(f"{self.empty} answers without a batch, although the log reaches offset {self.wanted.stop - 1}")

@@ -130,9 +130,9 @@ class Client:
     def refresh(self, topics: tuple[str, ...]) -> None:
         """Ask again who leads what."""
         names = [MetadataRequestTopic(name=name) for name in topics] if topics else None
-        answer = self._ask_any(MetadataRequest(topics=names, allow_auto_topic_creation=False))
-        brokers = {each.node_id: f"{each.host}:{each.port}" for each in answer.brokers}
-        for topic in answer.topics:
+        response = self._ask_any(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+        brokers = {each.node_id: f"{each.host}:{each.port}" for each in response.brokers}
+        for topic in response.topics:
             if topic.error_code != ErrorCode.NONE:
                 self._refused[topic.name] = topic.error_code
             else:
@@ -164,10 +164,10 @@ class Client:
                 max_bytes=size,
                 topics=[FetchTopic(topic=topic, partitions=[entry])],
             )
-            answer = self._unthrottled(leader, request)
-            if answer.error_code != ErrorCode.NONE:
-                return answer.error_code, None
-            found = _only(leader, answer.responses)
+            response = self._unthrottled(leader, request)
+            if response.error_code != ErrorCode.NONE:
+                return response.error_code, None
+            found = _only(leader, response.responses)
             return found.error_code, (found.records or b"", found.high_watermark)
 
         if (early := self._free_at - time.monotonic()) > 0:
@@ -181,22 +181,22 @@ class Client:
         """The answer to a Fetch. Over its quota Kafka answers without partitions, and says how long it will not listen."""
         waited = 0.0
         while True:
-            answer = self._ask(leader, request)
-            if answer.responses or not answer.throttle_time_ms:
-                return answer
+            response = self._ask(leader, request)
+            if response.responses or not response.throttle_time_ms:
+                return response
             if waited >= THROTTLED_IN_ALL_S:
                 raise BrokerError(f"{leader} throttles: nothing could be fetched for {waited:.0f} s")
-            pause = min(answer.throttle_time_ms / 1000, THROTTLED_S)
+            pause = min(response.throttle_time_ms / 1000, THROTTLED_S)
             time.sleep(pause)
             waited += pause
 
     def _is_compacted(self, topic: str) -> bool | None:
         resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=["cleanup.policy"])
         try:
-            answer = self._ask_any(DescribeConfigsRequest(resources=[resource]))
+            response = self._ask_any(DescribeConfigsRequest(resources=[resource]))
         except BrokerError:  # a broker that does not tell its settings can be audited all the same
             return None
-        told = [each.value for result in answer.results if not result.error_code for each in result.configs]
+        told = [each.value for result in response.results if not result.error_code for each in result.configs]
         return any(COMPACT in (value or "") for value in told) if told else None
 
     def _of_leader(self, topic: str, partition: int, what: str, ask: Callable[[str], tuple[int, Any]]) -> Any:
@@ -214,12 +214,12 @@ class Client:
                     if code := self._refused.get(topic):
                         why = f"a broker says {code} {error_name(code)} of this topic"
                     continue
-                code, answer = ask(leader)
+                code, response = ask(leader)
             except BrokerError as broken:
                 why = str(broken)
                 continue
             if code == ErrorCode.NONE:
-                return answer
+                return response
             why = f"{leader} answers {what} with {code} {error_name(code)}"
             if code not in _RETRIABLE:
                 break

@@ -26,7 +26,7 @@ from bench_parts.report import table
 from bench_parts.rude import Rude
 
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from wirebroker.client.wire import ConnectionClosed, NoAnswer, WireClient
+from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
 
 LONGEST = 20.0
 """Seconds after which a row is given up; the good client's wait is then reported as more than that."""
@@ -64,7 +64,7 @@ def _measure_kafka(chosen: Sequence[Row], found: dict[str, Any], which: str, say
                 say(f"fairness: {which}, {KAFKA}: {row.name}")
                 with recorded(found, row, KAFKA) as runs:
                     runs.append(one_row(row, client, kafka.pid))
-    except (KafkaUnavailable, RuntimeError, NoAnswer, ConnectionClosed) as lacking:
+    except (KafkaUnavailable, RuntimeError, NoResponse, ConnectionClosed) as lacking:
         found["failures"][KAFKA] = str(lacking)
 
 
@@ -245,9 +245,9 @@ def _costs(runs: Sequence[dict[str, Any]]) -> list[str]:
 
     seconds = [run["rude"]["seconds"] for run in runs]
     until = "not done" if None in seconds else f"{median(seconds):.2f}"
-    answers = median(run["rude"]["answers"] for run in runs)
+    responses = median(run["rude"]["answers"] for run in runs)
     more = median(run["peak_bytes"] - run["bytes_before"] for run in runs)
     return [
-        f"{middle('median_ms'):.1f}", f"{middle('p99_ms'):.1f}", f"{middle('asked'):.0f}", until, f"{answers:.0f}",
+        f"{middle('median_ms'):.1f}", f"{middle('p99_ms'):.1f}", f"{middle('asked'):.0f}", until, f"{responses:.0f}",
         f"{middle('server_cpu_seconds'):.2f}", f"{middle('peak_bytes') / 1e6:.0f}", f"{more / 1e6:.0f}",
     ]  # fmt: skip

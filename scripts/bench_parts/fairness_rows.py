@@ -111,8 +111,8 @@ def create_topics(client: WireClient, names: Sequence[str], partitions: int) -> 
             CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
             for name in names[at : at + 1000]
         ]
-        answer = client.request(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5, timeout=WITHIN)
-        if codes := {topic.error_code for topic in answer.topics} - {0}:
+        response = client.request(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 5, timeout=WITHIN)
+        if codes := {topic.error_code for topic in response.topics} - {0}:
             raise RuntimeError(f"CreateTopics was answered with errors {sorted(codes)}")
 
 
@@ -144,14 +144,14 @@ def join_large(client: WireClient) -> None:
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m" * 1_000_000)],
     )  # fmt: skip
     deadline = time.monotonic() + WITHIN
-    while (answer := client.request(joining, 7, timeout=WITHIN)).error_code:
-        joining.member_id = answer.member_id
+    while (response := client.request(joining, 7, timeout=WITHIN)).error_code:
+        joining.member_id = response.member_id
         if time.monotonic() > deadline:
-            raise RuntimeError(f"JoinGroup was answered with error {answer.error_code}")
+            raise RuntimeError(f"JoinGroup was answered with error {response.error_code}")
         time.sleep(0.05)
-    assignments = [SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"")]
+    assignments = [SyncGroupRequestAssignment(member_id=response.member_id, assignment=b"")]
     sync = SyncGroupRequest(
-        group_id=GROUP, generation_id=answer.generation_id, member_id=answer.member_id, protocol_type="consumer",
+        group_id=GROUP, generation_id=response.generation_id, member_id=response.member_id, protocol_type="consumer",
         protocol_name="range", assignments=assignments,
     )  # fmt: skip
     if code := client.request(sync, 5, timeout=WITHIN).error_code:

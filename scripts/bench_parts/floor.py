@@ -112,7 +112,7 @@ logs: dict[tuple[bytes, int], Log] = {}
 class Shape:
     """The common form of a connection's Produce requests, and of their answers."""
 
-    __slots__ = ("answer_size", "batch_at", "flexible", "log", "middle", "pack", "prefix", "tail")
+    __slots__ = ("batch_at", "flexible", "log", "middle", "pack", "prefix", "response_size", "tail")
 
     def __init__(self, frame: memoryview, pos: int, version: int, records_at: int, name: bytes, index: int) -> None:
         self.flexible = version >= 9
@@ -126,9 +126,9 @@ class Shape:
         else:
             self.middle = struct.pack(f">ih{len(name)}sii", 1, len(name), name, 1, index)
             self.tail = (b"\0\0\0\0\xff\xff" if version == 8 else b"") + b"\0\0\0\0"
-        answer = struct.Struct(f">ii{len(self.middle)}shqqq{len(self.tail)}s")
-        self.pack = answer.pack
-        self.answer_size = answer.size - 4
+        response = struct.Struct(f">ii{len(self.middle)}shqqq{len(self.tail)}s")
+        self.pack = response.pack
+        self.response_size = response.size - 4
 
 
 def shape_of(frame: memoryview, pos: int, version: int, at: int) -> Shape:
@@ -195,21 +195,21 @@ class Floor(asyncio.BufferedProtocol):
         return self.common
 
     def buffer_updated(self, nbytes: int) -> None:
-        answers: list[bytes] = []
+        responses: list[bytes] = []
         if self.own:
             self.own_filled += nbytes
             if self.own_filled < len(self.own):
                 return
             own, self.own = self.own, view[:0]
             self.common = view[:PEEK]
-            self.handle(own, own, 0, len(own), answers, True)
+            self.handle(own, own, 0, len(own), responses, True)
         else:
             pos, end = 0, len(self.left) + nbytes
             while end - pos >= 4:
                 stop = pos + 4 + SIZE.unpack_from(shared, pos)[0]
                 if stop > end:
                     break
-                self.handle(view, shared, pos, stop, answers, False)
+                self.handle(view, shared, pos, stop, responses, False)
                 pos = stop
             self.common = view
             if pos == end:
@@ -221,26 +221,26 @@ class Floor(asyncio.BufferedProtocol):
                 self.left = b""
             else:
                 self.left = bytes(view[pos:end])
-        if answers:
-            self.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        if responses:
+            self.write(responses[0] if len(responses) == 1 else b"".join(responses))
 
-    def handle(self, frame: memoryview, raw: Any, pos: int, stop: int, answers: list[bytes], owned: bool) -> None:
+    def handle(self, frame: memoryview, raw: Any, pos: int, stop: int, responses: list[bytes], owned: bool) -> None:
         """One request. `raw` is the buffer under `frame`."""
         _, key, version, correlation, client = HEAD.unpack_from(raw, pos)
         if key == PRODUCE:
             shape = self.shape
             if shape is None or raw[pos + 12 : pos + shape.batch_at] != shape.prefix:
                 shape = self.shape = shape_of(frame, pos, version, pos + 14 + client)
-            self.produce(frame, raw, pos, stop, correlation, shape, answers, owned)
+            self.produce(frame, raw, pos, stop, correlation, shape, responses, owned)
         elif key == FETCH:
-            self.fetch(frame, pos + 14 + client, version, correlation, answers)
+            self.fetch(frame, pos + 14 + client, version, correlation, responses)
         else:
             body = self.other(frame, key, correlation, pos + 14 + client)
-            answers.append(SIZE.pack(len(body)) + body)
+            responses.append(SIZE.pack(len(body)) + body)
 
     def produce(
         self, frame: memoryview, raw: Any, pos: int, stop: int, correlation: int, shape: Shape,
-        answers: list[bytes], owned: bool,
+        responses: list[bytes], owned: bool,
     ) -> None:  # fmt: skip
         at = pos + shape.batch_at
         if shape.flexible:  # the records' length is a varint, whose size follows from the rest of the frame
@@ -273,11 +273,11 @@ class Floor(asyncio.BufferedProtocol):
                 log.at += size
             log.bases.append(base)
             log.end = base + count
-        answers.append(
-            shape.pack(shape.answer_size, correlation, shape.middle, code, base, -1, 0 if base >= 0 else -1, shape.tail)
+        responses.append(
+            shape.pack(shape.response_size, correlation, shape.middle, code, base, -1, 0 if base >= 0 else -1, shape.tail)
         )
 
-    def fetch(self, frame: memoryview, at: int, version: int, correlation: int, answers: list[bytes]) -> None:
+    def fetch(self, frame: memoryview, at: int, version: int, correlation: int, responses: list[bytes]) -> None:
         """One partition of one topic; the records go out from where they are."""
         flexible = version >= 12
         at += flexible + (4 if version < 15 else 0) + 12 + 1 + 8 + (1 if flexible else 4)
@@ -300,9 +300,9 @@ class Floor(asyncio.BufferedProtocol):
             tail = b""
             head = bytes(10) + SIZE.pack(1) + named + SIZE.pack(1)
             head += struct.pack(">ihqqqiii", index, 0, log.end, log.end, 0, -1, -1, len(records))
-        answers.append(struct.pack(">ii", 4 + len(head) + len(records) + len(tail), correlation) + head)
-        parts = [b"".join(answers), records, tail]
-        answers.clear()
+        responses.append(struct.pack(">ii", 4 + len(head) + len(records) + len(tail), correlation) + head)
+        parts = [b"".join(responses), records, tail]
+        responses.clear()
         self.send(parts)
 
     def send(self, parts: list[Any]) -> None:
@@ -320,13 +320,13 @@ class Floor(asyncio.BufferedProtocol):
 
     def other(self, frame: memoryview, key: int, correlation: int, at: int) -> bytes:
         """The requests that come once: minimal answers, in the one version that the load generator sends."""
-        answer = SIZE.pack(correlation)
+        response = SIZE.pack(correlation)
         if key == INIT_PRODUCER_ID:  # version 1
             Floor.producer_ids += 1
-            return answer + struct.pack(">ihqh", 0, 0, Floor.producer_ids, 0)
+            return response + struct.pack(">ihqh", 0, 0, Floor.producer_ids, 0)
         if key == METADATA:  # version 1: this broker, no topics
             broker = struct.pack(">ih9sih", NODE_ID, 9, b"127.0.0.1", Floor.port, -1)
-            return answer + SIZE.pack(1) + broker + struct.pack(">ii", NODE_ID, 0)
+            return response + SIZE.pack(1) + broker + struct.pack(">ii", NODE_ID, 0)
         if key != CREATE_TOPICS:  # version 7
             raise ValueError(f"the floor has no API key {key}")
         size = frame[at + 2]
@@ -334,8 +334,8 @@ class Floor(asyncio.BufferedProtocol):
         (partitions,) = SIZE.unpack_from(frame, at + 2 + size)
         for index in range(partitions):
             logs[name, index] = logs[TOPIC_ID, index] = Log()
-        answer += b"\0\0\0\0\0\2" + bytes([size]) + name + TOPIC_ID
-        return answer + b"\0\0\0" + struct.pack(">ih", partitions, 1) + b"\1\0\0"
+        response += b"\0\0\0\0\0\2" + bytes([size]) + name + TOPIC_ID
+        return response + b"\0\0\0" + struct.pack(">ih", partitions, 1) + b"\1\0\0"
 
 
 def uvarint(number: int) -> bytes:

@@ -86,18 +86,18 @@ def join(client: WireClient, group: str) -> tuple[str, int]:
         group_id=group, session_timeout_ms=300_000, rebalance_timeout_ms=60_000, protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(100))],
     )  # fmt: skip
-    answer = client.request(joining, 7)
-    if answer.error_code == MEMBER_ID_REQUIRED:
-        joining.member_id = answer.member_id
-        answer = client.request(joining, 7)
-    given = [SyncGroupRequestAssignment(member_id=answer.member_id, assignment=bytes(100))]
+    response = client.request(joining, 7)
+    if response.error_code == MEMBER_ID_REQUIRED:
+        joining.member_id = response.member_id
+        response = client.request(joining, 7)
+    given = [SyncGroupRequestAssignment(member_id=response.member_id, assignment=bytes(100))]
     sync = SyncGroupRequest(
-        group_id=group, generation_id=answer.generation_id, member_id=answer.member_id, protocol_type="consumer",
+        group_id=group, generation_id=response.generation_id, member_id=response.member_id, protocol_type="consumer",
         protocol_name="range", assignments=given,
     )  # fmt: skip
-    if code := answer.error_code or client.request(sync, 5).error_code:
+    if code := response.error_code or client.request(sync, 5).error_code:
         raise RuntimeError(f"joining {group} was answered with error {code}")
-    return answer.member_id, answer.generation_id
+    return response.member_id, response.generation_id
 
 
 CASES = (

@@ -51,11 +51,11 @@ class Producer:
         self.latencies: list[int] = []
         self._create_topic()
         init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        answer = self._ask(INIT_PRODUCER_ID, init, 1)
+        response = self._ask(INIT_PRODUCER_ID, init, 1)
         size = options.record_bytes or max((options.bytes - HEADER_SIZE) // options.records - 10, 1)
         batch = build_batch(
             (Record(i, 0, None, b"v" * size) for i in range(options.records)),
-            producer_id=answer.producer_id, producer_epoch=answer.producer_epoch, base_sequence=0,
+            producer_id=response.producer_id, producer_epoch=response.producer_epoch, base_sequence=0,
         )  # fmt: skip
         data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench_parts.contenders import Contender
 from bench_parts.process import Server, ServerFailed
-from bench_parts.startup import first_answer
+from bench_parts.startup import first_response
 
 BATCH = 16 * 1024
 GIGABYTE = 1 << 30
@@ -35,7 +35,7 @@ def measure(broker: Contender, generator: Sequence[str], rounds: int, say: Calla
         times = []
         for number in range(rounds):
             say(f"recovery: {number + 1} of {rounds}")
-            times.append(first_answer(broker, folder))
+            times.append(first_response(broker, folder))
         return {"bytes": size, "seconds": times}
 
 

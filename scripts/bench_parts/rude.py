@@ -23,7 +23,7 @@ class Attack:
     """The behaviour of one rude client: whole frames on each of its connections, with their answers read or not."""
 
     payload: bytes
-    answers: int
+    responses: int
     """How many answers it reads on each connection; 0 if it never reads."""
     connections: int = 1
     times: int = 1
@@ -79,7 +79,7 @@ def _run(attack: Attack, address: tuple[str, int], core: int | None, longest: fl
 def _once(attack: Attack, address: tuple[str, int], until: float) -> int:
     """Connect, send, and read or wait until sending stalls; how many answers came."""
     opened = [socket.create_connection(address, BACKLOG_WITHIN) for _ in range(attack.connections)]
-    if attack.answers == 0 and not attack.silent:
+    if attack.responses == 0 and not attack.silent:
         _send_unread(opened[0], attack.payload, until)
         _kept.extend(opened)
         return 0
@@ -91,7 +91,7 @@ def _once(attack: Attack, address: tuple[str, int], until: float) -> int:
     if attack.silent:
         senders[0].join(max(until - time.perf_counter(), 0))
         return 0
-    answered = sum(_read(one, attack.answers, until) for one in opened)
+    answered = sum(_read(one, attack.responses, until) for one in opened)
     for one in opened:
         one.close()
     return answered
@@ -119,11 +119,11 @@ def _send_unread(opened: socket.socket, payload: bytes, until: float) -> None:
         time.sleep(max(min(STALLED, until - time.perf_counter()), 0))
 
 
-def _read(opened: socket.socket, answers: int, until: float) -> int:
+def _read(opened: socket.socket, responses: int, until: float) -> int:
     """Read `count` answers, or fewer if the time is up or the server closes."""
     buffer = memoryview(bytearray(READ))
     head, left, read = b"", 0, 0
-    while read < answers and (seconds := until - time.perf_counter()) > 0:
+    while read < responses and (seconds := until - time.perf_counter()) > 0:
         opened.settimeout(seconds)
         try:
             got = opened.recv_into(buffer)

@@ -16,7 +16,7 @@ from typing import Any
 from bench_parts.contenders import Contender
 from bench_parts.process import ServerFailed, end_group
 
-ANSWER_WITHIN = 20.0
+RESPONSE_WITHIN = 20.0
 POLL = 0.0005
 """Seconds between attempts to connect."""
 _BODY = struct.pack(">hhih5si", 3, 1, 7, 5, b"bench", 0)
@@ -62,7 +62,7 @@ def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], Non
     for _ in range(runs):
         for contender in contenders:
             try:
-                times[contender.name].append(first_answer(contender))
+                times[contender.name].append(first_response(contender))
             except ServerFailed as failed:
                 failures[contender.name] = str(failed)
         times["bare interpreter"].append(_interpreter("pass")[0])
@@ -76,7 +76,7 @@ def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], Non
     return result
 
 
-def first_answer(contender: Contender, folder: str = "") -> float:
+def first_response(contender: Contender, folder: str = "") -> float:
     """Seconds from starting the process, with its data in the folder, to its first answer to Metadata. Raises ServerFailed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -87,14 +87,14 @@ def first_answer(contender: Contender, folder: str = "") -> float:
         start_new_session=True,
     )  # fmt: skip
     try:
-        while time.perf_counter() - start < ANSWER_WITHIN and process.poll() is None:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=ANSWER_WITHIN) as client:
+        while time.perf_counter() - start < RESPONSE_WITHIN and process.poll() is None:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=RESPONSE_WITHIN) as client:
                 client.sendall(METADATA)
                 head = client.recv(8)
                 if head[4:] == METADATA[8:12]:
                     return time.perf_counter() - start
             time.sleep(POLL)
-        raise ServerFailed(f"{contender.name} did not answer Metadata within {ANSWER_WITHIN:.0f} s")
+        raise ServerFailed(f"{contender.name} did not answer Metadata within {RESPONSE_WITHIN:.0f} s")
     finally:
         end_group(process)
 
@@ -130,11 +130,11 @@ def _mock(runs: int, processes: int) -> dict[str, Any]:
         first, *others = json.loads(done.stdout)
         firsts.append(first)
         warm += others
-    fresh_start, fresh_answer, _ = zip(*firsts, strict=True)
+    fresh_start, fresh_response, _ = zip(*firsts, strict=True)
     started, answered, stopped = zip(*warm, strict=True)
     return {
         "start": _summary(started), "first answer": _summary(answered), "stop": _summary(stopped), "runs": runs,
-        "fresh": {"start": _summary(fresh_start), "first answer": _summary(fresh_answer)},
+        "fresh": {"start": _summary(fresh_start), "first answer": _summary(fresh_response)},
     }  # fmt: skip
 
 

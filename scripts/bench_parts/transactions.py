@@ -54,10 +54,10 @@ def per_second(address: tuple[str, int], number: int) -> float:
     while time.perf_counter() < end:
         _produce(client, name, producer_id, epoch)
         request = EndTxnRequest(transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=True)
-        answer = client.request(request, 5)
-        if answer.error_code:
-            raise RuntimeError(f"EndTxn was answered with error {answer.error_code}")
-        producer_id, epoch = answer.producer_id, answer.producer_epoch
+        response = client.request(request, 5)
+        if response.error_code:
+            raise RuntimeError(f"EndTxn was answered with error {response.error_code}")
+        producer_id, epoch = response.producer_id, response.producer_epoch
         done += 1
     client.close()
     return done / SECONDS
@@ -71,9 +71,9 @@ def _start(client: WireClient, name: str) -> tuple[int, int]:
     deadline = time.monotonic() + WITHIN
     while time.monotonic() < deadline:
         if not client.request(find, 4).coordinators[0].error_code:
-            answer = client.request(init, 4)
-            if not answer.error_code:
-                return answer.producer_id, answer.producer_epoch
+            response = client.request(init, 4)
+            if not response.error_code:
+                return response.producer_id, response.producer_epoch
         time.sleep(PAUSE)
     raise RuntimeError("the transaction coordinator was not ready in time")
 
@@ -87,11 +87,11 @@ def _produce(client: WireClient, name: str, producer_id: int, epoch: int) -> Non
     topic = TopicProduceData(name=name, partition_data=[partition])
     request = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=10_000, topic_data=[topic])
     while True:
-        answer = client.request(request, 12).responses[0].partition_responses[0]
-        if not answer.error_code:
+        response = client.request(request, 12).responses[0].partition_responses[0]
+        if not response.error_code:
             return
-        if answer.error_code not in (CONCURRENT_TRANSACTIONS, 3, 6):  # the topic may be a moment old
-            raise RuntimeError(f"Produce was answered with error {answer.error_code}")
+        if response.error_code not in (CONCURRENT_TRANSACTIONS, 3, 6):  # the topic may be a moment old
+            raise RuntimeError(f"Produce was answered with error {response.error_code}")
 
 
 def report(found: dict[str, Any]) -> str:

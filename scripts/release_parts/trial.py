@@ -20,8 +20,8 @@ VALUE = "a pound of tea"
 
 def ask(address: str, body: object = None) -> Any:
     """The control's answer."""
-    with urlopen(address, None if body is None else json.dumps(body).encode(), timeout=20) as answer:
-        return json.load(answer)
+    with urlopen(address, None if body is None else json.dumps(body).encode(), timeout=20) as response:
+        return json.load(response)
 
 
 def produce(bootstrap: str, control: str) -> str:

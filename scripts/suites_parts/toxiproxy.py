@@ -35,8 +35,8 @@ def main(server: str, first: int, tests: list[str]) -> int:
 def until_ready(proxy: subprocess.Popen[bytes]) -> None:
     """Wait until all five proxies are there."""
     while proxy.poll() is None:
-        with suppress(OSError), urllib.request.urlopen(f"http://{API}/proxies") as answer:
-            if len(json.load(answer)) == BROKERS:
+        with suppress(OSError), urllib.request.urlopen(f"http://{API}/proxies") as response:
+            if len(json.load(response)) == BROKERS:
                 return
             break
         time.sleep(0.1)

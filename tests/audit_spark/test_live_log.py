@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from answers import only
 from kafkawire.declare import Message
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest
+from responses import only
 from wirebroker import MockKafka
 from wirebroker_audit import wire
 from wirebroker_audit.live_log import Range, read_range, split_offsets
@@ -46,8 +46,8 @@ def rows_of(ranges: list[Range]) -> list[dict[str, Any]]:
 def delete_records(kafka: MockKafka, offset: int) -> None:
     entry = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[entry])], timeout_ms=1000)
-    answer = RawProducer(kafka).wire.request(request, 2)
-    assert only(answer).error_code == 0
+    response = RawProducer(kafka).wire.request(request, 2)
+    assert only(response).error_code == 0
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 5, 18])
@@ -100,18 +100,18 @@ def test_an_address_that_is_none_is_said() -> None:
         Client("nowhere")
 
 
-Answering = Callable[[Any], Any]
+Responding = Callable[[Any], Any]
 
 
 @pytest.fixture
-def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Answering], None]:
+def responding(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Responding], None]:
     """Have what brokers answer to a request of this name changed before the client sees it."""
     ask = Client._ask
 
-    def change(name: str, how: Answering) -> None:
+    def change(name: str, how: Responding) -> None:
         def changed(client: Client, address: str, request: Message) -> Any:
-            answer = ask(client, address, request)
-            return how(answer) if type(request).__name__ == name else answer
+            response = ask(client, address, request)
+            return how(response) if type(request).__name__ == name else response
 
         monkeypatch.setattr(Client, "_ask", changed)
 
@@ -121,20 +121,20 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Answering], Non
 class After:
     """Passes on the first answers, and changes this many of the later ones."""
 
-    def __init__(self, first: int, how: Answering, count: int = 10**6) -> None:
+    def __init__(self, first: int, how: Responding, count: int = 10**6) -> None:
         self.first, self.how, self.count, self.calls = first, how, count, 0
 
-    def __call__(self, answer: Any) -> Any:
+    def __call__(self, response: Any) -> Any:
         self.calls += 1
-        return self.how(answer) if self.first < self.calls <= self.first + self.count else answer
+        return self.how(response) if self.first < self.calls <= self.first + self.count else response
 
 
-def without_batches(answer: Any) -> Any:
-    only(answer).records = b""
-    return answer
+def without_batches(response: Any) -> Any:
+    only(response).records = b""
+    return response
 
 
-def throttled(answer: Any) -> Any:
+def throttled(response: Any) -> Any:
     """As Kafka's FetchContext.getThrottledResponse makes it."""
     return SimpleNamespace(throttle_time_ms=700, error_code=0, session_id=0, responses=[])
 
@@ -143,12 +143,12 @@ def told(rows: list[dict[str, Any]]) -> list[tuple[int, str | None]]:
     return [(row["base_offset"], row["problem"]) for row in rows]
 
 
-def test_an_answer_without_batches_is_no_end_of_the_log(
-    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, answering: Callable[[str, Answering], None]
+def test_a_response_without_batches_is_no_end_of_the_log(
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, responding: Callable[[str, Responding], None]
 ) -> None:
     monkeypatch.setattr(wire, "FETCH_BYTES", 1)
     ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
-    answering("FetchRequest", After(1, without_batches, 3))
+    responding("FetchRequest", After(1, without_batches, 3))
     assert told(rows_of(ranges)) == [(offset, None) for offset in (0, 3, 6, 9, 12, 15)]
 
 
@@ -156,13 +156,13 @@ def test_an_answer_without_batches_is_no_end_of_the_log(
 def test_offsets_that_never_come_are_said_unless_compaction_may_have_taken_them(
     kafka: MockKafka,
     monkeypatch: pytest.MonkeyPatch,
-    answering: Callable[[str, Answering], None],
+    responding: Callable[[str, Responding], None],
     compacted: bool | None,
     end: list[tuple[int, str]],
 ) -> None:
     monkeypatch.setattr(wire, "FETCH_BYTES", 1)
     live = [replace(each, compacted=compacted) for each in partitions(kafka)]
-    answering("FetchRequest", After(1, without_batches))
+    responding("FetchRequest", After(1, without_batches))
     rows = rows_of(split_offsets(live, kafka.bootstrap_servers, 1))
     assert told(rows) == [(0, None), *end]
     if end:
@@ -170,23 +170,23 @@ def test_offsets_that_never_come_are_said_unless_compaction_may_have_taken_them(
 
 
 def test_a_broker_that_throttles_is_asked_again_when_it_listens(
-    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, answering: Callable[[str, Answering], None]
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, responding: Callable[[str, Responding], None]
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(wire.time, "sleep", pauses.append)
     monkeypatch.setattr(wire, "FETCH_BYTES", 1)
     ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
-    answering("FetchRequest", After(2, throttled, 5))
+    responding("FetchRequest", After(2, throttled, 5))
     assert told(rows_of(ranges)) == [(offset, None) for offset in (0, 3, 6, 9, 12, 15)]
     assert pauses == [0.7] * 5
 
 
 def test_a_broker_that_goes_on_throttling_is_said(
-    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, answering: Callable[[str, Answering], None]
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, responding: Callable[[str, Responding], None]
 ) -> None:
     monkeypatch.setattr(wire.time, "sleep", lambda seconds: None)
     ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
-    answering("FetchRequest", throttled)
+    responding("FetchRequest", throttled)
     monkeypatch.setattr(wire, "THROTTLED_IN_ALL_S", 5)
     (row,) = rows_of(ranges)
     assert row["problem"] == "unreadable"
@@ -196,22 +196,22 @@ def test_a_broker_that_goes_on_throttling_is_said(
 @pytest.mark.parametrize(
     "refusal",
     [
-        lambda answer: SimpleNamespace(results=[SimpleNamespace(error_code=29, configs=[])]),
-        lambda answer: SimpleNamespace(results=[]),
+        lambda response: SimpleNamespace(results=[SimpleNamespace(error_code=29, configs=[])]),
+        lambda response: SimpleNamespace(results=[]),
     ],
     ids=["refused", "nothing"],
 )
 def test_what_is_not_told_to_be_uncompacted_may_be_compacted(
-    kafka: MockKafka, answering: Callable[[str, Answering], None], refusal: Answering
+    kafka: MockKafka, responding: Callable[[str, Responding], None], refusal: Responding
 ) -> None:
-    answering("DescribeConfigsRequest", refusal)
+    responding("DescribeConfigsRequest", refusal)
     live = partitions(kafka)
     assert [each.compacted for each in live] == [None]
     assert [each.compacted for each in split_offsets(live, kafka.bootstrap_servers, 1)] == [True]
 
 
 def test_where_compaction_is_not_told_of_the_report_says_so(
-    kafka: MockKafka, answering: Callable[[str, Answering], None]
+    kafka: MockKafka, responding: Callable[[str, Responding], None]
 ) -> None:
     pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
     from wirebroker_audit.origin import Cluster
@@ -220,7 +220,7 @@ def test_where_compaction_is_not_told_of_the_report_says_so(
     cluster.name, cluster._topics, cluster._access = kafka.bootstrap_servers, ("orders",), wire.PLAINTEXT
     cluster.look()
     assert (cluster.bounds, cluster.notices) == ([("orders", 0, 0, -1)], [])
-    answering("DescribeConfigsRequest", lambda answer: SimpleNamespace(results=[]))
+    responding("DescribeConfigsRequest", lambda response: SimpleNamespace(results=[]))
     cluster.look()
     assert cluster.bounds == [("orders", 0, 0, EVERYTHING)]
     (notice,) = cluster.notices

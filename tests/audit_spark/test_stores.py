@@ -93,6 +93,6 @@ def test_a_whole_audit_of_a_directory_in_a_store(store: str, request: pytest.Fix
     check_audit(address, made, str(there), {}, tmp_path / "out")
 
 
-def test_a_store_that_does_not_answer_is_a_sentence() -> None:
+def test_a_store_that_does_not_respond_is_a_sentence() -> None:
     with pytest.raises(NotALogDirectory, match="Connection refused"):
         read_directory(place("hdfs://127.0.0.1:1/logs"))

@@ -23,19 +23,19 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         path, asked = self.root / unquote(url.path).strip("/"), parse_qs(url.query)
         if "list-type" in asked and path.is_dir():
-            return self._answer(200, self._listing(path, asked))
+            return self._response(200, self._listing(path, asked))
         if not path.is_file():
-            return self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+            return self._response(404, b"<Error><Code>NoSuchKey</Code></Error>")
         whole = path.read_bytes()
         if (told := self.headers.get("Range")) is None:
-            return self._answer(200, whole)
+            return self._response(200, whole)
         first, _, last = told.removeprefix("bytes=").partition("-")
         end = min(int(last or len(whole)), len(whole) - 1)
-        return self._answer(206, whole[int(first) : end + 1], f"bytes {first}-{end}/{len(whole)}")
+        return self._response(206, whole[int(first) : end + 1], f"bytes {first}-{end}/{len(whole)}")
 
     do_HEAD = do_GET  # noqa: N815
 
-    def _answer(self, status: int, body: bytes, content_range: str = "") -> None:
+    def _response(self, status: int, body: bytes, content_range: str = "") -> None:
         self.send_response(status)
         for name, value in (("Content-Length", str(len(body))), ("Last-Modified", formatdate(0, usegmt=True)),
                             ("ETag", '"x"'), ("Content-Range", content_range)):  # fmt: skip

@@ -36,7 +36,7 @@ class Report:
 
     cases: int = 0
     requests: int = 0
-    answers: int = 0
+    responses: int = 0
     cpu: float = 0.0
     slowest: float = 0.0
     slowest_request: str = ""
@@ -56,14 +56,14 @@ class Report:
         """Count a case."""
         self.cases += 1
         self.requests += outcome.requests
-        self.answers += outcome.answers
+        self.responses += outcome.responses
         if outcome.slowest > self.slowest:
             self.slowest, self.slowest_request = outcome.slowest, outcome.slowest_request
 
     def __str__(self) -> str:
         slowest = f", the slowest took {self.slowest * 1000:.0f} ms ({self.slowest_request})"
         return (
-            f"{self.cases:,} cases, {self.requests:,} requests, {self.answers:,} answers, {self.cpu:.0f} s of CPU"
+            f"{self.cases:,} cases, {self.requests:,} requests, {self.responses:,} answers, {self.cpu:.0f} s of CPU"
             f"{slowest if self.slowest_request else ''}; {len(self.found)} findings; the next seed is {self.next_seed}"
         )
 
@@ -111,8 +111,8 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
     report = Report()
     for seed in chosen:
         outcome = ServedCase(seed, apis).run()
-        report.cases, report.requests, report.answers = (
-            report.cases + 1, report.requests + outcome.requests, report.answers + outcome.answers
+        report.cases, report.requests, report.responses = (
+            report.cases + 1, report.requests + outcome.requests, report.responses + outcome.responses
         )  # fmt: skip
         if outcome.worst > report.slowest:
             report.slowest, report.slowest_request = outcome.worst, f"a wait, seed {seed}"

@@ -10,7 +10,7 @@ from fuzzing.frames import damaged_frame, frame
 from fuzzing.known import Known
 from fuzzing.requests import Author, Made
 from fuzzing.script import Finding, Script, Setting, Step
-from fuzzing.world import TOPICS, Answer, World
+from fuzzing.world import TOPICS, Response, World
 from kafkawire.frames import encode_request
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.registry import KEYS
@@ -48,7 +48,7 @@ class Outcome:
     script: Script
     finding: Finding | None
     requests: int
-    answers: int
+    responses: int
     slowest: float
     slowest_request: str
 
@@ -83,9 +83,9 @@ class Case:
         finally:
             world.close()
         script = Script(world.setting, tuple(self.steps))
-        return Outcome(script, finding, world.requests, world.answers, world.slowest, world.slowest_request)
+        return Outcome(script, finding, world.requests, world.responses, world.slowest, world.slowest_request)
 
-    def _do(self, step: Step) -> list[Answer]:
+    def _do(self, step: Step) -> list[Response]:
         self.steps.append(step)
         return self.world.do(step)
 
@@ -124,20 +124,20 @@ class Case:
         self._sent[self._correlation] = made
         return damaged_frame(self.random, raw) if self.random.random() < 0.15 * self._mutated else raw
 
-    def _learn(self, answers: list[Answer]) -> None:
-        for answer in answers:
-            made = self._sent.pop(answer.asked.correlation_id, None)
-            if made is not None and made.message.__schema__.key == answer.asked.key:
-                self.known.learn(made.message, answer.response)
-                self._count_sequences(made, answer)
+    def _learn(self, responses: list[Response]) -> None:
+        for response in responses:
+            made = self._sent.pop(response.asked.correlation_id, None)
+            if made is not None and made.message.__schema__.key == response.asked.key:
+                self.known.learn(made.message, response.response)
+                self._count_sequences(made, response)
 
     @staticmethod
-    def _count_sequences(made: Made, answer: Answer) -> None:
+    def _count_sequences(made: Made, response: Response) -> None:
         """The next batch of a producer follows the one that was acknowledged."""
         producer = made.producer
-        if producer is None or answer.asked.request is None:
+        if producer is None or response.asked.request is None:
             return
-        for topic in answer.asked.request.topic_data:  # type: ignore[attr-defined]
+        for topic in response.asked.request.topic_data:  # type: ignore[attr-defined]
             for partition in topic.partition_data:
                 where = (topic.name or topic.topic_id, partition.index)
                 count = int.from_bytes(bytes(partition.records or b"")[57:61], "big")
@@ -153,13 +153,13 @@ class Case:
             newest = self.world.engine.versions[key][1]
             made = self.author.request(key, newest, mutations=0)
             self._correlation += 1
-            answers = self._do(Step("send", GOOD, frame(key, newest, self._correlation, made.body)))
-            answers += self._do(Step("turns"))
-            if not any(answer.link == GOOD for answer in answers):  # a Fetch may wait, and a fault may delay any answer
-                answers += self._do(Step("wait", ms=1000))
+            responses = self._do(Step("send", GOOD, frame(key, newest, self._correlation, made.body)))
+            responses += self._do(Step("turns"))
+            if not any(response.link == GOOD for response in responses):  # a Fetch may wait, and a fault may delay any answer
+                responses += self._do(Step("wait", ms=1000))
             if GOOD not in self.world.links:
                 raise Finding(f"a good client's {name} v{newest} is closed", "")
-            if not any(answer.link == GOOD for answer in answers):
+            if not any(response.link == GOOD for response in responses):
                 raise Finding(f"a good client's {name} v{newest} is not answered", "")
 
 

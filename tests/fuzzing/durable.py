@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from answers import sole
 from kafkawire.declare import Message
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
@@ -13,6 +12,7 @@ from kafkawire.messages.list_groups import ListGroupsRequest
 from kafkawire.messages.list_transactions import ListTransactionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from responses import sole
 
 OFFSETS = "the offsets of group"
 Ask = Callable[[Message, int], Any]
@@ -27,8 +27,8 @@ def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
     for topic in ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12).topics:
         known[f"topic {topic.name}"] = (topic.topic_id, len(topic.partitions))
         asked = DescribeConfigsResource(resource_type=TOPIC, resource_name=topic.name, configuration_keys=None)
-        answer = sole(ask(DescribeConfigsRequest(resources=[asked]), 4).results)
-        own = {each.name: each.value for each in answer.configs if each.config_source == DYNAMIC_TOPIC}
+        response = sole(ask(DescribeConfigsRequest(resources=[asked]), 4).results)
+        own = {each.name: each.value for each in response.configs if each.config_source == DYNAMIC_TOPIC}
         known[f"the settings of topic {topic.name}"] = own
     listed = [each.group_id for each in ask(ListGroupsRequest(), 4).groups]
     for group in {*groups, *listed}:

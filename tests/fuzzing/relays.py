@@ -34,7 +34,7 @@ from wirebroker import faults
 from wirebroker.proxy.addresses import carries_addresses
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
-from wirebroker.requests.effects import Close, Reply, Shaped
+from wirebroker.requests.effects import Close, Respond, Shaped
 
 START = 1_800_000_000_000
 SLOW = 0.5
@@ -80,12 +80,12 @@ class RelayCase:
         self.now = START
         self.proxy = Proxy(START, lambda host, port, node_id: (PROXY, 1), seed=seed, frame_limit=LIMIT)
         self.proxy.trace_at(("off", "off", "verdicts", "changes", "all")[seed % 5])
-        self.struck = seed % 3 == 2
-        for rule in self.random.sample(RULES, 2) if self.struck else ():
+        self.faulty = seed % 3 == 2
+        for rule in self.random.sample(RULES, 2) if self.faulty else ():
             self.proxy.plan.add(rule())
         self.links: dict[Any, Link] = {}
         self.open: list[Link] = []
-        self.requests = self.answers = 0
+        self.requests = self.responses = 0
         self.slowest, self.slowest_request = 0.0, ""
 
     def run(self) -> Outcome:
@@ -98,7 +98,7 @@ class RelayCase:
         except Finding as found:
             finding = found
         script = Script(Setting(self.seed), ())
-        return Outcome(script, finding, self.requests, self.answers, self.slowest, self.slowest_request)
+        return Outcome(script, finding, self.requests, self.responses, self.slowest, self.slowest_request)
 
     # Steps
 
@@ -117,7 +117,7 @@ class RelayCase:
         elif chance < 0.55:
             self._client_sends(link)
         elif chance < 0.93:
-            self._answer(link)
+            self._response(link)
             self._broker_sends(link)
         elif chance < 0.98:
             self._pass(random.choice((1, 20, 500)))
@@ -131,13 +131,13 @@ class RelayCase:
             before = [(len(link.forwarded), len(link.received), link.closed) for link in self.open]
             for link in list(self.open):
                 self._client_sends(link, True)
-                self._answer(link)
+                self._response(link)
                 self._broker_sends(link, True)
             self._pass(1000)
             if before == [(len(link.forwarded), len(link.received), link.closed) for link in self.open]:
                 break
         for link in self.open:
-            if not self.struck and not link.wild and link.forwarded != link.sent:
+            if not self.faulty and not link.wild and link.forwarded != link.sent:
                 raise Finding("a request has not passed", f"{len(link.sent)} bytes sent, {len(link.forwarded)} forwarded")
 
     def _client_sends(self, link: Link, everything: bool = False) -> None:
@@ -196,7 +196,7 @@ class RelayCase:
         link.wild = link.wild or len(raw) > LIMIT
         link.unsent += raw
 
-    def _answer(self, link: Link) -> None:
+    def _response(self, link: Link) -> None:
         """Answer what has been forwarded, as a broker does that is now and then mad."""
         while len(link.forwarded) - link.read >= 4:
             (size,) = SIZE.unpack_from(link.forwarded, link.read)
@@ -204,9 +204,9 @@ class RelayCase:
                 return
             frame = bytes(link.forwarded[link.read + 4 : link.read + 4 + size])
             link.read += 4 + size
-            self._answer_one(link, frame)
+            self._respond_to_one(link, frame)
 
-    def _answer_one(self, link: Link, frame: bytes) -> None:
+    def _respond_to_one(self, link: Link, frame: bytes) -> None:
         random = self.random
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
         request = _decoded(frame)
@@ -216,7 +216,7 @@ class RelayCase:
         if made is None or request is None:  # a broker closes the connection; this one answers nothing any more
             link.wild = True
             return
-        self.answers += 1
+        self.responses += 1
         if random.random() < 0.02:
             made, link.wild = self._mad(made), True
         link.asked.append((key, version))
@@ -224,7 +224,7 @@ class RelayCase:
 
     def _made(self, key: int, version: int, correlation_id: int) -> bytes | None:
         try:
-            message = Maker((self.seed, "answer", self.answers)).message(response_class(key), version)
+            message = Maker((self.seed, "answer", self.responses)).message(response_class(key), version)
             if key == API_VERSIONS:
                 message.error_code = 0
             return b"".join(encode_response(correlation_id, message, version))
@@ -268,13 +268,13 @@ class RelayCase:
             link = self.links[effect[0]]
             if isinstance(effect, Forward):
                 link.forwarded += effect.data
-            elif isinstance(effect, Reply):
+            elif isinstance(effect, Respond):
                 link.received += b"".join(effect.parts)
             elif isinstance(effect, Shaped):
                 link.shaped = True
             elif isinstance(effect, Close):
                 link.closed = effect.reason
-                if not effect.reason.strip() or not (link.wild or self.struck):
+                if not effect.reason.strip() or not (link.wild or self.faulty):
                     raise Finding("a connection is closed without a reason", repr(effect.reason))
         for link in list(self.open):
             self._check(link)
@@ -286,13 +286,13 @@ class RelayCase:
         link.closed = link.closed or "over"
 
     def _check(self, link: Link) -> None:
-        if not self.struck and not link.sent.startswith(link.forwarded):
+        if not self.faulty and not link.sent.startswith(link.forwarded):
             raise Finding("a request passed changed", f"{len(link.sent)} bytes sent, {len(link.forwarded)} forwarded")
         if link.wild or link.shaped:
             return
         while (received := _first(link.received)) is not None:
             answered = _first(link.answered)
-            if self.struck:
+            if self.faulty:
                 del link.received[: len(received)]
                 continue
             if answered is None or not link.asked:

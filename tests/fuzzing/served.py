@@ -22,7 +22,6 @@ from typing import Any
 
 import psutil
 
-from answers import only, sole
 from fuzzing.acknowledged import Acknowledged, read_log
 from fuzzing.frames import damaged_frame, frame
 from fuzzing.known import Known
@@ -37,6 +36,7 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.registry import KEYS, PRODUCE, versions
+from responses import only, sole
 from wirebroker.apis import SERVED
 from wirebroker.client.wire import WireClient
 
@@ -46,7 +46,7 @@ SHARE = 0.6
 """It counts only if the server used the processor for most of that time: on a busy machine everything waits."""
 MOST_GROWTH = 400 << 20
 """Bytes that the server may grow by in one case, which sends a few MB."""
-ANSWER_WITHIN = 5.0
+RESPONSE_WITHIN = 5.0
 PIPELINED = 40
 UNREAD = 4 << 20
 """Bytes that a client which never reads sends at most."""
@@ -168,7 +168,7 @@ class ServedOutcome:
 
     finding: Finding | None
     requests: int
-    answers: int
+    responses: int
     worst: float
     cpu: float
 
@@ -187,7 +187,7 @@ class ServedCase:
         self.acknowledged = Acknowledged()
         self._links: dict[int, RudeConnection] = {}
         self._last: deque[str] = deque(maxlen=6)
-        self._correlation = self.answers = 0
+        self._correlation = self.responses = 0
         self._ids: dict[str, bytes] = {}
 
     def run(self) -> ServedOutcome:
@@ -210,7 +210,7 @@ class ServedCase:
             for link in self._links.values():
                 link.socket.close()
             shutil.rmtree(self._place, ignore_errors=True)
-        return ServedOutcome(finding, self._correlation, self.answers, worst, cpu)
+        return ServedOutcome(finding, self._correlation, self.responses, worst, cpu)
 
     def _play(self, server: Server) -> float:
         """The clients' requests, a kill where there is a directory, and what must hold then."""
@@ -250,7 +250,7 @@ class ServedCase:
         chance, number = self.random.random(), self.random.randrange(6)
         link = self._links.get(number)
         if link is None:
-            made = socket.create_connection(server.address, ANSWER_WITHIN)
+            made = socket.create_connection(server.address, RESPONSE_WITHIN)
             link = self._links[number] = RudeConnection(made, deaf=self.random.random() < 0.2)
         try:
             if chance < 0.02:
@@ -307,7 +307,7 @@ class ServedCase:
             raise ConnectionResetError
         link.received += data
         for raw in whole_frames(link.received):
-            self.answers += 1
+            self.responses += 1
             self._answered(link, raw)
 
     def _drain(self, link: RudeConnection) -> None:
@@ -354,17 +354,17 @@ def topic_ids(server: Server) -> dict[str, bytes]:
     """The ids of the topics that are there."""
     wire = WireClient(*server.address)
     try:
-        answer = wire.request(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+        response = wire.request(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
     finally:
         wire.close()
-    return {topic.name: topic.topic_id for topic in answer.topics if topic.name in TOPICS}
+    return {topic.name: topic.topic_id for topic in response.topics if topic.name in TOPICS}
 
 
 def cleanup_policy(wire: WireClient, topic: str) -> str:
     """The cleanup.policy of a topic."""
     asked = DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=["cleanup.policy"])
-    answer = wire.request(DescribeConfigsRequest(resources=[asked]), 4)
-    return str(sole(answer.results).configs[0].value)
+    response = wire.request(DescribeConfigsRequest(resources=[asked]), 4)
+    return str(sole(response.results).configs[0].value)
 
 
 def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[bytes]]:
@@ -374,13 +374,13 @@ def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[b
     while True:
         asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[asked])])
-        answer = only(wire.request(request, 11))
-        if answer.error_code == 1:  # OFFSET_OUT_OF_RANGE: it begins later
+        response = only(wire.request(request, 11))
+        if response.error_code == 1:  # OFFSET_OUT_OF_RANGE: it begins later
             asked.fetch_offset = offset = start = list_offset(wire, topic, index, -2)
-            answer = only(wire.request(request, 11))
-        if not answer.records:
-            return start, answer.high_watermark, found
-        for each in iter_batches(answer.records):
+            response = only(wire.request(request, 11))
+        if not response.records:
+            return start, response.high_watermark, found
+        for each in iter_batches(response.records):
             found.append(bytes(each))
             offset = int.from_bytes(each[:8], "big", signed=True) + int.from_bytes(each[23:27], "big") + 1
 
@@ -388,5 +388,5 @@ def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[b
 def list_offset(wire: WireClient, topic: str, index: int, timestamp: int) -> int:
     """The offset that ListOffsets answers."""
     asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp)])
-    answer = wire.request(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7)
-    return int(only(answer).offset)
+    response = wire.request(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7)
+    return int(only(response).offset)

@@ -30,10 +30,10 @@ def frames_of(chosen: Chosen) -> tuple[int, bytes, bytes]:
     version = known[number % len(known)]
     try:
         request = Maker((key, version, seed)).message(request_class(key), version)
-        answer = Maker((key, version, seed + 1)).message(response_class(key), version)
-        if isinstance(answer, ApiVersionsResponse):
-            answer.error_code = 0
-        return version, encode_request(seed, "client", request, version), b"".join(encode_response(seed, answer, version))
+        response = Maker((key, version, seed + 1)).message(response_class(key), version)
+        if isinstance(response, ApiVersionsResponse):
+            response.error_code = 0
+        return version, encode_request(seed, "client", request, version), b"".join(encode_response(seed, response, version))
     except EncodeError:
         return version, b"", b""
 
@@ -43,17 +43,17 @@ def capture_of(exchanges: list[Chosen], harm: int) -> bytes:
     file = io.BytesIO()
     conversation = Capture(file, "x").opened(CLIENT, SERVER, NOW)
     for number, each in enumerate(exchanges):
-        _, request, answer = frames_of(each)
+        _, request, response = frames_of(each)
         conversation.from_client(request, NOW + number)
-        conversation.to_client(answer, NOW + number)
+        conversation.to_client(response, NOW + number)
     conversation.closed(NOW + len(exchanges), by_server=bool(harm % 2))
     return damaged(file.getvalue(), Random(harm)) if harm else file.getvalue()
 
 
 def decoded_words(chosen: Chosen, harm: int, form: int) -> list[str]:
     """The command line of `decode` for a request or an answer, in some form."""
-    version, request, answer = frames_of(chosen)
-    data = answer if form % 2 else request
+    version, request, response = frames_of(chosen)
+    data = response if form % 2 else request
     data = damaged(data, Random(harm)) if harm else data
     text = (data.hex(), base64.b64encode(data).decode(), repr(data), data.hex(" "))[form // 2 % 4]
     words = ["decode", text or "00", *(["--json"] if form % 3 else [])]

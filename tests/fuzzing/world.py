@@ -35,7 +35,7 @@ from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, api_name, request_cl
 from wirebroker import faults
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Close, Reply
+from wirebroker.requests.effects import Close, Respond
 from wirebroker.storage.store import FolderStore
 
 START = 1_800_000_000_000
@@ -49,7 +49,7 @@ HANG = 20.0
 """Seconds of CPU after which a request is cut off."""
 MOST_MEMORY = 512 << 20
 """Bytes by which the process may grow beyond the most that it had, while one request is handled."""
-LARGEST_ANSWER = 130 << 20
+LARGEST_RESPONSE = 130 << 20
 """Bytes of an answer; the broker's own bound is a little less."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "orders": (3, {}), "ledger": (1, {"cleanup.policy": "compact"}), "stamps": (1, {"message.timestamp.type": "LogAppendTime"}),
@@ -95,7 +95,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     """An answer, and the connection that it came on."""
 
     link: int
@@ -115,7 +115,7 @@ class World:
         """How often a member of a group has asked to join."""
         self.slowest = 0.0
         self.slowest_request = ""
-        self.requests = self.answers = 0
+        self.requests = self.responses = 0
         self._random = random.Random(setting.seed)
         self._folder = folder() if setting.data else None
         # A request whose write is to fail, or is slow, is handled at once.
@@ -149,7 +149,7 @@ class World:
 
     # Steps
 
-    def do(self, step: Step) -> list[Answer]:
+    def do(self, step: Step) -> list[Response]:
         """Do one step; the answers to it. Raises Finding."""
         if step.what == "open":
             self._open(step.connection)
@@ -204,9 +204,9 @@ class World:
         self._by_connection.clear()
         self.engine = self._start()
 
-    def _settle(self, turns: int | None = None) -> list[Answer]:
+    def _settle(self, turns: int | None = None) -> list[Response]:
         """Give the engine the frames that have arrived and take its answers, until nothing moves or `turns` are used up."""
-        answers = self._perform()
+        responses = self._perform()
         slices = SLICES if turns is None else turns
         moved = True
         while moved:
@@ -215,20 +215,20 @@ class World:
                 while link.arrived and link.connection.parked is None and not link.connection.closed:
                     moved = True
                     self._receive(link, link.arrived.popleft())
-                    answers += self._perform()
+                    responses += self._perform()
             if slices and self._take_turn():
                 slices -= 1
                 moved = True
-                answers += self._perform()
-        return answers
+                responses += self._perform()
+        return responses
 
     def _take_turn(self) -> bool:
         """Run the next slice of a long request; whether there was one."""
         turns = self.engine.turns
-        if turns.asides:
-            unfinished, aside = turns.asides.popleft()
+        if turns.offloads:
+            unfinished, offload = turns.offloads.popleft()
             what = f"work aside for {api_name(unfinished.exchange.api_key)}"
-            self._guarded(what, lambda: unfinished.do(aside), limit=HANG)
+            self._guarded(what, lambda: unfinished.do(offload), limit=HANG)
             turns.resume(unfinished)
         elif turns.waiting:
             what = f"a slice of {api_name(turns.waiting[0].exchange.api_key)}"
@@ -274,34 +274,34 @@ class World:
 
     # Answers
 
-    def _perform(self) -> list[Answer]:
+    def _perform(self) -> list[Response]:
         store = self.engine.store
         if store is not None:
             self._guarded("writing the metadata", lambda: store.settle(self.now))
             self._guarded("the jobs of the directory", store.run_jobs, limit=HANG)
-        answers = []
+        responses = []
         for effect in self.engine.take_effects():
             link = self._by_connection.get(effect.connection)
             if link is None:
                 continue
-            if isinstance(effect, Reply):
+            if isinstance(effect, Respond):
                 if effect.parts:  # else it only lets the connection go on
-                    answers.append(self._answered(link, b"".join(effect.parts)))
+                    responses.append(self._answered(link, b"".join(effect.parts)))
             elif isinstance(effect, Close):
                 if not effect.reason.strip():
                     raise Finding("a connection is closed without a reason", "")
                 self.links.pop(link.number, None)
                 self._by_connection.pop(link.connection, None)
-        return answers
+        return responses
 
-    def _answered(self, link: Link, raw: bytes) -> Answer:
+    def _answered(self, link: Link, raw: bytes) -> Response:
         size, correlation_id = struct.unpack_from(">ii", raw)
         if not link.awaited:
             raise Finding("an answer without a request", raw[:60].hex())
         asked = link.awaited.popleft()
         if size != len(raw) - 4 or correlation_id != asked.correlation_id:
             raise Finding(f"{asked}: an answer to another request", f"{correlation_id} instead of {asked.correlation_id}")
-        if size > LARGEST_ANSWER:
+        if size > LARGEST_RESPONSE:
             raise Finding(f"{asked}: a huge answer", f"{size} bytes")
         version = asked.version
         if asked.key == API_VERSIONS and not _in(version, self.engine.versions[API_VERSIONS]):
@@ -312,10 +312,10 @@ class World:
             response = response_class(asked.key)()
         except ProtocolError as wrong:
             raise Finding(f"{asked}: an answer that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
-        self.answers += 1
+        self.responses += 1
         if isinstance(asked.request, ProduceRequest):
             self.acknowledged.note(asked.request, response, self._topic_id)
-        return Answer(link.number, asked, response)
+        return Response(link.number, asked, response)
 
     # In the end
 
@@ -348,14 +348,14 @@ class World:
     def _ask(self, request: Message, version: int) -> Any:
         """A good client's request and its answer. Raises Finding."""
         key = request.__schema__.key
-        answers = self.do(Step("send", ASKING, encode_request(7, "fuzz", request, version)[4:]))
-        answers += self.do(Step("turns"))
+        responses = self.do(Step("send", ASKING, encode_request(7, "fuzz", request, version)[4:]))
+        responses += self.do(Step("turns"))
         for ms in (100, 1000):
-            if not answers:  # a fault may delay it
-                answers += self.do(Step("wait", ms=ms))
-        for answer in answers:
-            if answer.link == ASKING:
-                return answer.response
+            if not responses:  # a fault may delay it
+                responses += self.do(Step("wait", ms=ms))
+        for response in responses:
+            if response.link == ASKING:
+                return response.response
         raise Finding(f"a good client's {api_name(key)} v{version} is not answered", "")
 
     def _waiting(self) -> list[str]:
@@ -429,7 +429,7 @@ def _no_rules() -> list[faults.Rule]:
     return []
 
 
-def _rules_that_strike() -> list[faults.Rule]:
+def _rules_that_fire() -> list[faults.Rule]:
     """Rules after which each request still gets one answer."""
     return [
         faults.error(-1, every=9),
@@ -440,7 +440,7 @@ def _rules_that_strike() -> list[faults.Rule]:
     ]
 
 
-def _rules_that_never_strike() -> list[faults.Rule]:
+def _rules_that_never_fire() -> list[faults.Rule]:
     """Rules whose conditions are read out of every request, and hold for none."""
     return [
         faults.lose_ack(topic="nowhere", partition=7), faults.error(7, group="nowhere"),
@@ -450,7 +450,7 @@ def _rules_that_never_strike() -> list[faults.Rule]:
     ]  # fmt: skip
 
 
-RULES = {"": _no_rules, "idle": _rules_that_never_strike, "active": _rules_that_strike}
+RULES = {"": _no_rules, "idle": _rules_that_never_fire, "active": _rules_that_fire}
 """The rules to load, by their name in a setting."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from random_dialogues.admin import Admin
 from random_dialogues.asking import Asking
 from random_dialogues.mixed import VALUES
-from random_dialogues.replay import Answers, Ask, Head
+from random_dialogues.replay import Ask, Head, Responses
 from random_dialogues.shares import GROUP_RESOURCE
 from random_dialogues.symbols import Json
 
@@ -43,9 +43,9 @@ class Administration(Asking):
         self._topics = Admin(seed)
         self._began = 0
 
-    def learn(self, ask: Ask, answers: Answers) -> None:
+    def learn(self, ask: Ask, responses: Responses) -> None:
         """Note the first broker's answers."""
-        self._topics.learn(ask, answers)
+        self._topics.learn(ask, responses)
 
     def ask(self, free: list[int]) -> Ask:
         """The next request."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, ClassVar
 
-from random_dialogues.replay import Answers, Ask, Head
+from random_dialogues.replay import Ask, Head, Responses
 
 
 class Asking:
@@ -27,12 +27,12 @@ class Asking:
         """None is needed where every request is answered."""
         return None
 
-    def learn(self, ask: Ask, answers: Answers) -> None:
+    def learn(self, ask: Ask, responses: Responses) -> None:
         """Note the first broker's answers."""
-        answer = answers.get(ask.connection)
+        response = responses.get(ask.connection)
         heard = getattr(self, f"_heard_{ask.api}", None)
-        if answer is not None and heard is not None:
-            heard(ask, answer)
+        if response is not None and heard is not None:
+            heard(ask, response)
 
     def _chance(self, share: float) -> bool:
         return self._random.random() < share

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from random_dialogues.asking import Asking
-from random_dialogues.replay import Answers, Ask, Head
+from random_dialogues.replay import Ask, Head, Responses
 from random_dialogues.symbols import Json
 
 OFFSETS_ASKED = [0, 1, 7]
@@ -204,27 +204,27 @@ class Groups(Asking):
         group = ask.body.get("group_id", "")
         return Ask(ask.connection, "LeaveGroup", 2, {"group_id": group, "member_id": "nobody"}) if group else None
 
-    def learn(self, ask: Ask, answers: Answers) -> None:
+    def learn(self, ask: Ask, responses: Responses) -> None:
         """Take note of the members and generations that the first broker made."""
-        self._forget(ask, answers.get(ask.connection, {}))
-        for connection, answer in answers.items():
-            if connection not in self._joining or "member_id" not in answer:
+        self._forget(ask, responses.get(ask.connection, {}))
+        for connection, response in responses.items():
+            if connection not in self._joining or "member_id" not in response:
                 continue
             group, instance = self._joining.pop(connection)
-            member = answer["member_id"]
+            member = response["member_id"]
             if member.startswith("$"):
                 self._instances.setdefault(member, instance)
-                if member not in self._members[group] and ("error_code" not in answer or self._chance(0.15)):
+                if member not in self._members[group] and ("error_code" not in response or self._chance(0.15)):
                     self._members[group].append(member)
-            if "error_code" not in answer:
-                self._generations[group] = answer["generation_id"]
-            elif answer["error_code"] == MEMBER_ID_REQUIRED:
+            if "error_code" not in response:
+                self._generations[group] = response["generation_id"]
+            elif response["error_code"] == MEMBER_ID_REQUIRED:
                 self._invited.append((group, member))
 
-    def _forget(self, ask: Ask, answer: Json) -> None:
+    def _forget(self, ask: Ask, response: Json) -> None:
         """Members that left or are unknown mostly send no more requests."""
         known = self._members[ask.body.get("group_id", "")]
         member = ask.body.get("member_id")
-        gone = answer.get("error_code") == UNKNOWN_MEMBER_ID or ask.api == "LeaveGroup"
+        gone = response.get("error_code") == UNKNOWN_MEMBER_ID or ask.api == "LeaveGroup"
         if gone and member in known and self._chance(0.8):
             known.remove(member)

@@ -252,16 +252,16 @@ class Logs(Asking):
 
     # The answers
 
-    def _heard_InitProducerId(self, _: Ask, answer: Json) -> None:  # noqa: N802
-        if "error_code" not in answer:
-            self._producers.append(Producer(answer["producer_id"], answer.get("producer_epoch", 0)))
+    def _heard_InitProducerId(self, _: Ask, response: Json) -> None:  # noqa: N802
+        if "error_code" not in response:
+            self._producers.append(Producer(response["producer_id"], response.get("producer_epoch", 0)))
 
-    def _heard_Produce(self, ask: Ask, answer: Json) -> None:  # noqa: N802
+    def _heard_Produce(self, ask: Ask, response: Json) -> None:  # noqa: N802
         told = {
             ((data.get("name") or data["topic_id"])[1:], each["index"]): each["records"][0]
             for data in ask.body["topic_data"] for each in data["partition_data"]
         }  # fmt: skip
-        for topic in answer.get("responses", []):
+        for topic in response.get("responses", []):
             name = (topic.get("name") or topic.get("topic_id", "@"))[1:]
             for partition in topic["partition_responses"]:
                 place = name, partition.get("index", 0)
@@ -278,17 +278,17 @@ class Logs(Asking):
             producer.sent[place].append(batch)
             producer.following[place] = (batch["seq"] + batch["n"]) % 2**31
 
-    def _heard_Fetch(self, ask: Ask, answer: Json) -> None:  # noqa: N802
-        if "session_id" not in answer or "error_code" in answer:
+    def _heard_Fetch(self, ask: Ask, response: Json) -> None:  # noqa: N802
+        if "session_id" not in response or "error_code" in response:
             return
-        known = [each for each in self._sessions if each.session_id == answer["session_id"]]
+        known = [each for each in self._sessions if each.session_id == response["session_id"]]
         if known:
             known[0].epoch += 1
         else:
-            self._sessions.append(Session(answer["session_id"], 1, ask.version))
+            self._sessions.append(Session(response["session_id"], 1, ask.version))
 
-    def _heard_DeleteRecords(self, _: Ask, answer: Json) -> None:  # noqa: N802
-        for topic in answer.get("topics", []):
+    def _heard_DeleteRecords(self, _: Ask, response: Json) -> None:  # noqa: N802
+        for topic in response.get("topics", []):
             for partition in topic["partitions"]:
                 if "error_code" not in partition:
                     place = topic["name"][1:], partition.get("partition_index", 0)

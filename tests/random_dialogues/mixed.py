@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from random_dialogues.asking import Asking
 from random_dialogues.quotas import Quotas
-from random_dialogues.replay import Answers, Ask, Head
+from random_dialogues.replay import Ask, Head, Responses
 from random_dialogues.shares import GROUP_RESOURCE, Shares
 from random_dialogues.symbols import Json
 
@@ -65,9 +65,9 @@ class Mixed(Asking):
         }  # fmt: skip
         return replace(self._pick(weights)(free), connection=free[0])
 
-    def learn(self, ask: Ask, answers: Answers) -> None:
+    def learn(self, ask: Ask, responses: Responses) -> None:
         """Note the first broker's answers."""
-        self._shares.learn(ask, answers)
+        self._shares.learn(ask, responses)
 
     def _kind(self) -> int:
         return int(self._pick({GROUP_RESOURCE: 3, METRICS_RESOURCE: 1}))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from random_dialogues.replay import (
-    Answers,
     Ask,
     Dialogue,
     Difference,
     Head,
     Player,
+    Responses,
     Step,
     chosen_by_hash,
 )
@@ -40,7 +40,7 @@ class Subject(Protocol):
     def ask(self, free: list[int]) -> Ask:
         """The next request, on one of these connections."""
 
-    def learn(self, ask: Ask, answers: Answers) -> None:
+    def learn(self, ask: Ask, responses: Responses) -> None:
         """Note the first broker's answers."""
 
     def fence(self, ask: Ask) -> Ask | None:
@@ -68,15 +68,15 @@ def play(subject: Subject, addresses: list[Address], steps: int) -> Played:
             if not free:
                 break
             ask = subject.ask(free)
-            answers = _answers(subject, ask, players)
-            done.append(Step(ask, answers[0]))
-            for got in answers[1:]:
-                if got != answers[0]:
+            responses = _responses(subject, ask, players)
+            done.append(Step(ask, responses[0]))
+            for got in responses[1:]:
+                if got != responses[0]:
                     dialogue = Dialogue(subject.head, done[:-1])
-                    if chosen_by_hash(answers[0], got):
+                    if chosen_by_hash(responses[0], got):
                         return Played(dialogue, None, True)
                     return Played(dialogue, Difference(subject.head, index, done, got), True)
-            subject.learn(ask, answers[0])
+            subject.learn(ask, responses[0])
             time.sleep(subject.pause)
             settled = [player.settle(ask) for player in players]
             if not all(settled):
@@ -84,16 +84,16 @@ def play(subject: Subject, addresses: list[Address], steps: int) -> Played:
     return Played(Dialogue(subject.head, done), None, False)
 
 
-def _answers(subject: Subject, ask: Ask, players: list[Player]) -> list[Answers]:
+def _responses(subject: Subject, ask: Ask, players: list[Player]) -> list[Responses]:
     """Everything that every broker answered after this request."""
     for player in players:
         player.send(ask)
     expected = set() if ask.api in subject.blocking else {ask.connection}
-    answers = [
-        player.answers(expected, ANSWERED_WITHIN, fence=subject.fence(ask), grace=GRACE if subject.blocking else 0.0)
+    responses = [
+        player.responses(expected, ANSWERED_WITHIN, fence=subject.fence(ask), grace=GRACE if subject.blocking else 0.0)
         for player in players
     ]
     deadline = time.monotonic() + LATER
-    while any(got.keys() != answers[0].keys() for got in answers) and time.monotonic() < deadline:
-        answers = [got | player.answers((), 0.0, grace=GRACE) for got, player in zip(answers, players, strict=True)]
-    return answers
+    while any(got.keys() != responses[0].keys() for got in responses) and time.monotonic() < deadline:
+        responses = [got | player.responses((), 0.0, grace=GRACE) for got, player in zip(responses, players, strict=True)]
+    return responses

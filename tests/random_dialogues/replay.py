@@ -18,7 +18,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from answers import sole
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -27,11 +26,12 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.registry import KEYS, api_name, request_class
 from random_dialogues.symbols import NAME, Json, Symbols, from_json, to_json
-from wirebroker.client.wire import Connection, NoAnswer, WireClient
+from responses import sole
+from wirebroker.client.wire import Connection, NoResponse, WireClient
 from wirebroker.conformance.readiness import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
 from wirebroker.core.names import abs_hash
 
-Answers = dict[int, Json]
+Responses = dict[int, Json]
 """Connection to the answer that came on it."""
 PARTITIONS = 2
 """Partitions of every topic in a dialogue."""
@@ -61,7 +61,7 @@ class Step:
     """A request, and the answers that came after it and before the next."""
 
     ask: Ask
-    answers: Answers
+    responses: Responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Difference:
     head: Head
     index: int
     steps: list[Step]
-    got: Answers
+    got: Responses
 
     def __str__(self) -> str:
         return describe(self)
@@ -167,7 +167,7 @@ class Player:
             connection.request(_greeting(), _GREETING_VERSION)
         connection.send(message, ask.version)
 
-    def answers(self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0) -> Answers:
+    def responses(self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0) -> Responses:
         """Wait these seconds for the expected answers; they, and what else came up to `grace` seconds after the fence."""
         deadline = time.monotonic() + within
         got = {number: self._receive(number, deadline) for number in expected}
@@ -185,8 +185,8 @@ class Player:
             return None
         api = api_name(connection.awaited[0][1])
         try:
-            return api, connection.answer(max(0.0, deadline - time.monotonic()))
-        except NoAnswer:
+            return api, connection.response(max(0.0, deadline - time.monotonic()))
+        except NoResponse:
             return None
         except (OSError, ProtocolError):
             connection.close()
@@ -196,14 +196,14 @@ class Player:
     def _shown(self, api: str, message: Message | None) -> Json:
         return CLOSED if message is None else self._own(api, to_json(message, self._symbols))
 
-    def _own(self, api: str, answer: Json) -> Json:
+    def _own(self, api: str, response: Json) -> Json:
         """The answer without what other dialogues left on the broker."""
         listed = _LISTED.get(api, "")
-        if listed in answer:
-            named = [each.get("transactional_id", each.get("group_id", "")) for each in answer[listed]]
-            own = [each for each, name in zip(answer.pop(listed), named, strict=True) if name.startswith(NAME)]
-            answer |= {listed: own} if own else {}
-        return answer
+        if listed in response:
+            named = [each.get("transactional_id", each.get("group_id", "")) for each in response[listed]]
+            own = [each for each, name in zip(response.pop(listed), named, strict=True) if name.startswith(NAME)]
+            response |= {listed: own} if own else {}
+        return response
 
     def _pass(self, fence: Ask | None) -> None:
         """Wait for the answer to a request on another connection: the broker is then done with those before it.
@@ -258,16 +258,16 @@ def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0)
         player.prepare(dialogue.head)
         for index, step in enumerate(dialogue.steps):
             player.send(step.ask)
-            got = player.answers(step.answers, within)
-            if got != step.answers:
-                by_chance = chosen_by_hash(step.answers, got)
+            got = player.responses(step.responses, within)
+            if got != step.responses:
+                by_chance = chosen_by_hash(step.responses, got)
                 told = None if by_chance else Difference(dialogue.head, index, dialogue.steps[: index + 1], got)
                 return Replayed(told, index)
             player.settle(step.ask)
     return Replayed(None, len(dialogue.steps))
 
 
-def chosen_by_hash(expected: Answers, got: Answers) -> bool:
+def chosen_by_hash(expected: Responses, got: Responses) -> bool:
     """Whether the answers differ in which of its members leads a group, which in Kafka hangs on their random ids."""
     if expected.keys() != got.keys():
         return False
@@ -289,8 +289,8 @@ def describe(difference: Difference, before: int = 6) -> str:
         ask = step.ask
         lines.append(f"  {index:3} [{ask.connection}] {ask.api} v{ask.version} {_text(ask.body)}")
         if index != difference.index:
-            lines += [f"         [{number}] {_text(answer)}" for number, answer in step.answers.items()]
-    expected = difference.steps[-1].answers
+            lines += [f"         [{number}] {_text(response)}" for number, response in step.responses.items()]
+    expected = difference.steps[-1].responses
     for number in sorted(expected.keys() | difference.got.keys()):
         if expected.get(number) != difference.got.get(number):
             lines.append(f"      expected [{number}] {_text(expected.get(number, 'no answer'))}")
@@ -309,7 +309,8 @@ def load(path: Path) -> Iterator[Dialogue]:
     for line in text.splitlines():
         told = json.loads(line)
         steps = [
-            Step(Ask(*ask), {int(number): answer for number, answer in answers.items()}) for *ask, answers in told.pop("steps")
+            Step(Ask(*ask), {int(number): response for number, response in responses.items()})
+            for *ask, responses in told.pop("steps")
         ]
         yield Dialogue(Head(**told), steps)
 
@@ -323,7 +324,7 @@ def save(path: Path, dialogues: list[Dialogue]) -> None:
         if head.configs:
             told["configs"] = head.configs
         told["steps"] = [
-            [step.ask.connection, step.ask.api, step.ask.version, step.ask.body, step.answers] for step in dialogue.steps
+            [step.ask.connection, step.ask.api, step.ask.version, step.ask.body, step.responses] for step in dialogue.steps
         ]
         lines.append(json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n")
     raw = "".join(lines).encode()

@@ -326,20 +326,20 @@ class Shares(Asking):
 
     # The answers
 
-    def _heard_ShareGroupHeartbeat(self, ask: Ask, answer: Json) -> None:  # noqa: N802
+    def _heard_ShareGroupHeartbeat(self, ask: Ask, response: Json) -> None:  # noqa: N802
         key = ask.body["group_id"], ask.body["member_id"]
-        if "error_code" not in answer:
-            self._epochs[key] = 0 if ask.body["member_epoch"] == -1 else answer["member_epoch"]
+        if "error_code" not in response:
+            self._epochs[key] = 0 if ask.body["member_epoch"] == -1 else response["member_epoch"]
 
-    def _heard_ShareAcknowledge(self, ask: Ask, answer: Json) -> None:  # noqa: N802
-        if "error_code" not in answer:
+    def _heard_ShareAcknowledge(self, ask: Ask, response: Json) -> None:  # noqa: N802
+        if "error_code" not in response:
             self._settled(ask)
 
-    def _heard_ShareFetch(self, ask: Ask, answer: Json) -> None:  # noqa: N802
-        if "error_code" in answer:
+    def _heard_ShareFetch(self, ask: Ask, response: Json) -> None:  # noqa: N802
+        if "error_code" in response:
             return
         member = self._settled(ask)
-        for topic in answer.get("responses", ()):
+        for topic in response.get("responses", ()):
             for partition in topic["partitions"]:
                 place = (topic["topic_id"].removeprefix("@"), partition.get("partition_index", 0))
                 for acquired in partition.get("acquired_records", ()):

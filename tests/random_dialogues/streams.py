@@ -229,18 +229,18 @@ class Streams(Asking):
 
     # The answers
 
-    def _heard_StreamsGroupHeartbeat(self, ask: Ask, answer: Json) -> None:  # noqa: N802
+    def _heard_StreamsGroupHeartbeat(self, ask: Ask, response: Json) -> None:  # noqa: N802
         key = ask.body["group_id"], ask.body["member_id"]
         member = next((each for each in self._members if (each.group, each.name) == key), Member(*key))
-        if "error_code" in answer:
+        if "error_code" in response:
             lost = ("25 ", "110 ", "69 ")
-            if str(answer["error_code"]).startswith(lost) and self._chance(0.7):
+            if str(response["error_code"]).startswith(lost) and self._chance(0.7):
                 member.epoch, member.tasks = 0, {kind: [] for kind in KINDS}
             return
-        member.epoch = max(answer.get("member_epoch", 0), 0)
-        member.endpoint = answer.get("endpoint_information_epoch", 0)
+        member.epoch = max(response.get("member_epoch", 0), 0)
+        member.endpoint = response.get("endpoint_information_epoch", 0)
         if member.epoch == 0:
             member.tasks = {kind: [] for kind in KINDS}
         for kind in KINDS:
-            if answer.get(kind) is not None:
-                member.tasks[kind] = answer[kind]
+            if response.get(kind) is not None:
+                member.tasks[kind] = response[kind]

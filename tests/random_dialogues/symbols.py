@@ -80,16 +80,16 @@ class Symbols:
         """Take note of the time, in ms, that the batches of a request were given."""
         self._ids[f"{ID}t{request}"] = now
 
-    def learn(self, answer: Message) -> None:
+    def learn(self, response: Message) -> None:
         """Give symbols to the ids that this answer hands out."""
-        error = getattr(answer, "error_code", 0)
-        if error == 0 and getattr(answer, "producer_id", _NOBODY) != _NOBODY:
-            self._number("p", answer.producer_id)  # type: ignore[attr-defined]
-        if error in (0, _MEMBER_ID_REQUIRED) and isinstance(member := getattr(answer, "member_id", None), str):
+        error = getattr(response, "error_code", 0)
+        if error == 0 and getattr(response, "producer_id", _NOBODY) != _NOBODY:
+            self._number("p", response.producer_id)  # type: ignore[attr-defined]
+        if error in (0, _MEMBER_ID_REQUIRED) and isinstance(member := getattr(response, "member_id", None), str):
             self._number("m", member)
-        if getattr(answer, "session_id", 0):
-            self._number("s", answer.session_id)  # type: ignore[attr-defined]
-        for topic in getattr(answer, "topics", None) or getattr(answer, "responses", None) or ():
+        if getattr(response, "session_id", 0):
+            self._number("s", response.session_id)  # type: ignore[attr-defined]
+        for topic in getattr(response, "topics", None) or getattr(response, "responses", None) or ():
             name, topic_id = getattr(topic, "name", None), getattr(topic, "topic_id", None)
             if name and topic_id and any(topic_id) and name.startswith(self.prefix):
                 self.topic(name.removeprefix(self.prefix), topic_id)

@@ -379,13 +379,13 @@ class Transactions(Asking):
 
     # The answers
 
-    def _heard_InitProducerId(self, ask: Ask, answer: Json) -> None:  # noqa: N802
-        if "error_code" in answer:
-            if answer["error_code"] == CONCURRENT:
+    def _heard_InitProducerId(self, ask: Ask, response: Json) -> None:  # noqa: N802
+        if "error_code" in response:
+            if response["error_code"] == CONCURRENT:
                 for producer in self._of(ask.body["transactional_id"]):
                     producer.ended()
             return
-        named, pid, epoch = ask.body["transactional_id"], answer["producer_id"], answer.get("producer_epoch", 0)
+        named, pid, epoch = ask.body["transactional_id"], response["producer_id"], response.get("producer_epoch", 0)
         if not named:
             self._plain_ids.append(pid)
         else:
@@ -394,10 +394,10 @@ class Transactions(Asking):
     def _of(self, named: str | None) -> list[Producer]:
         return [p for p in self._producers if p.transactional_id == (named or "")[1:]]
 
-    def _heard_AddPartitionsToTxn(self, ask: Ask, answer: Json) -> None:  # noqa: N802
-        for result in answer.get("results_by_topic_v3_and_below", []):
+    def _heard_AddPartitionsToTxn(self, ask: Ask, response: Json) -> None:  # noqa: N802
+        for result in response.get("results_by_topic_v3_and_below", []):
             self._added(ask.body["v3_and_below_transactional_id"], result)
-        for transaction in answer.get("results_by_transaction", []):
+        for transaction in response.get("results_by_transaction", []):
             told = [t for t in ask.body["transactions"] if t["transactional_id"] == transaction.get("transactional_id")]
             if told and not told[0]["verify_only"]:
                 for result in transaction.get("topic_results", []):
@@ -410,21 +410,21 @@ class Transactions(Asking):
                     producer.open = True
                     producer.added.add((result["name"][1:], partition.get("partition_index", 0)))
 
-    def _heard_AddOffsetsToTxn(self, ask: Ask, answer: Json) -> None:  # noqa: N802
-        if "error_code" not in answer:
+    def _heard_AddOffsetsToTxn(self, ask: Ask, response: Json) -> None:  # noqa: N802
+        if "error_code" not in response:
             for producer in self._of(ask.body["transactional_id"])[-1:]:
                 producer.open = True
                 producer.groups.add(ask.body["group_id"][1:])
 
-    def _heard_TxnOffsetCommit(self, ask: Ask, answer: Json) -> None:  # noqa: N802
+    def _heard_TxnOffsetCommit(self, ask: Ask, response: Json) -> None:  # noqa: N802
         self._look(0.4, [self._offsets])
-        codes = [p.get("error_code") for t in answer.get("topics", []) for p in t["partitions"]]
+        codes = [p.get("error_code") for t in response.get("topics", []) for p in t["partitions"]]
         if None in codes and ask.version >= 5:
             for producer in self._of(ask.body["transactional_id"])[-1:]:
                 producer.open = True
 
-    def _heard_EndTxn(self, ask: Ask, answer: Json) -> None:  # noqa: N802
-        if "error_code" in answer:
+    def _heard_EndTxn(self, ask: Ask, response: Json) -> None:  # noqa: N802
+        if "error_code" in response:
             return
         self._look(0.4, [self._fetch, self._fetch, self._offsets, self._describe, self._describe_producers])
         if self._chance(0.08):
@@ -433,11 +433,11 @@ class Transactions(Asking):
         for producer in self._of(ask.body["transactional_id"])[-1:]:
             producer.ended()
             if ask.version >= 5 and self._actor is producer:
-                producer.pid = answer.get("producer_id", producer.pid)
-                producer.epoch = answer.get("producer_epoch", 0)
+                producer.pid = response.get("producer_id", producer.pid)
+                producer.epoch = response.get("producer_epoch", 0)
 
-    def _heard_Produce(self, ask: Ask, answer: Json) -> None:  # noqa: N802
-        for told, topic in zip(ask.body["topic_data"], answer.get("responses", []), strict=False):
+    def _heard_Produce(self, ask: Ask, response: Json) -> None:  # noqa: N802
+        for told, topic in zip(ask.body["topic_data"], response.get("responses", []), strict=False):
             name = (told.get("name") or told["topic_id"])[1:]
             for partition in topic["partition_responses"]:
                 if "error_code" not in partition:
@@ -464,12 +464,12 @@ class Transactions(Asking):
         if self._chance(share):
             self._then = self._random.choice(readers)()
 
-    def _heard_JoinGroup(self, _: Ask, answer: Json) -> None:  # noqa: N802
-        if "error_code" not in answer:
-            self._member, self._generation = answer["member_id"], answer["generation_id"]
-        elif answer["error_code"] == UNKNOWN_MEMBER_ID:
+    def _heard_JoinGroup(self, _: Ask, response: Json) -> None:  # noqa: N802
+        if "error_code" not in response:
+            self._member, self._generation = response["member_id"], response["generation_id"]
+        elif response["error_code"] == UNKNOWN_MEMBER_ID:
             self._member = ""
 
-    def _heard_LeaveGroup(self, _: Ask, answer: Json) -> None:  # noqa: N802
-        if "error_code" not in answer:
+    def _heard_LeaveGroup(self, _: Ask, response: Json) -> None:  # noqa: N802
+        if "error_code" not in response:
             self._member = ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from answers import only
 from kafkawire.batches import SEQUENCES, Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from responses import only
 from simulation.world import TOPIC, Link, Violation, World
 
 OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, CONCURRENT, FENCED, ABORTABLE, STORAGE = 45, 47, 48, 51, 90, 120, 56
@@ -123,8 +123,8 @@ class IdempotentProducer(Actor):
             assert self.link is not None
             self.link.send(request, 4, self._initialized)
 
-    def _initialized(self, answer: Any) -> None:
-        self.producer_id = answer.producer_id
+    def _initialized(self, response: Any) -> None:
+        self.producer_id = response.producer_id
         self._go_on()
 
     def _go_on(self) -> None:
@@ -137,7 +137,7 @@ class IdempotentProducer(Actor):
             batch = self.batches[self._to_send]
             self._to_send += 1
             self._under_way += 1
-            self.link.send(produce(self.partition, batch.data), 9, lambda answer, sent=batch: self._answered(sent, answer))
+            self.link.send(produce(self.partition, batch.data), 9, lambda response, sent=batch: self._answered(sent, response))
 
     def _make(self) -> None:
         self.left -= 1
@@ -152,22 +152,22 @@ class IdempotentProducer(Actor):
         self._next_sequence = (self._next_sequence + count) % SEQUENCES
 
     def _answered(self, sent: Sent, response: Any) -> None:
-        answer = only(response)
+        part = only(response)
         self._under_way -= 1
         first = self._unacknowledged < len(self.batches) and self.batches[self._unacknowledged] is sent
-        if answer.error_code == 0:
-            if sent.offset not in (-1, answer.base_offset):
-                raise Violation(f"{self.name}: sequence {sent.sequence} has offset {sent.offset} and {answer.base_offset}")
-            sent.offset = answer.base_offset
+        if part.error_code == 0:
+            if sent.offset not in (-1, part.base_offset):
+                raise Violation(f"{self.name}: sequence {sent.sequence} has offset {sent.offset} and {part.base_offset}")
+            sent.offset = part.base_offset
             while self._unacknowledged < len(self.batches) and self.batches[self._unacknowledged].offset >= 0:
                 self._unacknowledged += 1
-        elif answer.error_code == NOT_LEADER:
+        elif part.error_code == NOT_LEADER:
             self.look_elsewhere()
             return
-        elif answer.error_code in AGAIN or (answer.error_code == OUT_OF_ORDER and not first):
+        elif part.error_code in AGAIN or (part.error_code == OUT_OF_ORDER and not first):
             self._rewinds = True
         else:
-            raise Violation(f"{self.name}: sequence {sent.sequence} is the next, and was answered {answer.error_code}")
+            raise Violation(f"{self.name}: sequence {sent.sequence} is the next, and was answered {part.error_code}")
         if self._rewinds and self._under_way == 0:
             self._rewinds, self._to_send = False, self._unacknowledged
         self._go_on()
@@ -221,15 +221,15 @@ class TransactionalProducer(Actor):
     def _init(self) -> None:
         self._send(InitProducerIdRequest(transactional_id=self.txid, transaction_timeout_ms=60_000), 5, self._initialized)
 
-    def _initialized(self, answer: Any) -> None:
-        if answer.error_code == NOT_COORDINATOR:
+    def _initialized(self, response: Any) -> None:
+        if response.error_code == NOT_COORDINATOR:
             self.look_elsewhere()
-        elif answer.error_code in (CONCURRENT, NO_COORDINATOR):
+        elif response.error_code in (CONCURRENT, NO_COORDINATOR):
             self.world.soon(self._anew, 20)
-        elif answer.error_code:
-            raise Violation(f"{self.name}: InitProducerId was answered {answer.error_code}")
+        elif response.error_code:
+            raise Violation(f"{self.name}: InitProducerId was answered {response.error_code}")
         else:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._begin()
 
     def _begin(self) -> None:
@@ -285,18 +285,18 @@ class TransactionalProducer(Actor):
         if self.link is not None and self.link.open and self._open and not self._waits:
             self._step()
 
-    def _ended(self, answer: Any) -> None:
-        if answer.error_code == NOT_COORDINATOR:
+    def _ended(self, response: Any) -> None:
+        if response.error_code == NOT_COORDINATOR:
             self.look_elsewhere()
-        elif answer.error_code in (CONCURRENT, NO_COORDINATOR):
+        elif response.error_code in (CONCURRENT, NO_COORDINATOR):
             self.world.soon(self._retry, 20)
-        elif answer.error_code in GONE:
-            self._lost("aborted" if answer.error_code == INVALID_STATE else "unknown")
-        elif answer.error_code:
-            raise Violation(f"{self.name}: EndTxn was answered {answer.error_code}")
+        elif response.error_code in GONE:
+            self._lost("aborted" if response.error_code == INVALID_STATE else "unknown")
+        elif response.error_code:
+            raise Violation(f"{self.name}: EndTxn was answered {response.error_code}")
         else:
             self.outcomes[-1].said = "committed" if self._commits else "aborted"
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._open = False
             self.world.soon(self._next)
 
@@ -318,18 +318,18 @@ class TransactionalProducer(Actor):
         if self.link is not None and self.link.open and self.producer_id < 0 and not self._waits:
             self._find()
 
-    def _send(self, request: Any, version: int, on_reply: Any) -> None:
+    def _send(self, request: Any, version: int, on_response: Any) -> None:
         """One request at a time, to the broker that it concerns."""
         if self.link is not None and self.link.open:
             if self.where() != self.link.node:
                 self.look_elsewhere()
                 return
             self._waits = True
-            self.link.send(request, version, lambda answer: self._answered(answer, on_reply))
+            self.link.send(request, version, lambda response: self._answered(response, on_response))
 
-    def _answered(self, answer: Any, on_reply: Any) -> None:
+    def _answered(self, response: Any, on_response: Any) -> None:
         self._waits = False
-        on_reply(answer)
+        on_response(response)
 
 
 class Consumer(Actor):
@@ -362,18 +362,18 @@ class Consumer(Actor):
 
     def _fetched(self, response: Any) -> None:
         self._waits = False
-        answer = only(response)
-        if answer.error_code:
-            raise Violation(f"{self.name}: Fetch from {self.offset} was answered {answer.error_code}")
-        waiting = sorted(answer.aborted_transactions or [], key=lambda aborted: aborted.first_offset)
-        for raw in iter_batches(answer.records or b""):
+        part = only(response)
+        if part.error_code:
+            raise Violation(f"{self.name}: Fetch from {self.offset} was answered {part.error_code}")
+        waiting = sorted(part.aborted_transactions or [], key=lambda aborted: aborted.first_offset)
+        for raw in iter_batches(part.records or b""):
             header = read_header(raw)
             if header.last_offset < self.offset:
                 continue
             if header.base_offset > self.offset:
                 raise Violation(f"{self.name}: a hole in the log, from {self.offset} to {header.base_offset}")
-            if header.last_offset >= answer.last_stable_offset:
-                raise Violation(f"{self.name}: {header.last_offset} was shown, and {answer.last_stable_offset} is stable")
+            if header.last_offset >= part.last_stable_offset:
+                raise Violation(f"{self.name}: {header.last_offset} was shown, and {part.last_stable_offset} is stable")
             while waiting and waiting[0].first_offset <= header.last_offset:
                 self._aborting.add(waiting.pop(0).producer_id)
             if header.is_control:

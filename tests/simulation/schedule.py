@@ -117,9 +117,9 @@ class Schedule:
             world.soon(lambda: world.restart(world.random.choice(["clean", "kill"])), 900)
         for _ in range(shape.failing_writes):
             world.soon(self._fail_a_write, 900)
-        for times, misfortune in ((shape.kills, self._kill), (shape.freezes, self._freeze), (shape.moves, self._move)):
+        for times, failure in ((shape.kills, self._kill), (shape.freezes, self._freeze), (shape.moves, self._move)):
             for _ in range(times):
-                world.soon(misfortune, 900)
+                world.soon(failure, 900)
         if spoil is not None:
             spoil(world)
 

@@ -19,7 +19,7 @@ from kafkawire.frames import decode_response, encode_request
 from wirebroker.core.profile import Rules
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Close, Reply
+from wirebroker.requests.effects import Close, Respond
 
 START = 1_800_000_000_000
 PARTITIONS = 2
@@ -31,7 +31,7 @@ class Violation(AssertionError):
     """Something that must never be."""
 
 
-OnReply = Callable[[Any], None]
+OnResponse = Callable[[Any], None]
 OnCut = Callable[[], None]
 
 
@@ -45,17 +45,17 @@ class Link:
         self.open = True
         self._on_cut = on_cut
         self._correlation = 0
-        self._awaited: deque[tuple[int, int, int, OnReply]] = deque()
+        self._awaited: deque[tuple[int, int, int, OnResponse]] = deque()
         self._arrived: deque[bytes] = deque()
         self._under_way = 0
-        self._last_arrival = self._last_answer = world.now
+        self._last_arrival = self._last_response = world.now
         world.links[self.connection] = self
 
-    def send(self, request: Message, version: int, on_reply: OnReply) -> None:
+    def send(self, request: Message, version: int, on_response: OnResponse) -> None:
         """Send; the answer comes later, or never."""
         self._correlation += 1
         frame = encode_request(self._correlation, "simulated", request, version)[4:]
-        self._awaited.append((self._correlation, request.__schema__.key, version, on_reply))
+        self._awaited.append((self._correlation, request.__schema__.key, version, on_response))
         self._last_arrival = max(self._last_arrival, self.world.now + self.world.delay())
         self._under_way += 1
         self.world.at(self._last_arrival, lambda: self._arrive(frame))
@@ -75,19 +75,19 @@ class Link:
             self.world.engine.receive(self.connection, memoryview(frame), self.world.now)
             self.world.perform()
 
-    def answer(self, raw: bytes) -> None:
+    def response(self, raw: bytes) -> None:
         """The engine has answered."""
-        self._last_answer = max(self._last_answer, self.world.now + self.world.delay())
-        self.world.at(self._last_answer, lambda: self._answered(raw))
+        self._last_response = max(self._last_response, self.world.now + self.world.delay())
+        self.world.at(self._last_response, lambda: self._answered(raw))
 
     def _answered(self, raw: bytes) -> None:
         if not self.open:
             return
-        correlation, key, version, on_reply = self._awaited.popleft()
+        correlation, key, version, on_response = self._awaited.popleft()
         found, message = decode_response(raw[4:], key, version)
         if found != correlation:
             raise Violation(f"answer {found} came where {correlation} was awaited")
-        on_reply(message)
+        on_response(message)
 
     def cut(self) -> None:
         """The connection breaks: some of the requests under way still arrive, but no answer does."""
@@ -157,8 +157,8 @@ class World:
             link = self.links.get(effect.connection)
             if link is None:
                 continue
-            if isinstance(effect, Reply):
-                link.answer(b"".join(effect.parts))
+            if isinstance(effect, Respond):
+                link.response(b"".join(effect.parts))
             elif isinstance(effect, Close):
                 link.closed_by_broker()
 

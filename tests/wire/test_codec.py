@@ -269,21 +269,21 @@ def test_a_form_is_written(sent: Message, version: int, raw: bytes) -> None:
     assert codec.encode(sent, version) == raw
 
 
-def answer(**changes: Any) -> ProduceResponse:
+def response(**changes: Any) -> ProduceResponse:
     partition = PartitionProduceResponse(**{"index": 0, "error_code": 0, "base_offset": 0, **changes})
     return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[partition])])
 
 
 PARTITION = r"responses\[0\].partition_responses\[0\]"
 WRONG: list[tuple[str, Message, int, str]] = [
-    ("int16 too great", answer(error_code=32768), 9, PARTITION + r"\.error_code: 32768 is not a valid int16"),
-    ("int64 too small", answer(base_offset=-(2**63) - 1), 3, PARTITION + r"\.base_offset: -\d+ is not a valid int64"),
-    ("None for a number", answer(base_offset=None), 3, PARTITION + r"\.base_offset: None, and version 3 has no null there"),
-    ("text for a number", answer(index="0"), 9, PARTITION + r"\.index: '0' is not a valid int32"),
-    ("fraction for a number", answer(index=0.5), 9, PARTITION + r"\.index: 0.5 is not a valid int32"),
-    ("None in a tagged struct", answer(current_leader=None), 10, r"current_leader: None, and version 10 has no null"),
-    ("wrong tagged struct", answer(current_leader=7), 10, r"current_leader.leader_id: 7 has no such field"),
-    ("wrong number in a tag", answer(current_leader=LeaderIdAndEpoch(2**31)), 10, r"leader_id: \d+ is not a valid int32"),
+    ("int16 too great", response(error_code=32768), 9, PARTITION + r"\.error_code: 32768 is not a valid int16"),
+    ("int64 too small", response(base_offset=-(2**63) - 1), 3, PARTITION + r"\.base_offset: -\d+ is not a valid int64"),
+    ("None for a number", response(base_offset=None), 3, PARTITION + r"\.base_offset: None, and version 3 has no null there"),
+    ("text for a number", response(index="0"), 9, PARTITION + r"\.index: '0' is not a valid int32"),
+    ("fraction for a number", response(index=0.5), 9, PARTITION + r"\.index: 0.5 is not a valid int32"),
+    ("None in a tagged struct", response(current_leader=None), 10, r"current_leader: None, and version 10 has no null"),
+    ("wrong tagged struct", response(current_leader=7), 10, r"current_leader.leader_id: 7 has no such field"),
+    ("wrong number in a tag", response(current_leader=LeaderIdAndEpoch(2**31)), 10, r"leader_id: \d+ is not a valid int32"),
     ("None for an array", ProduceResponse(responses=None), 9, "responses: None, and version 9"),
     ("number for an array", ProduceResponse(responses=5), 9, "responses: 5 is not a list"),
     ("text for an array of text", Tagged(1, words="abc"), 0, "words: 'abc' is not a list"),

@@ -28,7 +28,7 @@ MESSAGES_PER_VERSION = 5
 DAMAGED_PER_MESSAGE = 4
 JAR = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker" / "kafka-clients-4.3.1.jar"
 QUESTION = struct.Struct(">chhi")
-ANSWER = struct.Struct(">ii")
+RESPONSE = struct.Struct(">ii")
 REPLACED = "\ufffd".encode()
 
 
@@ -39,26 +39,26 @@ class Question(NamedTuple):
     raw: bytes
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     read: int
     """How far Kafka read; -1 if it refused."""
     written: bytes
     """Its bytes, or the reason for its refusal."""
 
 
-def ask(questions: Sequence[Question]) -> list[Answer]:
+def ask(questions: Sequence[Question]) -> list[Response]:
     source = Path(__file__).with_name("KafkaOracle.java")
     sent = b"".join(QUESTION.pack(*q[:3], len(q.raw)) + q.raw for q in questions)
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(JAR), str(source)]
     ran = subprocess.run(command, input=sent, capture_output=True, check=True, timeout=60)
-    answers, pos = [], 0
+    responses, pos = [], 0
     while pos < len(ran.stdout):
-        read, size = ANSWER.unpack_from(ran.stdout, pos)
-        pos += ANSWER.size
-        answers.append(Answer(read, ran.stdout[pos : pos + size]))
+        read, size = RESPONSE.unpack_from(ran.stdout, pos)
+        pos += RESPONSE.size
+        responses.append(Response(read, ran.stdout[pos : pos + size]))
         pos += size
-    assert len(answers) == len(questions)
-    return answers
+    assert len(responses) == len(questions)
+    return responses
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +79,8 @@ def test_kafka_reads_what_is_written_here_and_writes_the_same() -> None:
         for cls, version in EVERY_VERSION
         for number in range(MESSAGES_PER_VERSION)
     ]
-    for (cls, question), answer in zip(sent, ask([question for _, question in sent]), strict=True):
-        assert (cls, question.version, answer) == (cls, question.version, Answer(len(question.raw), question.raw))
+    for (cls, question), response in zip(sent, ask([question for _, question in sent]), strict=True):
+        assert (cls, question.version, response) == (cls, question.version, Response(len(question.raw), question.raw))
 
 
 def test_kafka_refuses_the_same_damaged_messages_and_reads_the_same_in_the_others() -> None:
@@ -90,18 +90,18 @@ def test_kafka_refuses_the_same_damaged_messages_and_reads_the_same_in_the_other
         whole = codec.encode(Maker((cls, version)).message(cls, version), version)
         sent += [(cls, questions_of(cls, version, damaged(whole, random))) for _ in range(DAMAGED_PER_MESSAGE)]
     refused = 0
-    for (cls, question), answer in zip(sent, ask([question for _, question in sent]), strict=True):
+    for (cls, question), response in zip(sent, ask([question for _, question in sent]), strict=True):
         try:
             message, read = codec.decode(cls, question.raw, question.version)
         except ProtocolError as damage:
             if "31 bits" not in str(damage):  # a length or count that wraps around to a negative one in Kafka
-                assert (cls, question, answer.read) == (cls, question, -1)
+                assert (cls, question, response.read) == (cls, question, -1)
             refused += 1
             continue
-        assert (cls, question, read) == (cls, question, answer.read), answer.written
+        assert (cls, question, read) == (cls, question, response.read), response.written
         written = codec.encode(message, question.version)
         if REPLACED not in written:  # Java and Python replace invalid UTF-8 by different numbers of these
-            assert (cls, question, written) == (cls, question, answer.written)
+            assert (cls, question, written) == (cls, question, response.written)
     assert 0.2 < refused / len(sent) < 0.8
 
 
@@ -114,9 +114,9 @@ def test_kafka_reads_request_headers_as_far() -> None:
         whole = struct.pack(">hhih", key, version, 7, len(name)) + name + b"\x01\x09\x02zz" * (form - 1)
         rest = damaged(whole[8:], random)  # key and version decide on the form
         sent.append(Question(b"h", key, form, whole[:8] + rest))
-    for question, answer in zip(sent, ask(sent), strict=True):
+    for question, response in zip(sent, ask(sent), strict=True):
         try:
             end = read_request_header(question.raw).end
         except ProtocolError:
             end = -1
-        assert (question, end) == (question, answer.read), answer.written
+        assert (question, end) == (question, response.read), response.written

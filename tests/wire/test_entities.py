@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from answers import sole
 from kafkawire.declare import Field, Struct
 from kafkawire.entities import first, holders, mentions, values
 from kafkawire.messages.create_topics import CreatableTopicResult
@@ -13,6 +12,7 @@ from kafkawire.messages.fetch import FetchRequest
 from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkawire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from responses import sole
 from wire.random_messages import MESSAGES
 
 

@@ -38,7 +38,7 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
             topics.setdefault(requested.transactional_id, requested.topics)
         results = []
         for requested in request.transactions:
-            answered = yield from _answers(requested, topics[requested.transactional_id], exchange)
+            answered = yield from _responses(requested, topics[requested.transactional_id], exchange)
             results.append(AddPartitionsToTxnResult(transactional_id=requested.transactional_id, topic_results=answered))
         return AddPartitionsToTxnResponse(error_code=ErrorCode.NONE, results_by_transaction=results)
     requested = AddPartitionsToTxnTransaction(
@@ -48,11 +48,11 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
         topics=request.v3_and_below_topics,
     )
     return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=(yield from _answers(requested, requested.topics, exchange))
+        results_by_topic_v3_and_below=(yield from _responses(requested, requested.topics, exchange))
     )
 
 
-def _answers(
+def _responses(
     requested: AddPartitionsToTxnTransaction, topics: Iterable[AddPartitionsToTxnTopic], exchange: Exchange
 ) -> Generator[None, Any, list[AddPartitionsToTxnTopicResult]]:
     """Add all partitions to one transaction or none; the result of each."""
@@ -79,8 +79,8 @@ def _answers(
         code = codes[name, index]
         result = results.setdefault((number, name), AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
         error = code or (ErrorCode.OPERATION_NOT_ATTEMPTED if absent else ErrorCode.NONE)
-        answer = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
-        result.results_by_partition.append(answer)
+        response = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
+        result.results_by_partition.append(response)
     return list(results.values())
 
 

@@ -48,12 +48,12 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     changes = [change for entity, entry in sound for change in _changes(entity, entry, exchange)]
     if changes and not request.validate_only:
         exchange.cluster.alter_quotas(changes)
-    answers = []
+    responses = []
     for each in hash_order(results, entity_hash, buckets_for(len(results))):
         if pause():
             yield None
-        answers.append(_result(shown[each], dict(each), results[each]))
-    return AlterClientQuotasResponse(entries=answers)
+        responses.append(_result(shown[each], dict(each), results[each]))
+    return AlterClientQuotasResponse(entries=responses)
 
 
 def _value_error(entry: EntryData, names: dict[str, str | None]) -> str | None:

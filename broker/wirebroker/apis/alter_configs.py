@@ -24,12 +24,12 @@ def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:
 
 
 def alter_resources(
-    request: Any, exchange: Exchange, response: Callable[..., Message], answer: Callable[..., Any], *, replaces: bool
+    request: Any, exchange: Exchange, response: Callable[..., Message], result: Callable[..., Any], *, replaces: bool
 ) -> Steps:
     """Change the settings of a request in either form, whose classes of messages are given."""
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
-    answers: list[Any] = []
-    changes, pause = MetadataChanges(answers, exchange), pauses(CHANGES)
+    results: list[Any] = []
+    changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)
     alterations: list[Alteration] = []
     controller_fails = False
     for resource in request.resources:
@@ -50,6 +50,6 @@ def alter_resources(
         else:
             refusal = alteration.alter(validate_only=request.validate_only, controller_fails=controller_fails)
         code, message = refusal or Refusal(ErrorCode.NONE, None)
-        answers.append(answer(error_code=code, error_message=message, resource_type=kind, resource_name=name))
+        results.append(result(error_code=code, error_message=message, resource_type=kind, resource_name=name))
     changes.write_down()
-    return response(responses=answers)
+    return response(responses=results)

@@ -36,14 +36,14 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
     for topic in request.topics:
         name = topic.topic_name
         topic_id = topics[name].topic_id if name in topics else NO_TOPIC_ID
-        answer = made.setdefault(
+        response = made.setdefault(
             name, AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[])
         )  # fmt: skip
         for each in topic.partitions:
             if pause():
                 yield None
             code, message = UNKNOWN if name not in topics else refused.get((name, each.partition_index), DONE)
-            answer.partitions.append(
+            response.partitions.append(
                 AlterShareGroupOffsetsResponsePartition(
                     partition_index=each.partition_index, error_code=code, error_message=message
                 )

@@ -36,16 +36,16 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     for group_id in dict.fromkeys(request.group_ids):
         if pause_for_id():
             yield None
-        group, answer = _describe(group_id, exchange)
-        if request.include_authorized_operations and not answer.error_code:
-            answer.authorized_operations = ALL_GROUP_OPERATIONS
-        known[group_id] = answer
+        group, response = _describe(group_id, exchange)
+        if request.include_authorized_operations and not response.error_code:
+            response.authorized_operations = ALL_GROUP_OPERATIONS
+        known[group_id] = response
         # A changed member is a new object.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
         for member, target in held:
             if pause(MEMBER + len(member.topics) + len(member.assigned) + len(target)):
                 yield None
-            answer.members.append(_member(member, target, exchange))
+            response.members.append(_member(member, target, exchange))
     if len(known) < len(request.group_ids):  # repeated answers are encoded aside
         yield None
     # Kafka refuses an empty id at once, and asks its coordinators for the others.
@@ -68,7 +68,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, 
     if not isinstance(group, ConsumerGroup):
         why = "not found" if group is None else "is not a consumer group"
         return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
-    answer = DescribedGroup(
+    response = DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=group.state,
@@ -77,7 +77,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, 
         assignor_name=group.preferred_assignor() or groups.consumers.default_assignor(),
         members=[],
     )
-    return group, answer
+    return group, response
 
 
 def _member(member: ConsumerMember, target: Partitions, exchange: Exchange) -> Member:

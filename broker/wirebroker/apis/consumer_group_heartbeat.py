@@ -15,7 +15,7 @@ from kafkawire.messages.consumer_group_heartbeat import (
     ResponseTopicPartitions,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.core.groups.consumer_groups import GroupHeartbeat, HeartbeatAnswer, Refused
+from wirebroker.core.groups.consumer_groups import GroupHeartbeat, HeartbeatResult, Refused
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
@@ -36,7 +36,7 @@ def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
         return _refused(Refused(code))
     result = yield from groups.consumers.heartbeat(requested, exchange.now)
-    return _refused(result) if isinstance(result, Refused) else _heartbeat_answer(result)
+    return _refused(result) if isinstance(result, Refused) else _heartbeat_response(result)
 
 
 def _refused(refused: Refused) -> ConsumerGroupHeartbeatResponse:
@@ -45,7 +45,7 @@ def _refused(refused: Refused) -> ConsumerGroupHeartbeatResponse:
     )
 
 
-def _heartbeat_answer(beat: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
+def _heartbeat_response(beat: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if beat.assigned is not None:
         assignment = Assignment(

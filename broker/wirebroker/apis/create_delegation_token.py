@@ -25,17 +25,17 @@ def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateD
     owner = requester
     if request.owner_principal_name:
         if request.owner_principal_type is None:
-            return _answer(ErrorCode.UNKNOWN_SERVER_ERROR, ANONYMOUS, ANONYMOUS)
+            return _response(ErrorCode.UNKNOWN_SERVER_ERROR, ANONYMOUS, ANONYMOUS)
         owner = Principal(request.owner_principal_type, request.owner_principal_name)
     refused = _refusal(request, exchange, owner)
     if refused is not None:
-        return _answer(refused, owner, requester)
+        return _response(refused, owner, requester)
     key = exchange.cluster.configs.text(KEY)
     if not key:
-        return _answer(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, owner, requester, at=0)
+        return _response(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, owner, requester, at=0)
     token = _token(request, exchange, owner)
     exchange.cluster.alter_token(token.token_id, token)
-    made = _answer(ErrorCode.NONE, owner, requester)
+    made = _response(ErrorCode.NONE, owner, requester)
     made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms = token.issued_at, token.expires_at, token.most_at
     made.token_id, made.hmac = token.token_id, secret_of(token.token_id, key)
     return made
@@ -77,7 +77,7 @@ def _token(request: CreateDelegationTokenRequest, exchange: Exchange, owner: Pri
     )  # fmt: skip
 
 
-def _answer(code: ErrorCode, owner: Principal, requester: Principal, at: int = -1) -> CreateDelegationTokenResponse:
+def _response(code: ErrorCode, owner: Principal, requester: Principal, at: int = -1) -> CreateDelegationTokenResponse:
     return CreateDelegationTokenResponse(
         error_code=code, principal_type=owner.kind, principal_name=owner.name, token_requester_principal_type=requester.kind,
         token_requester_principal_name=requester.name, issue_timestamp_ms=at, expiry_timestamp_ms=at, max_timestamp_ms=at,

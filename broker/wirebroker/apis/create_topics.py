@@ -63,8 +63,8 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     good = [plan for _, plan in plans if isinstance(plan, Plan)]
     if sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
         return CreateTopicsResponse(topics=[_refused(topic.name, TOO_LARGE) for topic in request.topics])
-    answers: list[CreatableTopicResult] = []
-    changes, quota = MetadataChanges(answers, exchange), exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
+    responses: list[CreatableTopicResult] = []
+    changes, quota = MetadataChanges(responses, exchange), exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     for name, plan in plans:
         if pause_for_creation():
             changes.write_down(_as_refused)
@@ -74,16 +74,16 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
         while name in cluster.growing:
             yield None
         if isinstance(plan, Refusal):
-            answers.append(_refused(name, plan))
+            responses.append(_refused(name, plan))
         elif name in cluster.topics:  # another request has created it meanwhile
-            answers.append(_refused(name, _exists(name)))
+            responses.append(_refused(name, _exists(name)))
         elif not quota.take(plan.partitions, exchange.engine.now):
-            answers.append(_refused(name, Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)))
+            responses.append(_refused(name, Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)))
         else:
-            answers.append((yield from _create(name, plan, exchange, request.validate_only)))
+            responses.append((yield from _create(name, plan, exchange, request.validate_only)))
     changes.write_down(_as_refused)
     exchange.throttled_by(quota)
-    return CreateTopicsResponse(topics=[*answers, *_without_plans(names)])
+    return CreateTopicsResponse(topics=[*responses, *_without_plans(names)])
 
 
 def _without_plans(names: Counter[str]) -> Iterator[CreatableTopicResult]:
@@ -170,7 +170,7 @@ def _counted(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster)
 
 def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> Generator[None, Any, CreatableTopicResult]:
     cluster = exchange.cluster
-    answer = CreatableTopicResult(
+    response = CreatableTopicResult(
         name=name,
         topic_id=cluster.random_bytes(16),
         error_code=ErrorCode.NONE,
@@ -185,8 +185,8 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> G
             topic = at_once(making) if name in INTERNAL_TOPICS else (yield from making)
         except OSError as failed:
             return _refused(name, unwritten(failed))
-        answer.topic_id = topic.topic_id
-    return answer
+        response.topic_id = topic.topic_id
+    return response
 
 
 def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
@@ -202,8 +202,8 @@ def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
     ]
 
 
-def _as_refused(answer: CreatableTopicResult, refusal: Refusal) -> CreatableTopicResult:
-    return _refused(answer.name, refusal)
+def _as_refused(response: CreatableTopicResult, refusal: Refusal) -> CreatableTopicResult:
+    return _refused(response.name, refusal)
 
 
 def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:

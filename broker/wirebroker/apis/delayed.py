@@ -11,22 +11,22 @@ from wirebroker.requests.effects import Outcome
 
 
 class Delayed:
-    """Answers with `answer()` once `is_complete()` is true after a change of a partition, or the time is up."""
+    """Sends `_response()` once `is_complete()` is true after a change of a partition, or the time is up."""
 
     def __init__(
         self, exchange: Exchange, partitions: Iterable[Partition], is_complete: Callable[[], bool],
-        answer: Callable[[], Message],
+        response: Callable[[], Message],
     ) -> None:  # fmt: skip
         self._exchange = exchange
         self._partitions = list(partitions)
         self._is_complete = is_complete
-        self._answer = answer
+        self._response = response
         self._callback: Callable[[Partition, int], None] = self._changed
 
     def wait(self, timeout_ms: int) -> Message | Outcome:
         """The answer if it is complete; else park the request, for at most `timeout_ms`."""
         if self._is_complete():
-            return self._answer()
+            return self._response()
         self._timer = self._exchange.cluster.timers.at(self._exchange.now + timeout_ms, self._finish)
         for partition in self._partitions:
             partition.waiting[self._callback] = None
@@ -41,4 +41,4 @@ class Delayed:
         for partition in self._partitions:
             partition.waiting.pop(self._callback, None)
         if self._exchange.alive:
-            self._exchange.reply(self._answer())
+            self._exchange.respond(self._response())

@@ -41,40 +41,40 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
         refused = [DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in requested]
         return DeleteTopicsResponse(responses=refused)
     try:
-        return DeleteTopicsResponse(responses=(yield from _answers(requested, exchange)))
+        return DeleteTopicsResponse(responses=(yield from _responses(requested, exchange)))
     finally:
         exchange.engine.groups.forget_topics(exchange.now)
 
 
-def _answers(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
+def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
     names = Counter(each.name for each in requested if each.name is not None and each.topic_id == ZERO_UUID)
     ids = Counter(each.topic_id for each in requested if each.name is None and each.topic_id != ZERO_UUID)
-    answers: list[DeletableTopicResult] = []
-    changes, pause = MetadataChanges(answers, exchange), pauses(CHANGES)
+    responses: list[DeletableTopicResult] = []
+    changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     for each in requested:
         if pause():
             yield None
         if each.name is None and each.topic_id == ZERO_UUID:
-            answers.append(_invalid(None, ZERO_UUID, "Neither topic name nor id were specified."))
+            responses.append(_invalid(None, ZERO_UUID, "Neither topic name nor id were specified."))
         elif each.name is not None and each.topic_id != ZERO_UUID:
-            answers.append(_invalid(each.name, each.topic_id, "You may not specify both topic name and topic id."))
-    answers += [_invalid(name, ZERO_UUID, "Duplicate topic name.") for name, times in names.items() if times > 1]
-    answers += [_invalid(None, topic_id, "Duplicate topic id.") for topic_id, times in ids.items() if times > 1]
+            responses.append(_invalid(each.name, each.topic_id, "You may not specify both topic name and topic id."))
+    responses += [_invalid(name, ZERO_UUID, "Duplicate topic name.") for name, times in names.items() if times > 1]
+    responses += [_invalid(None, topic_id, "Duplicate topic id.") for topic_id, times in ids.items() if times > 1]
     once = {topic_id: None for topic_id, times in ids.items() if times == 1}
     for name in [name for name, times in names.items() if times == 1]:
         if pause():
             changes.write_down()
             yield None
-        answers.append(_by_name(name, once, ids, exchange, quota))
+        responses.append(_by_name(name, once, ids, exchange, quota))
     for topic_id in once:
         if pause():
             changes.write_down()
             yield None
-        answers.append(_by_id(topic_id, exchange, quota))
+        responses.append(_by_id(topic_id, exchange, quota))
     changes.write_down()
     exchange.throttled_by(quota)
-    return answers
+    return responses
 
 
 def _by_name(

@@ -31,16 +31,16 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
     for group_id in dict.fromkeys(request.groups):
         if pause_for_id():
             yield None
-        group, answer = _describe(group_id, exchange)
-        if not answer.error_code:
-            answer.authorized_operations = operations
-        known[group_id] = answer
+        group, response = _describe(group_id, exchange)
+        if not response.error_code:
+            response.authorized_operations = operations
+        known[group_id] = response
         if group is not None:
             protocol, stable = group.protocol, group.state is State.STABLE
             for member in list(group.members.values()):
                 if pause():
                     yield None
-                answer.members.append(_member(member, protocol, stable))
+                response.members.append(_member(member, protocol, stable))
     if len(known) < len(request.groups):  # repeated answers are encoded aside
         yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])

@@ -36,14 +36,14 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
             if (topic.name, index) in known:
                 described.append(known[topic.name, index])
                 continue
-            partition, answer = _found(topic.name, index, exchange)
+            partition, response = _found(topic.name, index, exchange)
             for key, packed in list(partition.producers.items()) if partition is not None else ():
                 if pause():
                     yield None
                 if isinstance(key, int):
-                    answer.active_producers.append(_producer(key, packed))
-            described.append(answer)
-            known[topic.name, index] = answer
+                    response.active_producers.append(_producer(key, packed))
+            described.append(response)
+            known[topic.name, index] = response
         if pause():
             yield None
     return DescribeProducersResponse(topics=topics)
@@ -51,18 +51,18 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
 
 def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
     """The partition, or None if it cannot be described here, and the answer without producers."""
-    answer = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
+    response = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     error = topic_name_error(topic)
     if error is not None:
-        answer.error_code, answer.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, error
-        return None, answer
+        response.error_code, response.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, error
+        return None, response
     if topic not in exchange.cluster.topics:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        answer.error_message = "This server does not host this topic-partition."
-        return None, answer
+        response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        response.error_message = "This server does not host this topic-partition."
+        return None, response
     partition = exchange.cluster.partition(topic, index)
-    answer.error_code = leader_error(partition, exchange.node_id, or_follower=True)
-    return None if answer.error_code else partition, answer
+    response.error_code = leader_error(partition, exchange.node_id, or_follower=True)
+    return None if response.error_code else partition, response
 
 
 def _producer(producer_id: int, packed: bytes) -> ProducerState:

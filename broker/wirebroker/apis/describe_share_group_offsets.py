@@ -41,17 +41,17 @@ def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Ste
 def _describe(
     asked: DescribeShareGroupOffsetsRequestGroup, exchange: Exchange, pause: Callable[[], bool]
 ) -> Generator[None, Any, DescribeShareGroupOffsetsResponseGroup]:
-    answer = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=[], error_code=ErrorCode.NONE)
+    response = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=[], error_code=ErrorCode.NONE)
     if asked.topics is None:
         if error := exchange.engine.groups.coordinator_error(asked.group_id, exchange.node_id):
-            answer.error_code, answer.error_message = error, MESSAGES.get(error)
-            return answer
+            response.error_code, response.error_message = error, MESSAGES.get(error)
+            return response
         wanted = _prepared(asked.group_id, exchange)
     else:
         wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
     if not asked.group_id and any(name in exchange.cluster.topics for name, _ in wanted):
-        answer.error_code, answer.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, "The group id is empty."
-        return answer
+        response.error_code, response.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, "The group id is empty."
+        return response
     if asked.topics is not None and any(name in exchange.cluster.topics for name, _ in wanted):
         exchange.engine.groups.shares.make_state_topic(exchange.now)
     known: list[DescribeShareGroupOffsetsResponseTopic] = []
@@ -66,8 +66,8 @@ def _describe(
             partitions.append(_partition((asked.group_id, topic_id, index), exchange))
         made = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions)
         (unknown if topic is None else known).append(made)
-    answer.topics = known + unknown
-    return answer
+    response.topics = known + unknown
+    return response
 
 
 def _prepared(group_id: str, exchange: Exchange) -> Iterable[tuple[str, list[int]]]:

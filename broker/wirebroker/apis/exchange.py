@@ -14,7 +14,7 @@ from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, PRODUCE, api_name
 from wirebroker.core.quotas import PRODUCE as PRODUCER_BYTE_RATE
 from wirebroker.requests.connection import Connection, Muted
-from wirebroker.requests.effects import Effect, Outcome, Reply
+from wirebroker.requests.effects import Effect, Outcome, Respond
 
 if TYPE_CHECKING:
     from wirebroker.apis.directory import EngineDirectory
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from wirebroker.core.share.partitions import SharePartitions
     from wirebroker.core.telemetry import Telemetry
     from wirebroker.core.transactions import TransactionCoordinator
+    from wirebroker.faults.matches import Matches
     from wirebroker.faults.plan import FaultPlan
-    from wirebroker.faults.strikes import Struck
     from wirebroker.requests.authentication import Authenticator
     from wirebroker.requests.authorizer import Authorizer
     from wirebroker.requests.throttling import Exceeded, Mutations, Throttle
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 
-class Aside(NamedTuple):
+class Offload(NamedTuple):
     """Pure work that takes long: it reads no state of the broker, so a thread can do it while the loop serves others."""
 
     work: Callable[[], Any]
@@ -47,8 +47,8 @@ class Aside(NamedTuple):
 
 UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
 """The APIs whose requests no quota counts."""
-Steps = Generator["Aside | None", Any, "Message | Outcome"]
-"""A handler that works in slices. It yields None where other connections may have their turn, and an `Aside` where it
+Steps = Generator["Offload | None", Any, "Message | Outcome"]
+"""A handler that works in slices. It yields None where other connections may have their turn, and an `Offload` where it
 needs the result of long work; it returns what a handler returns. Between two slices the broker's state may change, and the
 buffer of the request is lost: a handler keeps no view of it (see `own_records`)."""
 
@@ -105,7 +105,7 @@ class EngineParts(Protocol):
     def close(self, connection: Connection, reason: str) -> None:
         """Close the connection, with a sentence for the log."""
 
-    def unauthenticated(self, exchange: Exchange, answer: Message | None, cause: str) -> Outcome:
+    def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
         """Answer, if there is an answer, and close the connection, after connection.failed.authentication.delay.ms."""
 
 
@@ -113,8 +113,8 @@ class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
     __slots__ = (
-        "access", "api_key", "client_id", "connection", "correlation_id", "delay_ms", "engine", "frame", "now", "request",
-        "size", "struck", "throttle_ms", "traced", "version",
+        "access", "api_key", "client_id", "connection", "correlation_id", "delay_ms", "engine", "frame", "matches", "now",
+        "request", "size", "throttle_ms", "traced", "version",
     )  # fmt: skip
 
     def __init__(
@@ -137,7 +137,7 @@ class Exchange:
         """How many ms the client has to wait after its answer, because of a quota; None if that was not measured yet."""
         self.request = request
         """The request, once it is decoded; its records may lie in a buffer that will receive other requests."""
-        self.struck: Struck | None = None
+        self.matches: Matches | None = None
         """The faults that strike the request and its answer."""
         self.access: Admitted | None = None
         """What the client may not do or see of a request that is being handled, in a cluster with an authorizer."""
@@ -173,7 +173,7 @@ class Exchange:
         """Have the request, or the remaining part of it, answered by its API, now or later."""
         self.engine.handle(request, self)
 
-    def reply(self, response: Message) -> None:
+    def respond(self, response: Message) -> None:
         """Answer a request that was parked, or is being handled; dropped if the client has gone."""
         passed = self.passed(response)
         if passed is not None:
@@ -191,7 +191,7 @@ class Exchange:
             connection.parked = None
         if self.access is not None:
             response = self.access.joined(response)
-        if self.struck is not None:
+        if self.matches is not None:
             left = self.engine.plan.answered(response, self)
             if left is None:
                 return None
@@ -230,7 +230,7 @@ class Exchange:
 
         def end(_: int) -> None:
             connection.parked = None
-            engine.effects.append(Reply(connection, []))
+            engine.effects.append(Respond(connection, []))
 
         connection.parked = Muted(engine.timers.at(engine.now + ms, end))
         connection.halted = True
@@ -252,10 +252,10 @@ class Exchange:
             self.connection.halted = True
         if engine.trace.exchanges:
             engine.trace.replied(self, response, parts)
-        if self.struck is not None and self.struck.wire:
+        if self.matches is not None and self.matches.wire:
             engine.plan.send(parts, self)
         else:
-            engine.effects.append(Reply(self.connection, parts))
+            engine.effects.append(Respond(self.connection, parts))
         if self.throttle_ms:
             self.mute(self.throttle_ms)
 
@@ -270,42 +270,42 @@ class Exchange:
         If even that cannot be encoded, because it repeats the name that is too long, Kafka does not answer and the client
         waits; this broker closes the connection.
         """
-        from wirebroker.requests.errors import error_answers
+        from wirebroker.requests.errors import error_responses
 
         logger.info("connection %d gets UNKNOWN_SERVER_ERROR: %s", self.connection.number, wrong)
-        for answer in error_answers(self.request, self) if self.request is not None else ():
+        for response in error_responses(self.request, self) if self.request is not None else ():
             with suppress(EncodeError):
-                self.send(answer, encode_response(self.correlation_id, answer, self.version))
+                self.send(response, encode_response(self.correlation_id, response, self.version))
                 return
         self.close(f"its request cannot be answered: {wrong}")
 
     def left(self) -> None:
         """The client has gone: no rule strikes the answer that it waited for."""
-        if self.struck is not None:
+        if self.matches is not None:
             self.engine.plan.left(self)
 
     def release(self) -> None:
         """Continue with the connection after a parked request that has no answer."""
         if self.connection.parked is self:
             self.connection.parked = None
-        self.engine.effects.append(Reply(self.connection, []))
+        self.engine.effects.append(Respond(self.connection, []))
 
-    def answer_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
+    def respond_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
         """Do work, perhaps in slices, that answers by the function it is given, now or later."""
-        answers: list[Message] = []
+        responses: list[Message] = []
         waiting = False
 
-        def reply(response: Message) -> None:
+        def respond(response: Message) -> None:
             if waiting:
-                self.reply(response)
+                self.respond(response)
             else:
-                answers.append(response)
+                responses.append(response)
 
-        slices = work(reply)
+        slices = work(respond)
         if slices is not None:
             yield from slices
         waiting = True
-        return answers[0] if answers else Outcome.PARKED
+        return responses[0] if responses else Outcome.PARKED
 
     def park(self) -> None:
         """Hold back the next requests of the connection until this one is answered."""

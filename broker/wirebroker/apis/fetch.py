@@ -69,7 +69,7 @@ def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome
         return _in_slices(fetch)
     found = fetch.read()
     if found.enough or request.max_wait_ms <= 0 or not context.partitions:
-        return fetch.answer(found.results + found.absent)
+        return fetch.response(found.results + found.absent)
     fetch.watch(context.partitions)
     return fetch.wait()
 
@@ -93,7 +93,7 @@ def _in_slices(fetch: Fetch) -> Steps:
                 return fetch.wait()
             found = yield from fetch.read_in_slices()
         yield from fetch.leave_in_slices()
-        return (yield from fetch.answer_in_slices(found))
+        return (yield from fetch.respond_in_slices(found))
     except GeneratorExit:  # the broker stops
         fetch.leave()
         raise
@@ -330,7 +330,7 @@ class Fetch:
             ]
         return data, found.available
 
-    def answer(self, results: Results) -> FetchResponse:
+    def response(self, results: Results) -> FetchResponse:
         """The response with these results; a session omits unchanged ones."""
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
@@ -343,22 +343,22 @@ class Fetch:
         """Add the results, or give back what the session was before if the client has to wait for them."""
         kept = self.context.kept()
         self._add(response, results)
-        answer = within_quota(response, self.request, self.exchange)
-        if answer is not response:
+        limited = within_quota(response, self.request, self.exchange)
+        if limited is not response:
             self.exchange.engine.fetch_sessions.restore(self.context, kept, self.node_id)
-            answer.session_id = response.session_id if self.context.incremental else 0
-        return answer
+            limited.session_id = response.session_id if self.context.incremental else 0
+        return limited
 
-    def answer_in_slices(self, found: Found) -> Generator[None, Any, FetchResponse]:
+    def respond_in_slices(self, found: Found) -> Generator[None, Any, FetchResponse]:
         """The same in slices; with quotas at once, because they decide about the whole answer."""
         if self.cluster.quotas.on:
-            return self.answer(found.results + found.absent)
-        response = self.answer([])
+            return self.response(found.results + found.absent)
+        response = self.response([])
         yield from sliced(partial(self._add, response), found.results + found.absent)
         return response
 
     def _add(self, response: FetchResponse, results: Results) -> None:
-        named = self.context.answer(results)
+        named = self.context.response(results)
         if self.exchange.engine.trace.exchanges:
             self._trace(named)
         for (name, _), data in named:
@@ -440,17 +440,17 @@ class Fetch:
     def _finish(self, now: int) -> Any:
         self._stop()
         if self.exchange.alive and len(self._watched) > FEW:
-            self.exchange.engine.go_on(self.exchange, self._answer_late())
+            self.exchange.engine.go_on(self.exchange, self._respond_late())
             return
         self.leave()
         if self.exchange.alive:
             found = self.read()
-            self.exchange.reply(self.answer(found.results + found.absent))
+            self.exchange.respond(self.response(found.results + found.absent))
 
-    def _answer_late(self) -> Generator[None, Any, FetchResponse]:
+    def _respond_late(self) -> Generator[None, Any, FetchResponse]:
         yield from self.leave_in_slices()
         found = yield from self.read_in_slices()
-        return (yield from self.answer_in_slices(found))
+        return (yield from self.respond_in_slices(found))
 
     def _stop(self) -> None:
         self._waits = False

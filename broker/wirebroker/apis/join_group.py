@@ -31,8 +31,8 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
         exchange.version >= 9,
         exchange.engine.authorizer.sees_topic(exchange.connection),
     )
-    return exchange.answer_by(
-        lambda reply: groups.join(requested, lambda joined: reply(_response(joined, exchange)), exchange.now)
+    return exchange.respond_by(
+        lambda respond: groups.join(requested, lambda joined: respond(_response(joined, exchange)), exchange.now)
     )
 
 

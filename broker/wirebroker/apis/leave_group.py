@@ -22,9 +22,9 @@ def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:
     if exchange.version < 3:
         return LeaveGroupResponse(error_code=codes[0])
     pause = pauses()
-    answers = []
+    responses = []
     for (member_id, instance_id), code in zip(leaving, codes, strict=True):
         if pause():
             yield None
-        answers.append(MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code))
-    return LeaveGroupResponse(error_code=ErrorCode.NONE, members=answers)
+        responses.append(MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code))
+    return LeaveGroupResponse(error_code=ErrorCode.NONE, members=responses)

@@ -45,15 +45,15 @@ def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
     committed = request.isolation_level == 1
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
-        answers = topics.setdefault(topic.name, {})
+        responses = topics.setdefault(topic.name, {})
         for partition in topic.partitions:
             if pause_for_search():
                 yield None
             index = partition.partition_index
             if requested[topic.name, index] > 1:
-                answers[index] = _answer(partition, ErrorCode.INVALID_REQUEST)
+                responses[index] = _response(partition, ErrorCode.INVALID_REQUEST)
             else:
-                answers[index] = _one(topic.name, partition, committed, request.replica_id, exchange)
+                responses[index] = _one(topic.name, partition, committed, request.replica_id, exchange)
     response = ListOffsetsResponse(topics=[])
     for name, found in topics.items():
         if pause():
@@ -66,22 +66,22 @@ def _one(
     topic: str, requested: ListOffsetsPartition, committed: bool, replica_id: int, exchange: Exchange
 ) -> ListOffsetsPartitionResponse:
     if requested.timestamp < 0 and exchange.version < OLDEST_VERSION_OF_STAND_IN.get(requested.timestamp, NEVER):
-        return _answer(requested, ErrorCode.UNSUPPORTED_VERSION)
+        return _response(requested, ErrorCode.UNSUPPORTED_VERSION)
     partition = exchange.cluster.partition(topic, requested.partition_index)
     error = leader_error(partition, exchange.node_id, requested.current_leader_epoch)
     if error or partition is None:
-        return _answer(requested, error)
+        return _response(requested, error)
     try:
         found = partition.offset_for(requested.timestamp, committed)
     except OSError:  # the data directory cannot be read, or is damaged
-        return _answer(requested, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _response(requested, ErrorCode.KAFKA_STORAGE_ERROR)
     if partition.epochs.latest_start > partition.high_watermark and (requested.timestamp == LATEST or found.offset < 0):
         known = exchange.version >= OFFSET_NOT_AVAILABLE_FROM
-        return _answer(requested, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
-    return _answer(requested, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)
+        return _response(requested, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
+    return _response(requested, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)
 
 
-def _answer(
+def _response(
     requested: ListOffsetsPartition, code: int, offset: int = -1, timestamp: int = -1, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(

@@ -79,18 +79,18 @@ def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any
     pause, pause_for_creation = pauses(), pauses(CREATED)
     # Java's client names a topic by id together with an empty name; Kafka uses ids as soon as there is one.
     by_id = any(requested.topic_id != ZERO_UUID for requested in request.topics or ())
-    answers = []
+    responses = []
     for requested in _requested(request, exchange):
         if pause():
             yield None
         found = requested if isinstance(requested, Topic) else _find(requested, by_id, request, exchange)
-        answer = (yield from _described(found, pause, exchange)) if isinstance(found, Topic) else found
-        if answer is found and pause_for_creation():
+        response = (yield from _described(found, pause, exchange)) if isinstance(found, Topic) else found
+        if response is found and pause_for_creation():
             yield None
-        if request.include_topic_authorized_operations and answer.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
-            answer.topic_authorized_operations = ALL_TOPIC_OPERATIONS
-        answers.append(answer)
-    return answers
+        if request.include_topic_authorized_operations and response.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+            response.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        responses.append(response)
+    return responses
 
 
 def _requested(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic | MetadataRequestTopic]:

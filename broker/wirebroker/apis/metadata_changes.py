@@ -16,9 +16,9 @@ CHANGES = 32
 class MetadataChanges:
     """The answers of a request, each of which is valid once its change is written down."""
 
-    def __init__(self, answers: list[Any], exchange: Exchange) -> None:
-        """`answers` have an error_code and an error_message; the caller appends more before each `write_down`."""
-        self._answers = answers
+    def __init__(self, responses: list[Any], exchange: Exchange) -> None:
+        """`responses` have an error_code and an error_message; the caller appends more before each `write_down`."""
+        self._responses = responses
         self._exchange = exchange
         self._written = 0
 
@@ -27,9 +27,9 @@ class MetadataChanges:
         failed = self._exchange.cluster.decisions.write_down(self._exchange.now)
         if failed is not None:
             refusal = unwritten(failed)
-            for i, answer in enumerate(self._answers[self._written :], self._written):
-                if not answer.error_code and refused is not None:
-                    self._answers[i] = refused(answer, refusal)
-                elif not answer.error_code:
-                    answer.error_code, answer.error_message = refusal
-        self._written = len(self._answers)
+            for i, response in enumerate(self._responses[self._written :], self._written):
+                if not response.error_code and refused is not None:
+                    self._responses[i] = refused(response, refusal)
+                elif not response.error_code:
+                    response.error_code, response.error_message = refusal
+        self._written = len(self._responses)

@@ -19,7 +19,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from wirebroker.apis.exchange import Aside, Exchange, Steps
+from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.commit import Commit
@@ -33,7 +33,7 @@ RETENTION_OF_BROKER = -1
 
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     """Remember the valid offsets. As in Kafka, unknown partitions come first in the answer."""
-    answers: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
+    responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
     known: list[Known] = []
     pause = pauses()
     commit = exchange.engine.groups.new_commit(request.group_id, exchange.now)
@@ -47,7 +47,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
             if pause():
                 yield None
             if topic is None or topic.partition(partition.partition_index) is None:
-                _answer(answers, requested, partition, code)
+                _response(responses, requested, partition, code)
                 continue
             error = metadata_error(partition.committed_metadata, exchange)
             known.append((topic, requested, partition, error))
@@ -61,21 +61,21 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     for _, requested, partition, error in known:
         if pause():
             yield None
-        _answer(answers, requested, partition, code or error)
+        _response(responses, requested, partition, code or error)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
-            for (name, topic_id), partitions in answers.items()
+            for (name, topic_id), partitions in responses.items()
         ]
     )
 
 
-def _answer(
-    answers: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]],
+def _response(
+    responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]],
     requested: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition, code: ErrorCode,
 ) -> None:  # fmt: skip
-    answer = OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-    answers.setdefault((requested.name, requested.topic_id), []).append(answer)
+    response = OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+    responses.setdefault((requested.name, requested.topic_id), []).append(response)
 
 
 def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
@@ -94,11 +94,11 @@ def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def encode_batch(commit: Commit) -> Generator[Aside, Any, bytes | None]:
+def encode_batch(commit: Commit) -> Generator[Offload, Any, bytes | None]:
     """The batch of the commit, or None if it cannot be written; a long one is made aside."""
     if len(commit.offsets) <= SLICE:
         return commit.batch()
-    batch: bytes | None = yield Aside(commit.batch)
+    batch: bytes | None = yield Offload(commit.batch)
     return batch
 
 

@@ -26,8 +26,8 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
     for topic in request.topics:
         if pause():
             yield None
-        answers: list[OffsetDeleteResponsePartition] = []
-        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        responses: list[OffsetDeleteResponsePartition] = []
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=responses))
         subscribed = groups.subscribes(group, topic.name)
         for partition in topic.partitions:
             if pause():
@@ -40,7 +40,7 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             elif groups.offsets.has(request.group_id, where):
                 gone.append(where)
-            answers.append(OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code))
+            responses.append(OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code))
     for i in range(0, len(gone), SLICE):
         if i:
             yield None

@@ -62,24 +62,24 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
 def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     groups = exchange.engine.groups
     pause_for_id, pause = pauses(IDS), pauses()
-    answers = []
+    responses = []
     whole: dict[tuple[str, str | None, int], OffsetFetchResponseGroup] = {}
     for requested in request.groups:
         if pause_for_id():
             yield None
         who = requested.group_id, requested.member_id, requested.member_epoch
         if requested.topics is None and who in whole:  # all offsets of the group again
-            answers.append(whole[who])
+            responses.append(whole[who])
             continue
         error = groups.coordinator_error(requested.group_id, exchange.node_id)
         error = error or groups.fetch_error(requested.group_id, requested.member_id, requested.member_epoch)
-        answer = OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=error)
-        answers.append(answer)
+        response = OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=error)
+        responses.append(response)
         if not error:
-            answer.topics = yield from _topics(requested, request.require_stable, pause, exchange)
+            response.topics = yield from _topics(requested, request.require_stable, pause, exchange)
         if requested.topics is None:
-            whole[who] = answer
-    return OffsetFetchResponse(groups=answers)
+            whole[who] = response
+    return OffsetFetchResponse(groups=responses)
 
 
 def _topics(requested: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bool], exchange: Exchange) -> Topics:

@@ -17,12 +17,12 @@ from wirebroker.common.slices import pauses
 M = TypeVar("M", bound=Message)
 
 
-def timed_out(request: Message, exchange: Exchange, answer: type[M]) -> Generator[None, None, M]:
-    """The answer to an overdue request, made in slices."""
+def timed_out(request: Message, exchange: Exchange, response_class: type[M]) -> Generator[None, None, M]:
+    """The response_class to an overdue request, made in slices."""
     from wirebroker.requests.errors import refuse_in_slices
 
     response = yield from refuse_in_slices(request, ErrorCode.REQUEST_TIMED_OUT, exchange, pauses())
-    assert isinstance(response, answer)
+    assert isinstance(response, response_class)
     for part in (response, *getattr(response, "topics", ())):
         if hasattr(part, "error_message"):
             part.error_message = None

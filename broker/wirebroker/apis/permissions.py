@@ -95,20 +95,20 @@ class Access:
 
     def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> None:
         """Answer this part of the request with an error, and with this message if there is one."""
-        answer = refuse(request, code, self.exchange)
-        if isinstance(answer, JoinGroupResponse):
-            answer.member_id = ""
+        response = refuse(request, code, self.exchange)
+        if isinstance(response, JoinGroupResponse):
+            response.member_id = ""
             if self.exchange.version >= 7:
-                answer.protocol_name = None
+                response.protocol_name = None
         if message is not None:
-            _tell(answer, message)
-        self.refused = answer if self.refused is None else join(self.refused, answer)
+            _tell(response, message)
+        self.refused = response if self.refused is None else join(self.refused, response)
 
     def refuse_all(self, kind: ResourceType) -> None:
         """Answer the request with an error that stands beside no part of it."""
-        answer: Any = response_class(self.exchange.api_key)
-        self.refused = answer(error_code=CODES[kind])
-        if answer.__name__ in WORDED or (kind == _R.CLUSTER and hasattr(answer, "error_message")):
+        response: Any = response_class(self.exchange.api_key)
+        self.refused = response(error_code=CODES[kind])
+        if response.__name__ in WORDED or (kind == _R.CLUSTER and hasattr(response, "error_message")):
             self.refused.error_message = MESSAGES[kind]
 
     def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
@@ -139,12 +139,12 @@ Rule = Callable[[Any, Access], Any]
 """Returns the request as far as the client may do it; None if nothing of it is left."""
 
 
-def _tell(answer: Any, message: str) -> None:
+def _tell(response: Any, message: str) -> None:
     """Put a message beside each error of an answer."""
-    if getattr(answer, "error_code", 0) and hasattr(answer, "error_message"):
-        answer.error_message = message
-    for name in lists(type(answer)):
-        for part in getattr(answer, name) or ():
+    if getattr(response, "error_code", 0) and hasattr(response, "error_message"):
+        response.error_message = message
+    for name in lists(type(response)):
+        for part in getattr(response, name) or ():
             if not isinstance(part, int | str | bytes):
                 _tell(part, message)
 
@@ -382,11 +382,11 @@ def _configs(operation: Operation) -> Rule:
         kept, refused = access.divide(request, "resources", lambda each: access.may(operation, *kind_of(each)))
         if refused:
             access.refuse(_with(request, "resources", refused), CODES[_R.CLUSTER])
-            answers = access.refused.results if operation == _O.DESCRIBE_CONFIGS else access.refused.responses
-            for resource, answer in zip(refused, answers, strict=True):
+            responses = access.refused.results if operation == _O.DESCRIBE_CONFIGS else access.refused.responses
+            for resource, response in zip(refused, responses, strict=True):
                 kind = kind_of(resource)[0]
                 wordless = operation == _O.ALTER_CONFIGS and resource.resource_type == LOGGERS
-                answer.error_code, answer.error_message = CODES[kind], None if wordless else MESSAGES[kind]
+                response.error_code, response.error_message = CODES[kind], None if wordless else MESSAGES[kind]
         return kept
 
     return rule
@@ -485,8 +485,8 @@ def _offsets(request: Any, access: Access) -> Any:
         unknown = [group for group, seen in zip(groups, allowed, strict=True) if not seen]
         access.refuse(_with(request, "groups", unknown) if by_group else request, CODES[_R.GROUP])
         if by_group or access.exchange.version >= 2:
-            for answer in access.refused.groups if by_group else [access.refused]:
-                answer.error_code, answer.topics = CODES[_R.GROUP], []
+            for described in access.refused.groups if by_group else [access.refused]:
+                described.error_code, described.topics = CODES[_R.GROUP], []
         if not known:
             return None
     divided = [_topics_to_see(group, access) for group in known]
@@ -498,14 +498,14 @@ def _offsets(request: Any, access: Access) -> Any:
             part.start_offset = -1
 
     def finish(response: Any) -> None:
-        answers = response.groups if by_group else [response]
-        for answer, group, more in zip(answers, known, hidden.groups if by_group else [hidden], strict=True):
+        all_described = response.groups if by_group else [response]
+        for described, group, more in zip(all_described, known, hidden.groups if by_group else [hidden], strict=True):
             if group.topics is None:
-                answer.topics = _topics_to_see(answer, access)[0].topics
-            elif not answer.error_code:
-                answer.topics += more.topics
+                described.topics = _topics_to_see(described, access)[0].topics
+            elif not described.error_code:
+                described.topics += more.topics
         if access.refused is not None:  # each group in its place
-            handled, refused = iter(answers), iter(access.refused.groups)
+            handled, refused = iter(all_described), iter(access.refused.groups)
             response.groups, access.refused = [next(handled if seen else refused) for seen in allowed], None
 
     access.finish = finish

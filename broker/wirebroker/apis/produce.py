@@ -30,10 +30,10 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.primitives import Buffer
 from wirebroker.apis.delayed import Delayed
-from wirebroker.apis.exchange import Aside, Exchange, Steps
-from wirebroker.apis.produce_shape import answer_of, remember_shape
+from wirebroker.apis.exchange import Exchange, Offload, Steps
+from wirebroker.apis.produce_shape import remember_shape, response_of
 from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, produce_error, unreadable
-from wirebroker.apis.produce_twice import answer_unread, named_once, names_twice
+from wirebroker.apis.produce_twice import named_once, names_twice, respond_unread
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_error
@@ -71,32 +71,32 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
     unread = named_once(request, exchange.version) if names_twice(request) else {}
     for data in request.topic_data:
         topic = exchange.cluster.find_topic(data.name, data.topic_id)
-        answers = []
+        parts = []
         for partition_data in data.partition_data:
             if pause():
                 _own_records(request, exchange)
                 yield None
             try:
-                answer = _partition(topic, checked, partition_data, request.acks, exchange)
+                part = _partition(topic, checked, partition_data, request.acks, exchange)
             except TakesLong:
                 _own_records(request, exchange)
-                found = yield Aside(_check_job(topic, partition_data, exchange))
-                answer = _partition(topic, checked, partition_data, request.acks, exchange, found)
-            if answer.error_code:
-                failed.append(answer.error_code)
+                found = yield Offload(_check_job(topic, partition_data, exchange))
+                part = _partition(topic, checked, partition_data, request.acks, exchange, found)
+            if part.error_code:
+                failed.append(part.error_code)
             elif (
                 request.acks == ALL
-                and answer.base_offset >= 0
+                and part.base_offset >= 0
                 and topic is not None
-                and topic.partitions[answer.index].held_at is not None
+                and topic.partitions[part.index].held_at is not None
             ):
-                awaited += _awaited(topic, answer, partition_data)
-            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                _add_leader(answer, topic, response, exchange)
-            answers.append(answer)
-        response.responses.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
+                awaited += _awaited(topic, part, partition_data)
+            if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                _add_leader(part, topic, response, exchange)
+            parts.append(part)
+        response.responses.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=parts))
     if unread:
-        answer_unread(response.responses, unread)
+        respond_unread(response.responses, unread)
         failed += [error.code for error in unread.values()]
     if awaited:
         return _wait(awaited, request.timeout_ms, response, exchange)
@@ -106,7 +106,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
         return response
     if failed:
         names = ", ".join(sorted({ErrorCode(code).name for code in failed}))
-        return exchange.close(f"a Produce with acks=0 failed ({names}), and there is no answer that could say so")
+        return exchange.close(f"a Produce with acks=0 failed ({names}), and there is no part that could say so")
     return _unanswered(exchange)
 
 
@@ -158,7 +158,7 @@ def _partition(
         refused.log_start_offset = partition.log_start_offset
         return refused
     verified = checked is not None and where in checked.first_writes
-    return answer_of(requested.index, append(partition, requested.records, acks, exchange, verified, found))
+    return response_of(requested.index, append(partition, requested.records, acks, exchange, verified, found))
 
 
 class Awaited(NamedTuple):
@@ -167,32 +167,32 @@ class Awaited(NamedTuple):
     topic: Topic
     partition: Partition
     required_offset: int
-    answer: PartitionProduceResponse
+    response: PartitionProduceResponse
 
 
-def _awaited(topic: Topic, answer: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
+def _awaited(topic: Topic, response: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
     """The end offset of the batch, also of a retried one, if the answer must wait for it."""
-    partition = topic.partitions[answer.index]
+    partition = topic.partitions[response.index]
     count = read_header(requested.records).last_offset_delta + 1 if requested.records is not None else 0
-    required = answer.base_offset + count
-    return [Awaited(topic, partition, required, answer)] if partition.high_watermark < required else []
+    required = response.base_offset + count
+    return [Awaited(topic, partition, required, response)] if partition.high_watermark < required else []
 
 
 def _wait(awaited: list[Awaited], timeout_ms: int, response: ProduceResponse, exchange: Exchange) -> Message | Outcome:
     """Wait for all of them; those that are missing when the time is up are REQUEST_TIMED_OUT (Kafka's DelayedProduce)."""
     left = list(awaited)
     for each in awaited:
-        each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        each.response.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     def is_complete() -> bool:
         for each in list(left):
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
             error = error or leader_error(each.partition, exchange.node_id)
             if error or each.partition.high_watermark >= each.required_offset:
-                each.answer.error_code = error
+                each.response.error_code = error
                 left.remove(each)
                 if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    _add_leader(each.answer, each.topic, response, exchange)
+                    _add_leader(each.response, each.topic, response, exchange)
         return not left
 
     return Delayed(exchange, [each.partition for each in awaited], is_complete, lambda: response).wait(timeout_ms)
@@ -263,16 +263,16 @@ def _refuse_each(
     topics = []
     for data in request.topic_data:
         topic = exchange.cluster.find_topic(data.name, data.topic_id)
-        answers = [_refuse(each, code_of(topic, each), message) for each in data.partition_data]
-        topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
+        responses = [_refuse(each, code_of(topic, each), message) for each in data.partition_data]
+        topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=responses))
     return ProduceResponse(responses=topics)
 
 
-def _add_leader(answer: PartitionProduceResponse, topic: Topic | None, response: ProduceResponse, exchange: Exchange) -> None:
-    partition = topic.partition(answer.index) if topic is not None else None
+def _add_leader(part: PartitionProduceResponse, topic: Topic | None, response: ProduceResponse, exchange: Exchange) -> None:
+    partition = topic.partition(part.index) if topic is not None else None
     if partition is None or exchange.version < 10:
         return
-    answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+    part.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
     broker = exchange.cluster.brokers.get(partition.leader)
     if broker is not None and all(known.node_id != broker.node_id for known in response.node_endpoints):
         host, port = broker.address(exchange.connection.listener)

@@ -26,7 +26,7 @@ from wirebroker.apis.exchange import EngineParts, Exchange
 from wirebroker.core.partition import Appended
 from wirebroker.core.record_checks import RecordReject, TakesLong
 from wirebroker.requests.connection import Connection, ProduceShape
-from wirebroker.requests.effects import Reply
+from wirebroker.requests.effects import Respond
 
 FLEXIBLE_FROM = 9
 ATTRIBUTES_AT = 22
@@ -70,25 +70,25 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     shape = ProduceShape(
         bytes(frame[HEAD_START:at]), at, partition, request.acks, exchange.version, exchange.client_id, exchange.cluster.version
     )
-    _cut_answer(shape, data, exchange.version)
+    _cut_response(shape, data, exchange.version)
     connection.produce_shape = shape
 
 
-def _cut_answer(shape: ProduceShape, data: TopicProduceData, version: int) -> None:
+def _cut_response(shape: ProduceShape, data: TopicProduceData, version: int) -> None:
     """Cut the answer to a stored batch into the parts around its numbers."""
-    answer = PartitionProduceResponse(index=data.partition_data[0].index, error_code=0, base_offset=_SENTINEL)
-    topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=[answer])
+    response = PartitionProduceResponse(index=data.partition_data[0].index, error_code=0, base_offset=_SENTINEL)
+    topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=[response])
     encoded = b"".join(encode_response(0, ProduceResponse(responses=[topic]), version))
     at = encoded.index(struct.pack(">q", _SENTINEL))
     numbers = 3 if version >= 5 else 2  # base offset, log append time, and from version 5 on the log start offset
     shape.between, shape.after = encoded[8:at], encoded[at + 8 * numbers :]
     shape.size = len(encoded) - 4
-    shape.answer = struct.Struct(f">ii{len(shape.between)}s{numbers}q{len(shape.after)}s").pack
+    shape.response = struct.Struct(f">ii{len(shape.between)}s{numbers}q{len(shape.after)}s").pack
 
 
-def answer_of(index: int, appended: Appended) -> PartitionProduceResponse:
+def response_of(index: int, appended: Appended) -> PartitionProduceResponse:
     """The verdict as the client's answer."""
-    answer = PartitionProduceResponse(
+    response = PartitionProduceResponse(
         index=index,
         error_code=appended.error_code,
         base_offset=appended.base_offset,
@@ -96,12 +96,12 @@ def answer_of(index: int, appended: Appended) -> PartitionProduceResponse:
         log_start_offset=appended.log_start_offset,
     )
     if isinstance(appended.verdict, RecordReject):
-        answer.error_message = appended.verdict.message
-        answer.record_errors = [
+        response.error_message = appended.verdict.message
+        response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=text)
             for i, text in appended.verdict.record_errors
         ]
-    return answer
+    return response
 
 
 def produce_by_shape(
@@ -150,15 +150,15 @@ def produce_by_shape(
         numbers: tuple[int, ...] = (base_offset, append_time, partition.log_start_offset)
     else:
         numbers = (base_offset, append_time)
-    answer = shape.answer(shape.size, correlation_id, shape.between, *numbers, shape.after)
-    engine.effects.append(_new(Reply, (connection, [answer])))
+    response = shape.response(shape.size, correlation_id, shape.between, *numbers, shape.after)
+    engine.effects.append(_new(Respond, (connection, [response])))
     return True
 
 
 def _refuse(engine: EngineParts, connection: Connection, correlation_id: int, shape: ProduceShape, appended: Appended) -> None:
     topic = engine.cluster.topics[shape.partition.topic]
-    answer = answer_of(shape.partition.index, appended)
+    part = response_of(shape.partition.index, appended)
     response = ProduceResponse(
-        responses=[TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])]
+        responses=[TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[part])]
     )
-    engine.effects.append(Reply(connection, encode_response(correlation_id, response, shape.version)))
+    engine.effects.append(Respond(connection, encode_response(correlation_id, response, shape.version)))

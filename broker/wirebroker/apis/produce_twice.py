@@ -59,12 +59,12 @@ def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordRejec
     return unread
 
 
-def answer_unread(topics: Iterable[TopicProduceResponse], unread: dict[Named, RecordReject]) -> None:
+def respond_unread(topics: Iterable[TopicProduceResponse], unread: dict[Named, RecordReject]) -> None:
     """Replace the answers of partitions with unreadable data by the errors, except for unknown partitions."""
     for topic in topics:
-        for number, answer in enumerate(topic.partition_responses):
-            error = unread.get((topic.name or topic.topic_id, answer.index))
-            if error is not None and answer.error_code not in NOT_THERE:
+        for number, response in enumerate(topic.partition_responses):
+            error = unread.get((topic.name or topic.topic_id, response.index))
+            if error is not None and response.error_code not in NOT_THERE:
                 topic.partition_responses[number] = PartitionProduceResponse(
-                    index=answer.index, error_code=error.code, base_offset=-1, error_message=error.message
+                    index=response.index, error_code=error.code, base_offset=-1, error_message=error.message
                 )

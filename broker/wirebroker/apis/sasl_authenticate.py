@@ -23,8 +23,8 @@ def handle(request: SaslAuthenticateRequest, exchange: Exchange) -> SaslAuthenti
         return _error(ErrorCode.ILLEGAL_SASL_STATE, message)
     outcome = exchange.engine.authenticator.evaluate(exchange.connection, bytes(request.auth_bytes), exchange.now)
     if isinstance(outcome, Failure):
-        answer = _error(ErrorCode.SASL_AUTHENTICATION_FAILED, outcome.message) if outcome.answered else None
-        return exchange.engine.unauthenticated(exchange, answer, outcome.cause)
+        response = _error(ErrorCode.SASL_AUTHENTICATION_FAILED, outcome.message) if outcome.answered else None
+        return exchange.engine.unauthenticated(exchange, response, outcome.cause)
     ends = session.expires_at if isinstance(outcome, Success) else None
     return SaslAuthenticateResponse(
         error_code=ErrorCode.NONE,

@@ -21,8 +21,8 @@ def handle(request: SaslHandshakeRequest, exchange: Exchange) -> SaslHandshakeRe
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
     failure = authenticator.handshake(connection, request.mechanism, bare=exchange.version == 0)
     code = ErrorCode.NONE if failure is None else ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    answer = SaslHandshakeResponse(error_code=code, mechanisms=authenticator.mechanisms(connection.session.listener))
+    response = SaslHandshakeResponse(error_code=code, mechanisms=authenticator.mechanisms(connection.session.listener))
     if failure is None:
-        return answer
+        return response
     unheard = connection.session.mechanism != ""  # Kafka closes it at once if it was authenticated before
-    return exchange.engine.unauthenticated(exchange, None if unheard else answer, failure.cause)
+    return exchange.engine.unauthenticated(exchange, None if unheard else response, failure.cause)

@@ -58,7 +58,7 @@ def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
     if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
         when = exchange.now + request.max_wait_ms
         shares_full = _refused(code)
-        exchange.engine.timers.at(when, lambda _: exchange.reply(shares_full))
+        exchange.engine.timers.at(when, lambda _: exchange.respond(shares_full))
         return Outcome.PARKED
     if code:
         return _refused(code)
@@ -268,12 +268,12 @@ class ShareFetch:
         if not self.is_done:
             self._busy = False
             return Outcome.PARKED
-        answer = yield from self._response()
+        response = yield from self._response()
         if self._timer is not None:
             yield from self._leave()
             for held in self._held.values():
                 self._shares.wake(held.key, self._now)
-        return answer
+        return response
 
     def _rotated(self, wanted: list[Wanted]) -> list[Wanted]:
         """The partitions, beginning with another one in each request."""

@@ -26,14 +26,14 @@ def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
     for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
         if pause_for_id():
             yield None
-        group, answer = _describe(group_id, exchange)
-        if request.include_authorized_operations and not answer.error_code:
-            answer.authorized_operations = ALL_GROUP_OPERATIONS
+        group, response = _describe(group_id, exchange)
+        if request.include_authorized_operations and not response.error_code:
+            response.authorized_operations = ALL_GROUP_OPERATIONS
         for member in list(group.members.values()) if group is not None else ():
             if pause(MEMBER + len(member.topics) + len(member.assigned)):
                 yield None
-            answer.members.append(_member(member, exchange))
-        described.append(answer)
+            response.members.append(_member(member, exchange))
+        described.append(response)
     return ShareGroupDescribeResponse(groups=described)
 
 
@@ -46,11 +46,11 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[ShareGroup | None, Des
     if not isinstance(group, ShareGroup):
         why = "not found" if group is None else "is not a share group"
         return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
-    answer = DescribedGroup(
+    response = DescribedGroup(
         error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch, assignor_name=ASSIGNOR, members=[],
     )  # fmt: skip
-    return group, answer
+    return group, response
 
 
 def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:

@@ -41,18 +41,18 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
     for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
         if pause_for_id():
             yield None
-        group, answer = _describe(group_id, exchange)
-        if request.include_authorized_operations and not answer.error_code:
-            answer.authorized_operations = ALL_GROUP_OPERATIONS
+        group, response = _describe(group_id, exchange)
+        if request.include_authorized_operations and not response.error_code:
+            response.authorized_operations = ALL_GROUP_OPERATIONS
         for member_id in group.in_order() if group is not None else ():
             member = group.members.get(member_id) if group is not None else None
             if group is None or member is None:
                 continue
             target = group.targets.get(member_id, NOTHING)
-            answer.members.append(_member(member, target))
+            response.members.append(_member(member, target))
             if pause(MEMBER + len(member.assigned.active) + len(target.active) + len(target.standby)):
                 yield None
-        described.append(answer)
+        described.append(response)
     return StreamsGroupDescribeResponse(groups=described)
 
 
@@ -65,11 +65,11 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[StreamsGroup | None, D
     if not isinstance(group, StreamsGroup):
         why = "not found" if group is None else "is not a streams group"
         return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
-    answer = DescribedGroup(
+    response = DescribedGroup(
         error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch, topology=_topology(group, groups.streams.shown(group)), members=[],
     )  # fmt: skip
-    return group, answer
+    return group, response
 
 
 def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:

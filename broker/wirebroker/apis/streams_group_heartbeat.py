@@ -23,12 +23,12 @@ from kafkawire.messages.streams_group_heartbeat import (
 )
 from kafkawire.messages.streams_group_heartbeat import Status as ToldStatus
 from wirebroker.apis import create_topics
-from wirebroker.apis.exchange import Aside, Exchange, Steps
+from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import TOPICS
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.groups.consumer_groups import Refused
-from wirebroker.core.groups.streams_groups import Client, Endpoint, StreamsAnswer, request_error
+from wirebroker.core.groups.streams_groups import Client, Endpoint, StreamsHeartbeatResult, request_error
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_topology import InternalTopic, Status, Told, from_request, topics_of
 from wirebroker.core.names import topic_name_error
@@ -52,7 +52,7 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     if request.topology is not None:
         read = partial(from_request, request.topology)
         long = max(len(names), len(request.topology.subtopologies)) >= TOPICS
-        sent = (yield Aside(read)) if long else read()
+        sent = (yield Offload(read)) if long else read()
     client = Client(exchange.client_id or "", f"/{exchange.connection.client_host}")
     result = yield from groups.streams.heartbeat(request, sent, client, exchange.now)
     if isinstance(result, Refused):
@@ -60,7 +60,7 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     told = list(result.told)
     if result.missing:
         told = yield from _create(result.missing, told, request.group_id, exchange)
-    return _answer(result, told)
+    return _response(result, told)
 
 
 def _topic_error(names: Sequence[str]) -> Refused | None:
@@ -114,7 +114,7 @@ def _creatable(topic: InternalTopic) -> CreatableTopic:
     )  # fmt: skip
 
 
-def _answer(result: StreamsAnswer, told: Sequence[Told]) -> StreamsGroupHeartbeatResponse:
+def _response(result: StreamsHeartbeatResult, told: Sequence[Told]) -> StreamsGroupHeartbeatResponse:
     tasks = [None] * 3 if result.tasks is None else [_tasks(kind) for kind in result.tasks]
     endpoints = None if result.endpoints is None else [_endpoint(each) for each in result.endpoints]
     return StreamsGroupHeartbeatResponse(

@@ -20,10 +20,10 @@ def handle(request: SyncGroupRequest, exchange: Exchange) -> Steps:
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return _response(Synced(error))
     assignments = [(given.member_id, given.assignment) for given in request.assignments]
-    return (yield from exchange.answer_by(
-        lambda reply: groups.sync(
+    return (yield from exchange.respond_by(
+        lambda respond: groups.sync(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id,
-            request.protocol_type, request.protocol_name, assignments, lambda synced: reply(_response(synced)),
+            request.protocol_type, request.protocol_name, assignments, lambda synced: respond(_response(synced)),
             exchange.now,
         )
     ))  # fmt: skip

@@ -31,7 +31,7 @@ NO_SEQUENCE = -1
 
 def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the answer."""
-    answers: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
+    responses: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
     known: list[tuple[str, TxnOffsetCommitRequestPartition, ErrorCode]] = []
     pause = pauses()
     producer = (request.producer_id, request.producer_epoch)
@@ -43,7 +43,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
             if pause():
                 yield None
             if exchange.cluster.partition(requested.name, partition.partition_index) is None:
-                _answer(answers, requested.name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                _response(responses, requested.name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
             error = metadata_error(partition.committed_metadata, exchange)
             known.append((requested.name, partition, error))
@@ -54,18 +54,18 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     for topic, partition, error in known:
         if pause():
             yield None
-        _answer(answers, topic, partition, code or error)
+        _response(responses, topic, partition, code or error)
     return TxnOffsetCommitResponse(
-        topics=[TxnOffsetCommitResponseTopic(name=name, partitions=partitions) for name, partitions in answers.items()]
+        topics=[TxnOffsetCommitResponseTopic(name=name, partitions=partitions) for name, partitions in responses.items()]
     )
 
 
-def _answer(
-    answers: dict[str, list[TxnOffsetCommitResponsePartition]], topic: str, requested: TxnOffsetCommitRequestPartition,
+def _response(
+    responses: dict[str, list[TxnOffsetCommitResponsePartition]], topic: str, requested: TxnOffsetCommitRequestPartition,
     code: ErrorCode,
 ) -> None:  # fmt: skip
-    answer = TxnOffsetCommitResponsePartition(partition_index=requested.partition_index, error_code=code)
-    answers.setdefault(topic, []).append(answer)
+    response = TxnOffsetCommitResponsePartition(partition_index=requested.partition_index, error_code=code)
+    responses.setdefault(topic, []).append(response)
 
 
 def _committed(requested: TxnOffsetCommitRequestPartition, exchange: Exchange) -> Committed:

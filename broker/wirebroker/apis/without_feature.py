@@ -16,10 +16,10 @@ def handle(request: Message, exchange: Exchange) -> Message:
     made: Any = response_class(exchange.api_key)
     names = {field.name for field in made.__wire__}
     if "error_code" in names:
-        answer = made(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        response = made(error_code=ErrorCode.UNSUPPORTED_VERSION)
         if made.__name__ in ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse"):
-            answer.error_message = "The version of API is not supported."
-        return answer  # type: ignore[no-any-return]
+            response.error_message = "The version of API is not supported."
+        return response  # type: ignore[no-any-return]
     by_group: Any = refuse(request, ErrorCode.UNSUPPORTED_VERSION, exchange)
     for group in by_group.groups:
         group.error_code = ErrorCode.UNSUPPORTED_VERSION

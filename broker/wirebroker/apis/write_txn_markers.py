@@ -24,11 +24,11 @@ from wirebroker.core.transactions.coordinator import MARKERS
 def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
     """Write the markers, and answer producer by producer."""
     pause = pauses(MARKERS)
-    answers: dict[int, dict[str, dict[int, ErrorCode]]] = {}
+    responses: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:
         if pause():
             yield None
-        topics = answers.setdefault(marker.producer_id, {})
+        topics = responses.setdefault(marker.producer_id, {})
         for topic in marker.topics:
             if pause():
                 yield None
@@ -37,7 +37,7 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
                     yield None
                 topics.setdefault(topic.name, {})[index] = _write(marker, topic.name, index, exchange)
     response = WriteTxnMarkersResponse(markers=[])
-    for producer_id, topics in answers.items():
+    for producer_id, topics in responses.items():
         result = WritableTxnMarkerResult(producer_id=producer_id, topics=[])
         response.markers.append(result)
         for name, codes in topics.items():

@@ -19,14 +19,14 @@ def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
     file = BytesIO()
     capture = Capture(file, "an export")
     conversations: dict[tuple[int, int], Conversation] = {}
-    for (about, request, answer), remarks in exchanges:
+    for (about, request, response), remarks in exchanges:
         where = about.node, about.connection
         conversation = conversations.get(where)
         if conversation is None:
             conversation = conversations[where] = capture.opened(*_ends(about), about.arrived * 1000)
         conversation.from_client(SIZE.pack(len(request)) + request, about.arrived * 1000)
         conversation.comments += remarks
-        conversation.to_client(answer, about.answered * 1000)
+        conversation.to_client(response, about.answered * 1000)
     return file.getvalue()
 
 

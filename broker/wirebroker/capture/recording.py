@@ -16,7 +16,7 @@ from kafkawire.messages import APIS
 from kafkawire.registry import KEYS, request_class
 from wirebroker.capture.files import packet_block, start_of_file
 from wirebroker.capture.packets import LONGEST_PAYLOAD, Endpoint, Line
-from wirebroker.capture.secrets import SECRET_APIS, hidden, redacted_answer, redacted_request
+from wirebroker.capture.secrets import SECRET_APIS, hidden, redacted_request, redacted_response
 from wirebroker.common.printable import printable
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
@@ -100,7 +100,7 @@ class Conversation:
         self._capture, self._line = capture, line
         self._awaited: deque[_Awaited] = deque(maxlen=MOST_AWAITED)
         self._requests = _Cut(START, self._request)
-        self._answers = _Cut(SIZE_BYTES * 2, self._answer)
+        self._responses = _Cut(SIZE_BYTES * 2, self._response)
         self._tokens = False
         self._secret = False
         """Whether the client has authenticated itself, so that bytes which cannot be read may be secret."""
@@ -114,13 +114,13 @@ class Conversation:
 
     def to_client(self, data: bytes, now: int) -> None:
         """Bytes were sent to the client."""
-        for piece in self._answers.take(data):
+        for piece in self._responses.take(data):
             self._send(True, piece, now)
 
     def closed(self, now: int, *, by_server: bool) -> None:
         """The connection is over."""
         self._send(False, self._requests.rest(), now)
-        self._send(True, self._answers.rest(), now)
+        self._send(True, self._responses.rest(), now)
         for packet in (self._line.end(by_server), self._line.end(not by_server)):
             self._capture.packet(now, packet, self._take_comments())
 
@@ -144,7 +144,7 @@ class Conversation:
         self._awaited.append((correlation_id, key, version))
         return redacted_request if key in SECRET_APIS else None
 
-    def _answer(self, start: bytes, size: int) -> _Redact | None:
+    def _response(self, start: bytes, size: int) -> _Redact | None:
         """What to do with an answer that begins so. Answers come in the order of the requests; some requests get none."""
         (correlation_id,) = SIZE.unpack_from(start, SIZE_BYTES)
         while self._awaited:
@@ -152,7 +152,7 @@ class Conversation:
             if awaited is None:
                 return lambda frame: hidden(frame, SIZE_BYTES)
             if awaited == correlation_id:
-                return partial(redacted_answer, key=key, version=version) if key in SECRET_APIS else None
+                return partial(redacted_response, key=key, version=version) if key in SECRET_APIS else None
         return (lambda frame: hidden(frame, SIZE_BYTES * 2)) if self._secret else None
 
 

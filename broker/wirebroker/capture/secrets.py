@@ -30,7 +30,7 @@ SHOWN_SETTINGS = TOPIC_SETTINGS.keys() | GROUP_SETTINGS.keys() | CLIENT_METRICS_
 LOGGERS = 8
 """The resource type whose settings are levels of loggers."""
 REDACTED = b"*"
-ANSWER_HEADER, REQUEST_HEADER = 4, 8
+RESPONSE_HEADER, REQUEST_HEADER = 4, 8
 
 
 def redacted_request(frame: bytes) -> bytes:
@@ -44,13 +44,13 @@ def redacted_request(frame: bytes) -> bytes:
     return _without(frame, nodes)
 
 
-def redacted_answer(frame: bytes, key: int, version: int) -> bytes:
+def redacted_response(frame: bytes, key: int, version: int) -> bytes:
     """An answer, with its size in front, to a request of one of SECRET_APIS."""
     try:
         _, pos = read_response_header(memoryview(frame)[SIZE.size :], key, version)
         nodes, _ = read_fields(response_class(key), frame, version, SIZE.size + pos)
     except (ProtocolError, KeyError):
-        return hidden(frame, SIZE.size + ANSWER_HEADER)
+        return hidden(frame, SIZE.size + RESPONSE_HEADER)
     return _without(frame, nodes)
 
 

@@ -158,7 +158,7 @@ class _Conversation:
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
         self._requests = _Frames(is_request)
-        self._answers = _Frames(self._is_answer)
+        self._responses = _Frames(self._is_response)
 
     def take(self, piece: Piece) -> None:
         """Give the relay the frames that these bytes complete."""
@@ -167,12 +167,12 @@ class _Conversation:
             for frame in self._requests.take(piece):
                 relay.from_client(memoryview(frame), now)
         else:
-            for frame in self._answers.take(piece):
-                if self._is_answer(frame, False):
+            for frame in self._responses.take(piece):
+                if self._is_response(frame, False):
                     relay.proxy.set_time(now)
                     relay.from_broker(memoryview(frame), now)
 
-    def _is_answer(self, data: bytes, after_gap: bool) -> bool:
+    def _is_response(self, data: bytes, after_gap: bool) -> bool:
         """Whether an answer that is awaited begins here."""
         if self.relay.connection.closed or len(data) < SIZE_BYTES * 2 or not _is_size(data):
             return False

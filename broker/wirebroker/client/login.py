@@ -27,9 +27,9 @@ def log_in(connection: Connection, access: Access) -> None:
     """Log in on a new connection if the access has SASL. Raises LoginFailed, and what the connection raises."""
     if not access.mechanism:
         return
-    answer = connection.request(SaslHandshakeRequest(mechanism=access.mechanism), 1)
-    if answer.error_code != ErrorCode.NONE:
-        offered = ", ".join(answer.mechanisms) or "nothing"
+    response = connection.request(SaslHandshakeRequest(mechanism=access.mechanism), 1)
+    if response.error_code != ErrorCode.NONE:
+        offered = ", ".join(response.mechanisms) or "nothing"
         raise LoginFailed(f"it does not take the mechanism {access.mechanism}; it offers {offered}")
 
     def exchange(message: bytes) -> bytes:

@@ -17,7 +17,7 @@ from kafkawire.frames import SIZE, decode_response, encode_request
 CLIENT_ID = "wirebroker-conformance"
 TIMEOUT = 10.0
 """Seconds without a byte after which a client stops waiting for an answer."""
-LARGEST_ANSWER = 512 * 1024 * 1024
+LARGEST_RESPONSE = 512 * 1024 * 1024
 SHOWN = 64
 """How many bytes of an unreadable answer its error message shows."""
 
@@ -26,7 +26,7 @@ class ConnectionClosed(ConnectionError):
     """The broker closed the connection instead of answering."""
 
 
-class NoAnswer(TimeoutError):
+class NoResponse(TimeoutError):
     """No answer arrived in time."""
 
 
@@ -72,9 +72,9 @@ class Connection:
         self._socket.close()
 
     def request(self, message: Message, version: int, timeout: float | None = None) -> Any:
-        """Send a request and wait for its answer. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+        """Send a request and wait for its answer. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self.send(message, version)
-        return self.answer(timeout)
+        return self.response(timeout)
 
     def send(self, message: Message, version: int, *, answered: bool = True) -> None:
         """Send a request without waiting. `answered` is False for a Produce with acks=0, which gets no answer."""
@@ -99,10 +99,10 @@ class Connection:
         except OSError as broken:
             raise ConnectionClosed(_words(broken)) from broken
 
-    def answer(self, timeout: float | None = None) -> Any:
-        """The answer to the oldest request without one. After NoAnswer it can be called again.
+    def response(self, timeout: float | None = None) -> Any:
+        """The answer to the oldest request without one. After NoResponse it can be called again.
 
-        Raises ConnectionClosed, NoAnswer, and ProtocolError for an unreadable answer or one to another request.
+        Raises ConnectionClosed, NoResponse, and ProtocolError for an unreadable answer or one to another request.
         """
         frame = self.frame(timeout)
         try:
@@ -117,18 +117,18 @@ class Connection:
         return message
 
     def frame(self, timeout: float | None = None) -> bytearray:
-        """The next frame without its size. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+        """The next frame without its size. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self._socket.settimeout(self.timeout if timeout is None else timeout)
         try:
             if self._frame is None:
                 self._fill(self._size)
                 (size,) = SIZE.unpack(self._size)
-                if not 0 <= size <= LARGEST_ANSWER:
+                if not 0 <= size <= LARGEST_RESPONSE:
                     raise ProtocolError(f"the answer announces {size} bytes, so this is not a Kafka broker")
                 self._frame = bytearray(size)
             self._fill(self._frame)
         except (TimeoutError, BlockingIOError) as late:
-            raise NoAnswer("no answer in time") from late
+            raise NoResponse("no answer in time") from late
         except OSError as broken:
             raise ConnectionClosed(_words(broken)) from broken
         frame, self._frame = self._frame, None
@@ -168,9 +168,9 @@ class WireClient:
             held.close()
 
     def request(self, message: Message, version: int, connection: str = "main", timeout: float | None = None) -> Any:
-        """Send a request and wait for its answer. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+        """Send a request and wait for its answer. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self.send(message, version, connection)
-        return self.answer(connection, timeout)
+        return self.response(connection, timeout)
 
     def send(self, message: Message, version: int, connection: str = "main", *, answered: bool = True) -> None:
         """Send a request without waiting; see Connection.send."""
@@ -187,13 +187,13 @@ class WireClient:
         with self._open(connection) as held:
             held.send_bytes(raw)
 
-    def answer(self, connection: str = "main", timeout: float | None = None) -> Any:
-        """The answer to the oldest request without one. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+    def response(self, connection: str = "main", timeout: float | None = None) -> Any:
+        """The answer to the oldest request without one. Raises ConnectionClosed, NoResponse, ProtocolError."""
         with self._open(connection) as held:
-            return held.answer(timeout)
+            return held.response(timeout)
 
     def frame(self, connection: str = "main", timeout: float | None = None) -> bytearray:
-        """The next frame without its size. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+        """The next frame without its size. Raises ConnectionClosed, NoResponse, ProtocolError."""
         with self._open(connection) as held:
             return held.frame(timeout)
 

@@ -73,16 +73,16 @@ class Producer:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         while True:
             try:
-                answer = self._wire(self._bootstrap.split(",")[0]).request(request, 4)
+                response = self._wire(self._bootstrap.split(",")[0]).request(request, 4)
             except BROKEN:
                 time.sleep(BACKOFF)
                 continue
-            if answer.error_code not in RETRIABLE:
+            if response.error_code not in RETRIABLE:
                 break
             time.sleep(BACKOFF)
-        if answer.error_code:
-            raise ProtocolError(f"InitProducerId: {error_name(answer.error_code)}")
-        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        if response.error_code:
+            raise ProtocolError(f"InitProducerId: {error_name(response.error_code)}")
+        self._producer_id, self._epoch = response.producer_id, response.producer_epoch
 
     def send(self, topic: str, value: str, partition: int) -> None:
         self._records.append((topic, partition, value))
@@ -119,10 +119,10 @@ class Producer:
         self._given_up.clear()
         sent = [(batch, leader) for batch in batches if (leader := self._leader(batch)) and self._sent(batch, leader)]
         acked = self._settings.acks != 0
-        answers = [(batch, self._answer(leader) if acked else (0, -1)) for batch, leader in sent]
+        responses = [(batch, self._response(leader) if acked else (0, -1)) for batch, leader in sent]
         failing: set[tuple[str, int]] = set()
         rewind = False
-        for batch, (code, offset) in answers:
+        for batch, (code, offset) in responses:
             rewind |= self._judged(batch, code, offset, first=batch.where not in failing)
             if code:
                 failing.add(batch.where)
@@ -182,17 +182,17 @@ class Producer:
             self._given_up.add(leader)
         return leader not in self._given_up
 
-    def _answer(self, leader: str) -> tuple[int, int]:
+    def _response(self, leader: str) -> tuple[int, int]:
         """Error code and offset. Without an answer: REQUEST_TIMED_OUT, and the connection is given up."""
         if leader in self._given_up:
             return REQUEST_TIMED_OUT, -1
         try:
-            answer = self._wire(leader).answer().responses[0].partition_responses[0]
+            response = self._wire(leader).response().responses[0].partition_responses[0]
         except BROKEN:
             self._wire(leader).drop("main")
             self._given_up.add(leader)
             return REQUEST_TIMED_OUT, -1
-        return answer.error_code, answer.base_offset
+        return response.error_code, response.base_offset
 
     def _leader(self, batch: _Batch) -> str:
         if batch.where not in self._leaders:
@@ -203,11 +203,11 @@ class Producer:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
         for address in self._bootstrap.split(","):
             try:
-                answer = self._wire(address).request(request, METADATA_VERSION)
+                response = self._wire(address).request(request, METADATA_VERSION)
             except BROKEN:
                 continue
-            nodes = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
-            for part in answer.topics[0].partitions:
+            nodes = {broker.node_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
+            for part in response.topics[0].partitions:
                 if part.leader_id in nodes:
                     self._leaders[topic, part.partition_index] = nodes[part.leader_id]
             return

@@ -60,7 +60,7 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None) -
         if (reason := _unable(scenario, remote)) is not None:
             report.skipped[scenario.name] = reason
         elif remote is not None:
-            check_answers(remote)
+            check_responses(remote)
             _one(scenario, remote, report)
         else:
             with OwnBroker(scenario.settings, secured=scenario.secured, telemetry=scenario.telemetry) as own:
@@ -68,7 +68,7 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None) -
     return report
 
 
-def check_answers(remote: RemoteBroker) -> None:
+def check_responses(remote: RemoteBroker) -> None:
     """Raises ConnectionError if no Kafka broker answers at the address, or no longer does; each step would differ."""
     with closing(WireClient(*remote.address)) as client:
         try:

@@ -59,8 +59,8 @@ def own_listener(arguments: argparse.Namespace) -> tuple[tuple[str, int], Securi
 def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
     """The number of brokers, which a client that may not log in cannot ask for."""
     if anonymous:
-        answer = connection.request(ApiVersionsRequest(), 0)
-        return f"it speaks {len(answer.api_keys)} APIs; who asks for more has to log in"
+        response = connection.request(ApiVersionsRequest(), 0)
+        return f"it speaks {len(response.api_keys)} APIs; who asks for more has to log in"
     log_in(connection, access)
     return f"{len(connection.request(MetadataRequest(topics=[]), 1).brokers)} broker(s)"
 

@@ -140,22 +140,22 @@ class Replay:
                 CreatableTopic(name=name, num_partitions=count, replication_factor=-1, assignments=[], configs=[])
                 for name, count in missing.items()
             ]
-            answer = self._own.request(CreateTopicsRequest(topics=topics, timeout_ms=30_000), CREATE_VERSION)
-            for each in answer.topics:
+            response = self._own.request(CreateTopicsRequest(topics=topics, timeout_ms=30_000), CREATE_VERSION)
+            for each in response.topics:
                 if each.error_code:
                     raise CannotReplay(f"the topic {each.name} cannot be created: {each.error_message}")
             self._learn_metadata()
 
     def _learn_metadata(self) -> None:
-        answer: MetadataResponse = self._own.request(MetadataRequest(topics=None), METADATA_VERSION)
-        self._nodes = {each.node_id: (each.host, each.port) for each in answer.brokers}
-        for topic in answer.topics:
+        response: MetadataResponse = self._own.request(MetadataRequest(topics=None), METADATA_VERSION)
+        self._nodes = {each.node_id: (each.host, each.port) for each in response.brokers}
+        for topic in response.topics:
             self._leaders |= {(topic.name or "", each.partition_index): each.leader_id for each in topic.partitions}
-        self._observer.directory.learn(answer)
+        self._observer.directory.learn(response)
 
     def _new_producer(self) -> int:
-        answer = self._own.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_VERSION)
-        return int(answer.producer_id)
+        response = self._own.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_VERSION)
+        return int(response.producer_id)
 
     def _observed(self, event: Event) -> None:
         self.outcomes.event(event)
@@ -188,10 +188,10 @@ class Replay:
     def _find(self, kind: int, name: str) -> int:
         end = time.monotonic() + self._timeout
         while True:
-            answer = self._own.request(FindCoordinatorRequest(key=name, key_type=kind), FIND_VERSION)
-            if not answer.error_code or time.monotonic() > end:
-                self._coordinators[kind, name] = answer.node_id
-                return int(answer.node_id)
+            response = self._own.request(FindCoordinatorRequest(key=name, key_type=kind), FIND_VERSION)
+            if not response.error_code or time.monotonic() > end:
+                self._coordinators[kind, name] = response.node_id
+                return int(response.node_id)
             time.sleep(PAUSE_S)
 
     def _send(self, asked: Asked) -> None:
@@ -232,17 +232,17 @@ class Replay:
             return
         self._latest = None
         try:
-            answer = self._answer(line, recorded)
+            response = self._response(line, recorded)
         except OSError as failure:  # it closed the connection, or gave no answer in time
             self._drop(key, str(failure))
             return
-        line.relay.from_broker(memoryview(SIZE.pack(len(answer)) + answer), 0)
+        line.relay.from_broker(memoryview(SIZE.pack(len(response)) + response), 0)
         if self._latest is not None:
             self.remaker.learn(exchange.request, recorded.response, self._latest, number)
             if session_id := getattr(recorded.response, "session_id", 0):
                 self._sessions[number, session_id] = key[1]
 
-    def _answer(self, line: _Line, recorded: Answered) -> bytes:
+    def _response(self, line: _Line, recorded: Answered) -> bytes:
         """The answer to the oldest request. It is sent again, as clients do, while its coordinator is not ready."""
         exchange, end = recorded.exchange, time.monotonic() + self._timeout
         _, made = line.awaited.popleft()

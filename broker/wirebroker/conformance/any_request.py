@@ -41,8 +41,8 @@ def exchange(run: Run, step: Json) -> Json:
     for name in dict.fromkeys(_topics(step["fields"])):
         run.topic_names.setdefault(run.topic_id(run.topic({"topic": name})), name)
     ids = {name: raw for raw, name in run.topic_names.items()}
-    answer = run.ask(step["api"], step, step["v"], **_meant(step["fields"], run, ids))
-    return {"answer": _shown(answer, run)}
+    response = run.ask(step["api"], step, step["v"], **_meant(step["fields"], run, ids))
+    return {"answer": _shown(response, run)}
 
 
 def _topics(value: Any) -> Iterator[str]:
@@ -65,10 +65,10 @@ def _meant(value: Any, run: Run, ids: dict[str, bytes]) -> Any:
     return run.name(value[1:]) if isinstance(value, str) and value.startswith(NAME) else value
 
 
-def _shown(answer: Struct, run: Run) -> Json:
+def _shown(response: Struct, run: Run) -> Json:
     told = {}
-    for declared in answer.__wire__:
-        value = getattr(answer, declared.name)
+    for declared in response.__wire__:
+        value = getattr(response, declared.name)
         default = declared.default() if callable(declared.default) else declared.default
         if declared.name not in _NOT_RECORDED and value != default:
             told[declared.name] = _field(value, declared, run)

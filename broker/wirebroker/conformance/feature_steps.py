@@ -15,8 +15,8 @@ STATE_AT = 16
 
 
 def _levels(run: Run) -> dict[str, int]:
-    answer = run.ask("ApiVersions", {}, 4, client_software_name="wirebroker", client_software_version="1")
-    return {each.name: each.max_version_level for each in answer.finalized_features}
+    response = run.ask("ApiVersions", {}, 4, client_software_name="wirebroker", client_software_version="1")
+    return {each.name: each.max_version_level for each in response.finalized_features}
 
 
 def _update(run: Run, step: Json) -> Json:
@@ -26,21 +26,23 @@ def _update(run: Run, step: Json) -> Json:
     fields = {"feature_updates": updates, "timeout_ms": 10_000}
     if "validate_only" in step:
         fields["validate_only"] = step["validate_only"]
-    answer = run.ask("UpdateFeatures", step, 2, **fields)
-    if not answer.error_code and not step.get("validate_only"):
+    response = run.ask("UpdateFeatures", step, 2, **fields)
+    if not response.error_code and not step.get("validate_only"):
         wanted = {name: level for name, level, _ in step["features"]}
         until(lambda: all(_levels(run).get(name, 0) == level for name, level in wanted.items()))
-    results = [[each.feature, shown(each.error_code), each.error_message] for each in answer.results]
-    return {"error": shown(answer.error_code), "message": answer.error_message, "results": results}
+    results = [[each.feature, shown(each.error_code), each.error_message] for each in response.results]
+    return {"error": shown(response.error_code), "message": response.error_message, "results": results}
 
 
 def _features(run: Run, step: Json) -> Json:
     """The features that ApiVersions tells, in the order of their names."""
-    answer = run.ask("ApiVersions", step, 4, client_software_name="wirebroker", client_software_version="1")
+    response = run.ask("ApiVersions", step, 4, client_software_name="wirebroker", client_software_version="1")
     return {
-        "supported": sorted([each.name, each.min_version, each.max_version] for each in answer.supported_features),
-        "finalized": sorted([each.name, each.min_version_level, each.max_version_level] for each in answer.finalized_features),
-        "has_epoch": answer.finalized_features_epoch >= 0,
+        "supported": sorted([each.name, each.min_version, each.max_version] for each in response.supported_features),
+        "finalized": sorted(
+            [each.name, each.min_version_level, each.max_version_level] for each in response.finalized_features
+        ),
+        "has_epoch": response.finalized_features_epoch >= 0,
     }
 
 
@@ -61,8 +63,8 @@ def _transaction_log(run: Run, step: Json) -> Json:
 def _voter(run: Run, step: Json) -> Json:
     """AddRaftVoter or RemoveRaftVoter; `directory` is the last byte of a voter's directory id."""
     fields = {"voter_directory_id": bytes(15) + bytes([step.get("directory", 0)]), "cluster_id": None} | step["fields"]
-    answer = run.ask(step["api"], step, 0, **fields)
-    return {"error": shown(answer.error_code), "message": answer.error_message}
+    response = run.ask(step["api"], step, 0, **fields)
+    return {"error": shown(response.error_code), "message": response.error_message}
 
 
 FEATURE_OPERATIONS = {"update_features": _update, "features": _features, "transaction_log": _transaction_log, "voter": _voter}

@@ -28,9 +28,9 @@ def _path(run: Run, name: int | str) -> str:
 def _log_dirs(run: Run, step: Json) -> Json:
     """DescribeLogDirs: of each directory the replicas of these topics, by topic and partition."""
     names = {run.topic({"topic": name}): name for name in step["of"]}
-    answer = _described(run, step)
+    response = _described(run, step)
     dirs = []
-    for each in answer.results:
+    for each in response.results:
         held = [
             [names[topic.name], part.partition_index, part.partition_size, part.offset_lag, part.is_future_key]
             for topic in each.topics
@@ -38,7 +38,7 @@ def _log_dirs(run: Run, step: Json) -> Json:
             for part in topic.partitions
         ]
         dirs.append({"error": shown(each.error_code), "held": sorted(held), "cordoned": each.is_cordoned})
-    return {"error": shown(answer.error_code), "dirs": dirs}
+    return {"error": shown(response.error_code), "dirs": dirs}
 
 
 def _move_logs(run: Run, step: Json) -> Json:
@@ -47,13 +47,13 @@ def _move_logs(run: Run, step: Json) -> Json:
         {"path": _path(run, name), "topics": [{"name": run.topic({"topic": topic}), "partitions": indexes}]}
         for name, topic, indexes in step["moves"]
     ]
-    answer = run.ask("AlterReplicaLogDirs", step, 2, dirs=dirs)
+    response = run.ask("AlterReplicaLogDirs", step, 2, dirs=dirs)
     names = {run.topic({"topic": topic}): topic for _, topic, _ in step["moves"]}
     until(lambda: not _is_moving(run))
     return {
         "results": sorted(
             [names[topic.topic_name], part.partition_index, shown(part.error_code)]
-            for topic in answer.results
+            for topic in response.results
             for part in topic.partitions
         )
     }
@@ -69,15 +69,15 @@ def _cordon(run: Run, step: Json) -> Json:
     value = step["dirs"] if isinstance(step["dirs"], str) else ",".join(_path(run, each) for each in step["dirs"])
     changes = [{"name": "cordoned.log.dirs", "config_operation": 0, "value": value}]
     resource = {"resource_type": 4, "resource_name": step.get("resource", "1"), "configs": changes}
-    answer = run.ask("IncrementalAlterConfigs", step, 1, resources=[resource], validate_only=False).responses[0]
-    if not answer.error_code:
+    response = run.ask("IncrementalAlterConfigs", step, 1, resources=[resource], validate_only=False).responses[0]
+    if not response.error_code:
         wanted = value.split(",") if value else []
         until(
             lambda: all(
                 each.is_cordoned == (value == "*" or each.log_dir in wanted) for each in _described(run, {"topics": []}).results
             )
         )
-    return {"error": shown(answer.error_code), "message": answer.error_message}
+    return {"error": shown(response.error_code), "message": response.error_message}
 
 
 LOG_DIR_OPERATIONS = {"log_dirs": _log_dirs, "move_logs": _move_logs, "cordon": _cordon}

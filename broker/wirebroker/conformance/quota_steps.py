@@ -24,10 +24,10 @@ def _alter(run: Run, step: Json) -> Json:
         named = [{"entity_type": kind, "entity_name": _real(run, name)} for kind, name in entity.items()]
         ops = [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in limits]
         entries.append({"entity": named, "ops": ops})
-    answer = run.ask("AlterClientQuotas", step, 1, entries=entries, validate_only=step.get("validate_only", False))
+    response = run.ask("AlterClientQuotas", step, 1, entries=entries, validate_only=step.get("validate_only", False))
     results = [
         {"entity": _entity(run, each.entity), "error": shown(each.error_code), "message": each.error_message}
-        for each in answer.entries
+        for each in response.entries
     ]
     if not step.get("validate_only"):
         _wait(run, step, {str(each["entity"]) for each in results if each["error"] == shown(0)})
@@ -44,8 +44,8 @@ def _wait(run: Run, step: Json, altered: set[str]) -> None:
         ]
 
         def known(components: list[Json] = components, wanted: dict[str, float] = wanted, limits: Any = limits) -> bool:
-            answer = run.ask("DescribeClientQuotas", {}, 1, components=components, strict=True)
-            held = {value.key: value.value for each in answer.entries or () for value in each.values}
+            response = run.ask("DescribeClientQuotas", {}, 1, components=components, strict=True)
+            held = {value.key: value.value for each in response.entries or () for value in each.values}
             return wanted.items() <= held.items() and not any(value is None and key in held for key, value in limits)
 
         if str(_shown_entity(entity)) in altered and len({key for key, _ in limits}) == len(limits):
@@ -76,15 +76,15 @@ def _symbol(name: str | None, own: str) -> str | None:
 def _describe(run: Run, step: Json) -> Json:
     """The quotas, without those that earlier runs have left to the broker."""
     components = [{"entity_type": kind, "match_type": how, "match": _real(run, name)} for kind, how, name in step["components"]]
-    answer = run.ask("DescribeClientQuotas", step, 1, components=components, strict=step.get("strict", False))
-    if answer.entries is None:
-        return {"error": shown(answer.error_code), "message": answer.error_message, "entries": None}
+    response = run.ask("DescribeClientQuotas", step, 1, components=components, strict=step.get("strict", False))
+    if response.entries is None:
+        return {"error": shown(response.error_code), "message": response.error_message, "entries": None}
     entries = [
         {"entity": _entity(run, each.entity), "values": [[value.key, value.value] for value in each.values]}
-        for each in answer.entries
+        for each in response.entries
         if not any(run.is_of_another(one.entity_name or "") for one in each.entity)
     ]
-    return {"error": shown(answer.error_code), "entries": sorted(entries, key=str)}
+    return {"error": shown(response.error_code), "entries": sorted(entries, key=str)}
 
 
 def _of(run: Run, step: Json) -> Connection:
@@ -117,12 +117,12 @@ def _throttled(run: Run, step: Json, api: str, version: int, fields: Json) -> Js
     if fields.get("acks") == 0:
         connection.send(request, version, answered=False)
         connection.send(from_plain(request_class(KEYS["ApiVersions"]), {}), 0)
-        connection.answer(NOT_MUTED)
+        connection.response(NOT_MUTED)
         return {"answered": True}
-    answer = connection.request(request, version)
+    response = connection.request(request, version)
     connection.close()
-    observed: Json = {"throttle_time_ms": answer.throttle_time_ms}
-    return observed | ({"topics": len(answer.responses)} if api == "Fetch" else {})
+    observed: Json = {"throttle_time_ms": response.throttle_time_ms}
+    return observed | ({"topics": len(response.responses)} if api == "Fetch" else {})
 
 
 def _create(run: Run, step: Json) -> Json:
@@ -136,11 +136,11 @@ def _create(run: Run, step: Json) -> Json:
     else:
         fields = {"topics": [{"name": name}]} if version >= 6 else {"topic_names": [name]}
     request = from_plain(request_class(KEYS[step["api"]]), fields | timeout)
-    answer = _of(run, step).request(request, version)
+    response = _of(run, step).request(request, version)
     result = next(
-        iter(getattr(answer, {"CreateTopics": "topics", "CreatePartitions": "results"}.get(step["api"], "responses")))
+        iter(getattr(response, {"CreateTopics": "topics", "CreatePartitions": "results"}.get(step["api"], "responses")))
     )
-    return {"error": shown(result.error_code), "throttled": answer.throttle_time_ms > 0}
+    return {"error": shown(result.error_code), "throttled": response.throttle_time_ms > 0}
 
 
 QUOTA_OPERATIONS = {

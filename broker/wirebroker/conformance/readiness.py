@@ -44,7 +44,7 @@ def prepare(run: Run) -> None:
 def coordinators_loaded(client: WireClient, groups: Iterable[str], transactional_ids: Iterable[str]) -> None:
     """Wait until the coordinators of all these names are loaded, which creates the internal topics.
 
-    Raises ConnectionClosed, NoAnswer and ProtocolError where the broker does not serve one of the requests.
+    Raises ConnectionClosed, NoResponse and ProtocolError where the broker does not serve one of the requests.
     """
     for name in groups:
         until(partial(_found, client, _GROUP, name))
@@ -106,5 +106,5 @@ def _transaction_loaded(client: WireClient, transactional_id: str) -> bool:
 
 
 def _states(client: WireClient, transactional_ids: list[str]) -> list[Any]:
-    answer = client.request(DescribeTransactionsRequest(transactional_ids=transactional_ids), 0)
-    return list(answer.transaction_states)
+    response = client.request(DescribeTransactionsRequest(transactional_ids=transactional_ids), 0)
+    return list(response.transaction_states)

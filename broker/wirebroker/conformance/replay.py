@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from kafkawire.errors import ProtocolError
-from wirebroker.client.wire import ConnectionClosed, NoAnswer
+from wirebroker.client.wire import ConnectionClosed, NoResponse
 from wirebroker.conformance.feature_steps import FEATURE_OPERATIONS
 from wirebroker.conformance.log_dir_steps import LOG_DIR_OPERATIONS
 from wirebroker.conformance.quota_steps import QUOTA_OPERATIONS
@@ -40,7 +40,7 @@ def observe(run: Run, index: int, step: Json) -> Json:
         observed = ALL_OPERATIONS[step["op"]](run, step)
     except ConnectionClosed:
         return {"conn": "closed"}
-    except NoAnswer:
+    except NoResponse:
         return {"conn": "timeout"}
     except ProtocolError as wrong:
         return {"conn": "unreadable", "text": str(wrong)}

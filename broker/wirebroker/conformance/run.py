@@ -120,8 +120,8 @@ class Run:
 
     def topic_id(self, name: str) -> bytes:
         """The topic's id, as Metadata tells it."""
-        answer = self.ask("Metadata", {}, 12, topics=[{"name": name}], allow_auto_topic_creation=False)
-        topic_id: bytes = answer.topics[0].topic_id
+        response = self.ask("Metadata", {}, 12, topics=[{"name": name}], allow_auto_topic_creation=False)
+        topic_id: bytes = response.topics[0].topic_id
         return topic_id
 
     def batch_timestamp(self, entry: Json) -> int:

@@ -25,7 +25,7 @@ from wirebroker.security.mechanisms import OAUTHBEARER
 from wirebroker.security.scram import BY_NUMBER
 from wirebroker.security.web_tokens import unsecured_token
 
-NO_ANSWER_AFTER = 1.5
+NO_RESPONSE_AFTER = 1.5
 """Seconds after which a step that Kafka left unanswered counts as unanswered."""
 RETRY_PAUSE, RETRIES = 0.02, 250
 NO_LEADER_YET, CONCURRENT = (3, 5, 6), 51
@@ -77,8 +77,8 @@ def _group(run: Run, step: Json) -> str:
     return run.name(step.get("group", "g"))
 
 
-def _shown_parts(answer: Any) -> list[str]:
-    return [shown(part.error_code) for topic in answer.topics for part in topic.partitions]
+def _shown_parts(response: Any) -> list[str]:
+    return [shown(part.error_code) for topic in response.topics for part in topic.partitions]
 
 
 # Topics
@@ -89,10 +89,10 @@ def op_create_topic(run: Run, step: Json) -> Json:
     name, partitions = run.topic(step), step.get("partitions", 1)
     configs = [{"name": name, "value": str(value)} for name, value in (step.get("configs") or {}).items()]
     topic = {"name": name, "num_partitions": partitions, "replication_factor": step.get("rf", 1), "configs": configs}
-    answer = run.ask("CreateTopics", step, 5, topics=[topic], timeout_ms=10_000).topics[0]
-    observed = {"error": shown(answer.error_code)}
-    if answer.error_code:
-        return observed | {"message": answer.error_message}
+    response = run.ask("CreateTopics", step, 5, topics=[topic], timeout_ms=10_000).topics[0]
+    observed = {"error": shown(response.error_code)}
+    if response.error_code:
+        return observed | {"message": response.error_message}
     for index in range(partitions):
         _repeat(lambda i=index: {"error": shown(_list_offsets(run, {}, name, i, -1).error_code)}, NO_LEADER_YET)  # type: ignore[misc]
     return observed
@@ -100,16 +100,16 @@ def op_create_topic(run: Run, step: Json) -> Json:
 
 @_operation
 def op_delete_topic(run: Run, step: Json) -> Json:
-    answer = run.ask("DeleteTopics", step, 4, topic_names=[run.topic(step)], timeout_ms=10_000)
-    return {"error": shown(answer.responses[0].error_code)}
+    response = run.ask("DeleteTopics", step, 4, topic_names=[run.topic(step)], timeout_ms=10_000)
+    return {"error": shown(response.responses[0].error_code)}
 
 
 @_operation
 def op_alter_topic(run: Run, step: Json) -> Json:
     changes = [{"name": name, "config_operation": 0, "value": str(value)} for name, value in step["configs"].items()]
     resource = {"resource_type": 2, "resource_name": run.topic(step), "configs": changes}
-    answer = run.ask("IncrementalAlterConfigs", step, 1, resources=[resource], validate_only=False)
-    return {"error": shown(answer.responses[0].error_code)}
+    response = run.ask("IncrementalAlterConfigs", step, 1, resources=[resource], validate_only=False)
+    return {"error": shown(response.responses[0].error_code)}
 
 
 @_operation
@@ -124,8 +124,8 @@ def op_metadata(run: Run, step: Json) -> Json:
 def op_delete_records(run: Run, step: Json) -> Json:
     partition = {"partition_index": step.get("part", 0), "offset": step["offset"]}
     topics = [{"name": run.topic(step), "partitions": [partition]}]
-    answer = run.ask("DeleteRecords", step, 2, topics=topics, timeout_ms=10_000).topics[0].partitions[0]
-    return {"error": shown(answer.error_code), "low_watermark": answer.low_watermark}
+    response = run.ask("DeleteRecords", step, 2, topics=topics, timeout_ms=10_000).topics[0].partitions[0]
+    return {"error": shown(response.error_code), "low_watermark": response.low_watermark}
 
 
 # Producing
@@ -139,14 +139,14 @@ def _init_again(step: Json) -> Codes:
 
 @_repeated(_init_again)
 def op_init_pid(run: Run, step: Json) -> Json:
-    answer = run.ask(
+    response = run.ask(
         "InitProducerId", step, 4,
         transactional_id=run.name(step["txid"]) if step.get("txid") else step.get("txid"),
         transaction_timeout_ms=step.get("timeout_ms", 60_000),
         producer_id=step.get("pid", -1),
         producer_epoch=step.get("epoch", -1),
     )  # fmt: skip
-    return {"error": shown(answer.error_code), "pid": answer.producer_id, "epoch": answer.producer_epoch}
+    return {"error": shown(response.error_code), "pid": response.producer_id, "epoch": response.producer_epoch}
 
 
 @_operation
@@ -164,9 +164,9 @@ def op_produce(run: Run, step: Json) -> Json:
     run.client.send(request, version, connection, answered=not unanswered_by_rule)
     if unanswered_by_rule:
         return {"sent": True}
-    unanswered = NO_ANSWER_AFTER if step.get("raw_hex", "") is None else None
-    answer = run.client.answer(connection, unanswered)
-    return _produced(run, step, answer, version)
+    unanswered = NO_RESPONSE_AFTER if step.get("raw_hex", "") is None else None
+    response = run.client.response(connection, unanswered)
+    return _produced(run, step, response, version)
 
 
 def _produce_request(run: Run, step: Json) -> tuple[ProduceRequest, int]:
@@ -190,10 +190,10 @@ def _produce_request(run: Run, step: Json) -> tuple[ProduceRequest, int]:
     return request, version
 
 
-def _produced(run: Run, step: Json, answer: Any, version: int) -> Json:
+def _produced(run: Run, step: Json, response: Any, version: int) -> Json:
     partitions = [
         (partition.index, _partition_produced(run, partition, version))
-        for topic in answer.responses
+        for topic in response.responses
         for partition in topic.partition_responses
     ]
     if "entries" in step:
@@ -201,20 +201,20 @@ def _produced(run: Run, step: Json, answer: Any, version: int) -> Json:
     return partitions[0][1]
 
 
-def _partition_produced(run: Run, answer: Any, version: int) -> Json:
+def _partition_produced(run: Run, response: Any, version: int) -> Json:
     observed: Json = {
-        "error": shown(answer.error_code),
-        "base_offset": answer.base_offset,
-        "log_append_time": run.append_time(answer.log_append_time_ms, answer.base_offset),
+        "error": shown(response.error_code),
+        "base_offset": response.base_offset,
+        "log_append_time": run.append_time(response.log_append_time_ms, response.base_offset),
     }
     if version >= 5:
-        observed["log_start_offset"] = answer.log_start_offset
-    if answer.record_errors:
+        observed["log_start_offset"] = response.log_start_offset
+    if response.record_errors:
         observed["record_errors"] = [
-            {"i": error.batch_index, "m": error.batch_index_error_message} for error in answer.record_errors
+            {"i": error.batch_index, "m": error.batch_index_error_message} for error in response.record_errors
         ]
-    if answer.error_message is not None:
-        observed["message"] = answer.error_message
+    if response.error_message is not None:
+        observed["message"] = response.error_message
     return observed
 
 
@@ -226,7 +226,7 @@ def op_produce_pipeline(run: Run, step: Json) -> Json:
         request, version = _produce_request(run, entry)
         run.client.send(request, version, connection)
         sent.append((entry, version))
-    return {"responses": [_produced(run, entry, run.client.answer(connection), version) for entry, version in sent]}
+    return {"responses": [_produced(run, entry, run.client.response(connection), version) for entry, version in sent]}
 
 
 @_operation
@@ -248,18 +248,18 @@ def op_fetch(run: Run, step: Json) -> Json:
         "partition": step.get("part", 0), "fetch_offset": step.get("offset", 0), "partition_max_bytes": 1 << 20,
     }  # fmt: skip
     topic = {"topic": name, "partitions": [partition]} | ({"topic_id": run.topic_id(name)} if version >= 13 else {})
-    answer = run.ask(
+    response = run.ask(
         "Fetch", step, version, max_wait_ms=step.get("wait", 100), min_bytes=1, max_bytes=1 << 24,
         isolation_level=step.get("iso", 0), session_epoch=-1, topics=[topic],
     ).responses[0].partitions[0]  # fmt: skip
-    aborted = answer.aborted_transactions
+    aborted = response.aborted_transactions
     return {
-        "error": shown(answer.error_code),
-        "hw": answer.high_watermark,
-        "lso": answer.last_stable_offset,
-        "log_start": answer.log_start_offset,
+        "error": shown(response.error_code),
+        "hw": response.high_watermark,
+        "lso": response.last_stable_offset,
+        "log_start": response.log_start_offset,
         "aborted": None if aborted is None else [{"ProducerId": a.producer_id, "FirstOffset": a.first_offset} for a in aborted],
-        "batches": [_batch(view) for view in iter_batches(answer.records or b"")],
+        "batches": [_batch(view) for view in iter_batches(response.records or b"")],
     }
 
 
@@ -288,8 +288,8 @@ def _list_offsets(run: Run, step: Json, topic: str, index: int, timestamp: int, 
 
 @_operation
 def op_list_offsets(run: Run, step: Json) -> Json:
-    answer = _list_offsets(run, step, run.topic(step), step.get("part", 0), step["ts"], step.get("iso", 0))
-    return {"error": shown(answer.error_code), "offset": answer.offset, "timestamp": answer.timestamp}
+    response = _list_offsets(run, step, run.topic(step), step.get("part", 0), step["ts"], step.get("iso", 0))
+    return {"error": shown(response.error_code), "offset": response.offset, "timestamp": response.timestamp}
 
 
 @_operation
@@ -299,13 +299,15 @@ def op_state(run: Run, step: Json) -> Json:
     observed: Json = {
         what: _list_offsets(run, {}, name, index, timestamp, isolation).offset for what, (timestamp, isolation) in asked.items()
     }
-    answer = run.ask("DescribeProducers", {}, 0, topics=[{"name": name, "partition_indexes": [index]}]).topics[0].partitions[0]
+    response = (
+        run.ask("DescribeProducers", {}, 0, topics=[{"name": name, "partition_indexes": [index]}]).topics[0].partitions[0]
+    )
     observed["producers"] = [
         {
             "pid": p.producer_id, "epoch": p.producer_epoch, "last_seq": p.last_sequence,
             "coord_epoch": p.coordinator_epoch, "txn_start": p.current_txn_start_offset,
         }
-        for p in answer.active_producers
+        for p in response.active_producers
     ]  # fmt: skip
     return observed
 
@@ -317,13 +319,13 @@ def op_state(run: Run, step: Json) -> Json:
 def op_find_coordinator(run: Run, step: Json) -> Json:
     transactional = "txid" in step
     keys = [run.name(step["txid" if transactional else "group"])]
-    answer = run.ask("FindCoordinator", step, 4, key_type=int(transactional), coordinator_keys=keys).coordinators[0]
-    return {"error": shown(answer.error_code), "node": answer.node_id}
+    response = run.ask("FindCoordinator", step, 4, key_type=int(transactional), coordinator_keys=keys).coordinators[0]
+    return {"error": shown(response.error_code), "node": response.node_id}
 
 
 @_repeated(_concurrent)
 def op_add_partitions(run: Run, step: Json) -> Json:
-    answer = run.ask(
+    response = run.ask(
         "AddPartitionsToTxn", step, 3,
         v3_and_below_transactional_id=run.name(step["txid"]),
         v3_and_below_producer_id=step["pid"],
@@ -332,7 +334,7 @@ def op_add_partitions(run: Run, step: Json) -> Json:
     )  # fmt: skip
     codes = [
         partition.partition_error_code
-        for result in answer.results_by_topic_v3_and_below
+        for result in response.results_by_topic_v3_and_below
         for partition in sorted(result.results_by_partition, key=lambda p: p.partition_index)
     ]
     return {"errors": [shown(code) for code in codes]}
@@ -340,11 +342,11 @@ def op_add_partitions(run: Run, step: Json) -> Json:
 
 @_repeated(_concurrent)
 def op_add_offsets(run: Run, step: Json) -> Json:
-    answer = run.ask(
+    response = run.ask(
         "AddOffsetsToTxn", step, 3, transactional_id=run.name(step["txid"]), producer_id=step["pid"],
         producer_epoch=step["epoch"], group_id=_group(run, step),
     )  # fmt: skip
-    return {"error": shown(answer.error_code)}
+    return {"error": shown(response.error_code)}
 
 
 def _committed(run: Run, step: Json) -> list[Json]:
@@ -358,25 +360,25 @@ def _committed(run: Run, step: Json) -> list[Json]:
 
 @_repeated(_concurrent)
 def op_txn_offset_commit(run: Run, step: Json) -> Json:
-    answer = run.ask(
+    response = run.ask(
         "TxnOffsetCommit", step, 3, transactional_id=run.name(step["txid"]), group_id=_group(run, step),
         producer_id=step["pid"], producer_epoch=step["epoch"], generation_id=step.get("generation", -1),
         member_id=step.get("member", ""), topics=_committed(run, step),
     )  # fmt: skip
-    return {"errors": _shown_parts(answer)}
+    return {"errors": _shown_parts(response)}
 
 
 @_repeated(_concurrent)
 def op_end_txn(run: Run, step: Json) -> Json:
     version = step.get("v", 3)
-    answer = run.ask(
+    response = run.ask(
         "EndTxn", step, version, transactional_id=run.name(step["txid"]), producer_id=step["pid"],
         producer_epoch=step["epoch"], committed=step["commit"],
     )  # fmt: skip
-    if not answer.error_code:
+    if not response.error_code:
         markers_written(run, run.name(step["txid"]))
-    observed: Json = {"error": shown(answer.error_code)}
-    return observed | ({"pid": answer.producer_id, "epoch": answer.producer_epoch} if version >= 5 else {})
+    observed: Json = {"error": shown(response.error_code)}
+    return observed | ({"pid": response.producer_id, "epoch": response.producer_epoch} if version >= 5 else {})
 
 
 @_operation
@@ -393,26 +395,26 @@ def op_describe_txn(run: Run, step: Json) -> Json:
 
 @_operation
 def op_join_group(run: Run, step: Json) -> Json:
-    answer = run.ask(
+    response = run.ask(
         "JoinGroup", step, 5, group_id=_group(run, step), session_timeout_ms=step.get("session_ms", 30_000),
         rebalance_timeout_ms=step.get("rebalance_ms", 30_000), member_id=step.get("member", ""), protocol_type="consumer",
         protocols=[{"name": "range", "metadata": b"meta"}],
     )  # fmt: skip
     return {
-        "error": shown(answer.error_code), "generation": answer.generation_id, "member": answer.member_id,
-        "leader_is_me": bool(answer.member_id) and answer.leader == answer.member_id,
-        "protocol": answer.protocol_name or "", "members": len(answer.members),
+        "error": shown(response.error_code), "generation": response.generation_id, "member": response.member_id,
+        "leader_is_me": bool(response.member_id) and response.leader == response.member_id,
+        "protocol": response.protocol_name or "", "members": len(response.members),
     }  # fmt: skip
 
 
 @_operation
 def op_sync_group(run: Run, step: Json) -> Json:
     assignments = [{"member_id": step["member"], "assignment": b"assign"}] if step.get("lead") else []
-    answer = run.ask(
+    response = run.ask(
         "SyncGroup", step, 3, group_id=_group(run, step), generation_id=step["generation"], member_id=step["member"],
         assignments=assignments,
     )  # fmt: skip
-    return {"error": shown(answer.error_code), "assignment": bytes(answer.assignment).decode()}
+    return {"error": shown(response.error_code), "assignment": bytes(response.assignment).decode()}
 
 
 @_operation
@@ -432,24 +434,24 @@ def op_leave_group(run: Run, step: Json) -> Json:
 
 @_operation
 def op_offset_commit(run: Run, step: Json) -> Json:
-    answer = run.ask(
+    response = run.ask(
         "OffsetCommit", step, 8, group_id=_group(run, step), generation_id_or_member_epoch=step.get("generation", -1),
         member_id=step.get("member", ""), topics=_committed(run, step),
     )  # fmt: skip
-    return {"errors": _shown_parts(answer)}
+    return {"errors": _shown_parts(response)}
 
 
 @_operation
 def op_offset_fetch(run: Run, step: Json) -> Json:
     topics = [{"name": run.topic(step), "partition_indexes": [step.get("part", 0)]}]
     stable = bool(step.get("stable"))
-    answer = run.ask("OffsetFetch", step, 7, group_id=_group(run, step), topics=topics, require_stable=stable)
+    response = run.ask("OffsetFetch", step, 7, group_id=_group(run, step), topics=topics, require_stable=stable)
     parts = [
         {"offset": p.committed_offset, "error": shown(p.error_code), "meta": p.metadata}
-        for topic in answer.topics
+        for topic in response.topics
         for p in topic.partitions
     ]
-    return {"error": shown(answer.error_code), "parts": parts}
+    return {"error": shown(response.error_code), "parts": parts}
 
 
 # Authentication
@@ -457,8 +459,8 @@ def op_offset_fetch(run: Run, step: Json) -> Json:
 
 @_operation
 def op_sasl_handshake(run: Run, step: Json) -> Json:
-    answer = run.ask("SaslHandshake", step, 1, mechanism=step["mechanism"])
-    return {"error": shown(answer.error_code), "mechanisms": list(answer.mechanisms)}
+    response = run.ask("SaslHandshake", step, 1, mechanism=step["mechanism"])
+    return {"error": shown(response.error_code), "mechanisms": list(response.mechanisms)}
 
 
 @_operation
@@ -467,13 +469,13 @@ def op_sasl_token(run: Run, step: Json) -> Json:
 
 
 def _token_taken(run: Run, step: Json, token: bytes) -> tuple[Json, bytes]:
-    answer = run.ask("SaslAuthenticate", step, 2, auth_bytes=token)
+    response = run.ask("SaslAuthenticate", step, 2, auth_bytes=token)
     lifetime = (
-        {"some_lifetime": answer.session_lifetime_ms > 0} if "lasts" in step else {"lifetime": answer.session_lifetime_ms}
+        {"some_lifetime": response.session_lifetime_ms > 0} if "lasts" in step else {"lifetime": response.session_lifetime_ms}
     )
-    observed: Json = {"error": shown(answer.error_code)} | lifetime
-    message = {} if answer.error_message is None else {"message": answer.error_message}
-    return observed | message, bytes(answer.auth_bytes)
+    observed: Json = {"error": shown(response.error_code)} | lifetime
+    message = {} if response.error_message is None else {"message": response.error_message}
+    return observed | message, bytes(response.auth_bytes)
 
 
 @_operation
@@ -483,21 +485,21 @@ def op_sasl_log_in(run: Run, step: Json) -> Json:
         return hello
     user = run.name(step["user"]) if step.get("own") else step["user"]
     secret = _web_token(run, step) if step["mechanism"] == OAUTHBEARER else step["password"]
-    answers = tokens_taken(run, step, tokens(step["mechanism"], user, secret, step.get("extensions", "")))
-    return {"error": answers[-1].get("error", NO_ERROR), "answers": answers}
+    responses = tokens_taken(run, step, tokens(step["mechanism"], user, secret, step.get("extensions", "")))
+    return {"error": responses[-1].get("error", NO_ERROR), "answers": responses}
 
 
 def tokens_taken(run: Run, step: Json, dialogue: Generator[bytes, bytes, None]) -> list[Json]:
     """The answers to the tokens of a login."""
-    token, answers = next(dialogue), []
+    token, responses = next(dialogue), []
     with suppress(StopIteration):
         while True:
-            observed, reply = (
+            observed, response = (
                 _bare_token_taken(run, step, token) if step.get("handshake_v") == 0 else _token_taken(run, step, token)
             )
-            answers.append(observed)
-            token = dialogue.send(reply)
-    return answers
+            responses.append(observed)
+            token = dialogue.send(response)
+    return responses
 
 
 def _web_token(run: Run, step: Json) -> str:
@@ -508,15 +510,15 @@ def _web_token(run: Run, step: Json) -> str:
 def _bare_token_taken(run: Run, step: Json, token: bytes) -> tuple[Json, bytes]:
     client, connection = run.client_of(step), step.get("conn", "main")
     client.send_bytes(SIZE.pack(len(token)) + token, connection)
-    answer = bytes(client.frame(connection, NO_ANSWER_AFTER))
-    return {"empty": not answer}, answer
+    response = bytes(client.frame(connection, NO_RESPONSE_AFTER))
+    return {"empty": not response}, response
 
 
 @_operation
 def op_ask(run: Run, step: Json) -> Json:
     """Any request; the names of all errors in its answer."""
-    answer = run.ask(step["api"], step, versions(KEYS[step["api"]])[1], **step.get("fields", {}))
-    return {"errors": [shown(code) for code in values(answer, "errorCode")]}
+    response = run.ask(step["api"], step, versions(KEYS[step["api"]])[1], **step.get("fields", {}))
+    return {"errors": [shown(code) for code in values(response, "errorCode")]}
 
 
 @_operation
@@ -540,23 +542,23 @@ def op_alter_scram(run: Run, step: Json) -> Json:
             }
         )
     deletions = [{"name": run.name(name), "mechanism": mechanism} for name, mechanism in step.get("delete", [])]
-    answer = run.ask("AlterUserScramCredentials", step, 0, upsertions=upsertions, deletions=deletions)
+    response = run.ask("AlterUserScramCredentials", step, 0, upsertions=upsertions, deletions=deletions)
     names = {run.name(each[0]): each[0] for each in (*step.get("upsert", []), *step.get("delete", []))}
-    results = [{"user": names[each.user], "error": shown(each.error_code)} for each in answer.results]
+    results = [{"user": names[each.user], "error": shown(each.error_code)} for each in response.results]
     return {"results": sorted(results, key=lambda each: each["user"])}
 
 
 @_operation
 def op_describe_scram(run: Run, step: Json) -> Json:
     users = [{"name": run.name(name)} for name in step["users"]]
-    answer = run.ask("DescribeUserScramCredentials", step, 0, users=users)
+    response = run.ask("DescribeUserScramCredentials", step, 0, users=users)
     known = {run.name(name): name for name in step["users"]}
     results = [
         {"user": known[each.user], "error": shown(each.error_code),
          "credentials": sorted([info.mechanism, info.iterations] for info in each.credential_infos)}
-        for each in answer.results
+        for each in response.results
     ]  # fmt: skip
-    return {"error": shown(answer.error_code), "results": sorted(results, key=lambda each: each["user"])}
+    return {"error": shown(response.error_code), "results": sorted(results, key=lambda each: each["user"])}
 
 
 # Connections and the broker itself
@@ -570,8 +572,8 @@ def op_ping(run: Run, step: Json) -> Json:
 @_operation
 def op_api_versions(run: Run, step: Json) -> Json:
     software = {"client_software_name": step.get("name", "wirebroker"), "client_software_version": "1"}
-    answer = run.ask("ApiVersions", step, 3, **software)
-    return {"error": shown(answer.error_code), "n": len(answer.api_keys)}
+    response = run.ask("ApiVersions", step, 3, **software)
+    return {"error": shown(response.error_code), "n": len(response.api_keys)}
 
 
 @_operation
@@ -590,7 +592,7 @@ def op_unsupported(run: Run, step: Json) -> Json:
     connection = step.get("conn", "main")
     client = run.client_of(step)
     client.send_raw(key, step["v"], bytes.fromhex(step.get("body_hex", "")), 1, connection)
-    client.frame(connection, NO_ANSWER_AFTER)
+    client.frame(connection, NO_RESPONSE_AFTER)
     return {"conn": "answered"}
 
 
@@ -598,7 +600,7 @@ def op_unsupported(run: Run, step: Json) -> Json:
 def op_raw_bytes(run: Run, step: Json) -> Json:
     client, connection = run.client_of(step), step.get("conn", "main")
     client.send_bytes(bytes.fromhex(step["hex"]), connection)
-    client.frame(connection, NO_ANSWER_AFTER)
+    client.frame(connection, NO_RESPONSE_AFTER)
     return {"conn": "answered"}
 
 

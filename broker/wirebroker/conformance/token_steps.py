@@ -21,20 +21,20 @@ BY_TOKEN = ",tokenauth=true"
 def _create(run: Run, step: Json) -> Json:
     kind, owner = step.get("owner", (None, None))
     renewers = [{"principal_type": kind, "principal_name": name} for kind, name in step.get("renewers", [])]
-    answer = run.ask(
+    response = run.ask(
         "CreateDelegationToken", step, 3, owner_principal_type=kind, owner_principal_name=owner, renewers=renewers,
         max_lifetime_ms=step.get("lives_ms", -1),
     )  # fmt: skip
-    error = shown(answer.error_code)
+    error = shown(response.error_code)
     observed: Json = {
-        "error": error, "owner": [answer.principal_type, answer.principal_name],
-        "requester": [answer.token_requester_principal_type, answer.token_requester_principal_name],
+        "error": error, "owner": [response.principal_type, response.principal_name],
+        "requester": [response.token_requester_principal_type, response.token_requester_principal_name],
     }  # fmt: skip
     if error != NO_ERROR:
-        return observed | {"times": [answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms]}
-    run.tokens[step["name"]] = Token(answer.token_id, bytes(answer.hmac), answer.max_timestamp_ms)
-    _wait(run, step, answer.expiry_timestamp_ms)
-    return observed | _lives(answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms)
+        return observed | {"times": [response.issue_timestamp_ms, response.expiry_timestamp_ms, response.max_timestamp_ms]}
+    run.tokens[step["name"]] = Token(response.token_id, bytes(response.hmac), response.max_timestamp_ms)
+    _wait(run, step, response.expiry_timestamp_ms)
+    return observed | _lives(response.issue_timestamp_ms, response.expiry_timestamp_ms, response.max_timestamp_ms)
 
 
 def _lives(issued: int, expires: int, most: int) -> Json:
@@ -55,8 +55,8 @@ def _expire(run: Run, step: Json) -> Json:
 
 def _ends(run: Run, step: Json, api: str, period: str) -> Json:
     before = run.broker.now()
-    answer = run.ask(api, step, 2, hmac=_secret(run, step), **{period: step["ms"]})
-    error, ends = shown(answer.error_code), answer.expiry_timestamp_ms
+    response = run.ask(api, step, 2, hmac=_secret(run, step), **{period: step["ms"]})
+    error, ends = shown(response.error_code), response.expiry_timestamp_ms
     if error != NO_ERROR:
         return {"error": error, "ends": ends}
     at_most = ends == run.tokens[step["name"]].most_at
@@ -72,8 +72,8 @@ def _wait(run: Run, step: Json, ends: int | None) -> None:
     who: Json = {key: step[key] for key in ("listener", "conn") if key in step}
 
     def known() -> bool:
-        answer = run.ask("DescribeDelegationToken", who, 3, owners=None)
-        return next((each.expiry_timestamp for each in answer.tokens if each.token_id == token.token_id), None) == ends
+        response = run.ask("DescribeDelegationToken", who, 3, owners=None)
+        return next((each.expiry_timestamp for each in response.tokens if each.token_id == token.token_id), None) == ends
 
     until(known)
 
@@ -82,7 +82,7 @@ def _describe(run: Run, step: Json) -> Json:
     """The tokens of this run that a client sees."""
     owners = step.get("owners")
     named = None if owners is None else [{"principal_type": kind, "principal_name": name} for kind, name in owners]
-    answer = run.ask("DescribeDelegationToken", step, 3, owners=named)
+    response = run.ask("DescribeDelegationToken", step, 3, owners=named)
     known = {token.token_id: (name, token) for name, token in run.tokens.items()}
     seen = [
         {
@@ -93,10 +93,10 @@ def _describe(run: Run, step: Json) -> Json:
             "ends_as_answered": each.expiry_timestamp == known[each.token_id][1].ends,
             "most_s": round((each.max_timestamp - each.issue_timestamp) / 1000),
         }
-        for each in answer.tokens
+        for each in response.tokens
         if each.token_id in known
     ]  # fmt: skip
-    return {"error": shown(answer.error_code), "tokens": sorted(seen, key=lambda each: str(each["name"]))}
+    return {"error": shown(response.error_code), "tokens": sorted(seen, key=lambda each: str(each["name"]))}
 
 
 def _log_in(run: Run, step: Json) -> Json:
@@ -106,8 +106,8 @@ def _log_in(run: Run, step: Json) -> Json:
     token = run.tokens[step["name"]]
     password = step.get("password", b64encode(token.secret).decode())
     dialogue = tokens(step["mechanism"], step.get("user", token.token_id), password, step.get("extensions", BY_TOKEN))
-    answers = tokens_taken(run, step, dialogue)
-    return {"error": answers[-1]["error"], "answers": answers}
+    responses = tokens_taken(run, step, dialogue)
+    return {"error": responses[-1]["error"], "answers": responses}
 
 
 TOKEN_OPERATIONS = {

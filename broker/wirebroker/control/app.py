@@ -99,16 +99,16 @@ def _routes(of_proxy: bool) -> tuple[Route, ...]:
     paths: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
-    return (*described, *(Route(path, _answerer(by), methods=list(by)) for path, by in paths.items()))
+    return (*described, *(Route(path, _responder(by), methods=list(by)) for path, by in paths.items()))
 
 
 def _described(make: Callable[[], Response]) -> Answer:
     made = cache(make)
 
-    async def answer(request: Request) -> Response:
+    async def response(request: Request) -> Response:
         return made()
 
-    return answer
+    return response
 
 
 async def _to_the_live_page(request: Request) -> Response:
@@ -129,11 +129,11 @@ async def _live_file(request: Request) -> Response:
 _live_files = cache(live_page.pages)
 
 
-def _answerer(by_method: Mapping[str, Endpoint]) -> Answer:
-    async def answer(request: Request) -> Response:
+def _responder(by_method: Mapping[str, Endpoint]) -> Answer:
+    async def response(request: Request) -> Response:
         endpoint = by_method["GET" if request.method == "HEAD" else request.method]
         try:
-            return await _answer(endpoint, request)
+            return await _response(endpoint, request)
         except Problem as problem:
             # The rest of a body that is too large need not be read.
             return _problem(problem, {"connection": "close"} if problem.status == 413 else None)
@@ -153,10 +153,10 @@ def _answerer(by_method: Mapping[str, Endpoint]) -> Answer:
             logger.exception("%s %s failed because of an error in wirebroker", endpoint.method, request.url.path)
             return _problem(Problem(500, "an error in wirebroker; its log has the traceback"))
 
-    return answer
+    return response
 
 
-async def _answer(endpoint: Endpoint, request: Request) -> Response:
+async def _response(endpoint: Endpoint, request: Request) -> Response:
     controlled: Controlled = request.app.state.controlled
     _check_sender(request)
     asked = await _asked(endpoint, request)

@@ -38,7 +38,7 @@ MOST_REQUESTS = 256
 """Requests at a time, including those that wait. More are answered with 503."""
 
 
-LAST_ANSWERS_S = 1
+LAST_RESPONSES_S = 1
 """Seconds that a stopping control waits for clients to read its last answers."""
 
 
@@ -101,7 +101,7 @@ class Control:
     async def _answered(self) -> None:
         """Wait a little for the answers that are being sent."""
         if self._state.tasks:
-            await asyncio.wait(list(self._state.tasks), timeout=LAST_ANSWERS_S)
+            await asyncio.wait(list(self._state.tasks), timeout=LAST_RESPONSES_S)
 
 
 @lru_cache

@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions and answers only with news.
 
 A session belongs to the broker, not to a connection. `open` decides which partitions a request is about;
-`FetchContext.answer` decides which of them the response names.
+`FetchContext.response` decides which of them the response names.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class FetchContext:
     incremental: bool = False
     error: ErrorCode = ErrorCode.NONE
 
-    def answer(self, results: Results) -> Results:
+    def response(self, results: Results) -> Results:
         """The results that the response names: all in a full fetch, the changed ones in an incremental one."""
         if self.session is None:
             return results

@@ -57,7 +57,7 @@ def decode_all(data: bytes, api: str | None = None, version: int | None = None) 
     key = None if api is None else key_of(api)
     for start, end in _frames(data, key is not None):
         begin = start + SIZE_BYTES if start != end and _sized(data, start) == end else start
-        decoded = _request(data[:end], begin) if key is None else _answer(data[:end], begin, key, version or 0)
+        decoded = _request(data[:end], begin) if key is None else _response(data[:end], begin, key, version or 0)
         decoded.size = end - start
         yield decoded
 
@@ -88,7 +88,7 @@ def _sized(data: bytes, pos: int) -> int:
     return pos + SIZE_BYTES + size if size >= SMALLEST else -1
 
 
-def _frames(data: bytes, answers: bool) -> list[tuple[int, int]]:
+def _frames(data: bytes, responses: bool) -> list[tuple[int, int]]:
     """Where frames begin and end: those whose sizes fill the data exactly, else all of it as one without a size."""
     found, pos = [], 0
     while pos < len(data):
@@ -100,7 +100,7 @@ def _frames(data: bytes, answers: bool) -> list[tuple[int, int]]:
     if found and pos == len(data):
         return found
     end = _sized(data, pos)
-    if end > 0 and not answers and not _is_request(data, 0) and (found or _is_request(data, SIZE_BYTES)):
+    if end > 0 and not responses and not _is_request(data, 0) and (found or _is_request(data, SIZE_BYTES)):
         announced, left = end - pos - SIZE_BYTES, len(data) - pos - SIZE_BYTES
         raise ProtocolError(f"byte {pos}: the frame announces {announced} bytes, and {left} are left")
     return [(0, len(data))]
@@ -139,7 +139,7 @@ def _unrecognised(key: int, version: int, size: int) -> str:
     return f"this is {api_name(key)} version {version}, and versions {oldest} to {newest} can be read; {remedy}"
 
 
-def _answer(data: bytes, begin: int, key: int, version: int) -> Decoded:
+def _response(data: bytes, begin: int, key: int, version: int) -> Decoded:
     cls = response_class(key)
     oldest, newest = cls.__schema__.versions
     if not oldest <= version <= newest:

@@ -26,7 +26,7 @@ from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, SASL_AUTHENTICATE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions, without_feature
 from wirebroker.apis.directory import EngineDirectory
-from wirebroker.apis.exchange import Aside, Exchange, Steps
+from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.apis.permissions import Access, admit
 from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.core.changes import RestartChange
@@ -47,8 +47,8 @@ from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.engine.turns import Turns, steps_of
 from wirebroker.requests.authentication import Authenticator
 from wirebroker.requests.authorizer import Authorizer
-from wirebroker.requests.connection import Connection, Disconnect, Gate, Muted, Refuse, Send, Unauthenticated
-from wirebroker.requests.effects import Close, Effect, Outcome, Reply
+from wirebroker.requests.connection import Connection, Disconnect, Interceptor, Muted, Refuse, Send, Unauthenticated
+from wirebroker.requests.effects import Close, Effect, Outcome, Respond
 from wirebroker.requests.facts import facts_of, groups_of, implied_by
 from wirebroker.requests.throttling import Throttle
 from wirebroker.security.protocols import SecurityProtocol
@@ -131,7 +131,7 @@ class Engine:
         self.effects: list[Effect] = []
         self.turns = Turns()
         self.connections: set[Connection] = set()
-        self.new_gate: Callable[[Connection], Gate | None] | None = None
+        self.new_interceptor: Callable[[Connection], Interceptor | None] | None = None
         """Makes the gate of a connection when a client connects; see `wirebroker.requests.connection`."""
         self.at_soft_reset: list[Callable[[int], None]] = []
         """Called by a soft reset with the time, to bring back what the broker was started with."""
@@ -216,11 +216,11 @@ class Engine:
         """Add the connection of a client to this broker; `subject` is the name in the certificate that TLS has verified."""
         connection = Connection(next(self._numbers), node_id, client_host, Session(listener, protocol))
         self.connections.add(connection)
-        connection.gate = self.authenticator.gate(connection)
+        connection.interceptor = self.authenticator.interceptor(connection)
         if subject:
             self.authenticator.by_certificate(connection, subject)
-        if self.new_gate is not None:
-            connection.gate = self.new_gate(connection)
+        if self.new_interceptor is not None:
+            connection.interceptor = self.new_interceptor(connection)
         if self.trace.changes:
             self.set_time(now)
             self.trace.opened(connection)
@@ -259,8 +259,8 @@ class Engine:
     def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
         try:
-            gate = connection.gate
-            if gate is not None and self._decided(gate, connection, frame, now):
+            interceptor = connection.interceptor
+            if interceptor is not None and self._decided(interceptor, connection, frame, now):
                 return
             key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
             faults = self.faults
@@ -307,16 +307,16 @@ class Engine:
         else:
             self.handle(request, exchange)
 
-    def _decided(self, gate: Gate, connection: Connection, frame: memoryview, now: int) -> bool:
+    def _decided(self, interceptor: Interceptor, connection: Connection, frame: memoryview, now: int) -> bool:
         """Carry out what the gate decides about a request; False if it is handled as usual."""
-        decision = gate.decide(connection, frame, now)
+        decision = interceptor.decide(connection, frame, now)
         if decision is None:
             return False
         if isinstance(decision, Disconnect):
             self.close(connection, decision.reason)
             return True
         if isinstance(decision, Send):
-            self.effects.append(Reply(connection, [SIZE.pack(len(decision.token)) + decision.token]))
+            self.effects.append(Respond(connection, [SIZE.pack(len(decision.token)) + decision.token]))
             return True
         if isinstance(decision, Unauthenticated):
             self.unauthenticated(Exchange(self, connection, SASL_AUTHENTICATE, 0, 0, None, now), None, decision.cause)
@@ -347,20 +347,20 @@ class Engine:
         from wirebroker.requests.errors import refuse
 
         code, unheard = decision.error_code, isinstance(request, ProduceRequest) and request.acks == 0
-        answer = None if unheard else refuse(request, code, exchange)
+        response = None if unheard else refuse(request, code, exchange)
         if decision.ends_by:
-            self.unauthenticated(exchange, answer, decision.ends_by)
-        elif answer is None:  # Kafka, too, has no other way to tell the client
+            self.unauthenticated(exchange, response, decision.ends_by)
+        elif response is None:  # Kafka, too, has no other way to tell the client
             exchange.close(f"its Produce with acks=0 is refused: {error_name(code)}")
         else:
-            exchange.reply(answer)
+            exchange.respond(response)
 
-    def unauthenticated(self, exchange: Exchange, answer: Message | None, cause: str) -> Outcome:
+    def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
         """Answer, if there is an answer, and close the connection, after connection.failed.authentication.delay.ms."""
 
         def end(_: int) -> None:
-            if answer is not None:
-                exchange.reply(answer)
+            if response is not None:
+                exchange.respond(response)
             exchange.close(cause)
 
         delay = self.configs.integer("connection.failed.authentication.delay.ms")
@@ -383,7 +383,7 @@ class Engine:
         if outcome is Outcome.PARKED:
             exchange.park()
         elif not isinstance(outcome, Outcome):
-            exchange.reply(outcome)  # type: ignore[arg-type]
+            exchange.respond(outcome)  # type: ignore[arg-type]
 
     def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
         """What the request's API makes of it, as far as the client may do that."""
@@ -428,22 +428,22 @@ class Engine:
         whole = frame if owned else memoryview(bytes(frame))
         if self.cluster.quotas.on:
             self.throttle.begin(exchange, len(frame))
-        self.turns.begin(exchange, self._read_aside(exchange, whole, start))
+        self.turns.begin(exchange, self._read_offloaded(exchange, whole, start))
         exchange.park()
 
-    def _read_aside(self, exchange: Exchange, frame: memoryview, start: int) -> Steps:
+    def _read_offloaded(self, exchange: Exchange, frame: memoryview, start: int) -> Steps:
         key, version = exchange.api_key, exchange.version
         try:
-            request, _ = yield Aside(partial(decode, request_class(key), frame, version, start))
+            request, _ = yield Offload(partial(decode, request_class(key), frame, version, start))
         except ProtocolError as damage:
             return exchange.close(f"the client's request cannot be read: {damage}")
         exchange.request = request
-        traced, struck = self.trace.exchanges, self.faults is not None and self.faults.concerns(key)
-        if traced or struck:
-            facts = yield Aside(partial(facts_of, request, exchange, list(implied_by(request, exchange))))
+        traced, concerned = self.trace.exchanges, self.faults is not None and self.faults.concerns(key)
+        if traced or concerned:
+            facts = yield Offload(partial(facts_of, request, exchange, list(implied_by(request, exchange))))
         if traced:
-            self.trace.requested(request, exchange, (yield Aside(partial(names_of, facts))))
-        if not struck:
+            self.trace.requested(request, exchange, (yield Offload(partial(names_of, facts))))
+        if not concerned:
             return (yield from steps_of(self._outcome(request, exchange)))
         connection, exchange.frame = exchange.connection, frame
         connection.parked = None
@@ -459,7 +459,7 @@ class Engine:
             from wirebroker.apis.api_versions import unsupported_version
 
             exchange = Exchange(self, connection, key, 0, correlation_id, None, now)
-            exchange.reply(unsupported_version(self.versions[key]))
+            exchange.respond(unsupported_version(self.versions[key]))
             return
         offered = self.versions.get(key)
         if self.trace.verdicts:

@@ -2,7 +2,7 @@
 
 A handler that works in slices is a generator (`exchange.Steps`). The first slice runs at once, so a short request is
 answered at once. A request with more slices is parked and joins a queue. The driver of the engine sets `wake`, calls
-`proceed` for one slice at a time, does the work in `asides` in a thread and then calls `resume`. A driver that
+`proceed` for one slice at a time, does the work in `offloads` in a thread and then calls `resume`. A driver that
 does not set `wake` (a test, the simulator) gets every request handled at once.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
-from wirebroker.apis.exchange import Aside, Exchange, Steps
+from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.requests.effects import Outcome
 from wirebroker.trace.recorder import errors_in
 
@@ -33,16 +33,16 @@ class Unfinished:
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def step(self) -> Aside | None:
+    def step(self) -> Offload | None:
         """Run one slice: the work that it wants done aside, or None. The last one raises StopIteration with the outcome."""
         result, self.result = self.result, None
         error, self.error = self.error, None
         return self.steps.send(result) if error is None else self.steps.throw(error)
 
-    def do(self, aside: Aside) -> None:
+    def do(self, offload: Offload) -> None:
         """Do the work, in any thread; the next slice gets its result or exception."""
         try:
-            self.result = aside.work()
+            self.result = offload.work()
         except Exception as error:
             self.error = error
 
@@ -55,7 +55,7 @@ class Turns:
         """Called when a slice or work aside is ready; None if no driver runs them."""
         self.waiting: deque[Unfinished] = deque()
         """Requests that are ready for their next slice, in order."""
-        self.asides: deque[tuple[Unfinished, Aside]] = deque()
+        self.offloads: deque[tuple[Unfinished, Offload]] = deque()
         """Work to be done in a thread, and the request that waits for it."""
         self._known: set[Unfinished] = set()
 
@@ -66,24 +66,24 @@ class Turns:
         """
         unfinished = Unfinished(exchange, steps)
         try:
-            aside = unfinished.step()
-            while self.wake is None or (exchange.struck is not None and exchange.struck.needs_outcome):
-                if aside is not None:
-                    unfinished.do(aside)
-                aside = unfinished.step()
+            offload = unfinished.step()
+            while self.wake is None or (exchange.matches is not None and exchange.matches.needs_outcome):
+                if offload is not None:
+                    unfinished.do(offload)
+                offload = unfinished.step()
         except StopIteration as last:
             outcome: Message | Outcome = last.value
             return outcome
         exchange.frame = None
         self._known.add(unfinished)
-        self._queue(unfinished, aside)
+        self._queue(unfinished, offload)
         return Outcome.PARKED
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
         """Answer a request that was parked, now or in slices."""
         outcome = self.begin(exchange, steps)
         if not isinstance(outcome, Outcome):
-            exchange.reply(outcome)
+            exchange.respond(outcome)
 
     def proceed(self) -> None:
         """Run the next slice of the request whose turn it is. Raises what the handler raises."""
@@ -107,15 +107,15 @@ class Turns:
         gone = {each for each in self._known if node_id in (None, each.exchange.node_id)}
         self._known -= gone
         self.waiting = deque(each for each in self.waiting if each not in gone)
-        self.asides = deque(each for each in self.asides if each[0] not in gone)
+        self.offloads = deque(each for each in self.offloads if each[0] not in gone)
         for unfinished in gone:
             unfinished.steps.close()
 
-    def _queue(self, unfinished: Unfinished, aside: Aside | None) -> None:
-        if aside is None:
+    def _queue(self, unfinished: Unfinished, offload: Offload | None) -> None:
+        if offload is None:
             self.waiting.append(unfinished)
         else:
-            self.asides.append((unfinished, aside))
+            self.offloads.append((unfinished, offload))
         if self.wake is not None:
             self.wake()
 
@@ -132,9 +132,9 @@ class Turns:
 
 def _encode(exchange: Exchange, response: Message) -> Steps:
     try:
-        parts = yield Aside(partial(encode_response, exchange.correlation_id, response, exchange.version))
+        parts = yield Offload(partial(encode_response, exchange.correlation_id, response, exchange.version))
         if exchange.traced is not None:
-            exchange.traced = exchange.traced._replace(errors=(yield Aside(partial(errors_in, response))))
+            exchange.traced = exchange.traced._replace(errors=(yield Offload(partial(errors_in, response))))
     except EncodeError as wrong:
         exchange.cannot_say(wrong)
     else:

@@ -13,9 +13,9 @@ from wirebroker.requests.parts import TopicPartition
 from wirebroker.requests.received import Received
 
 if TYPE_CHECKING:
+    from wirebroker.faults.matches import Matches
     from wirebroker.faults.plan import FaultPlan
     from wirebroker.faults.rules import Rule
-    from wirebroker.faults.strikes import Struck
 
 
 class Exchange(Received, Parked, Protocol):
@@ -26,7 +26,7 @@ class Exchange(Received, Parked, Protocol):
     """When it arrived, in ms since the epoch."""
     frame: memoryview | None
     """The bytes that it was read from, if the next request may be recognised by them."""
-    struck: Struck | None
+    matches: Matches | None
     """The rules that strike it."""
 
     @property
@@ -36,7 +36,7 @@ class Exchange(Received, Parked, Protocol):
     def handle(self, request: Message) -> None:
         """Have the request handled; its answer passes `FaultPlan.answered`, now or later."""
 
-    def reply(self, response: Message) -> None:
+    def respond(self, response: Message) -> None:
         """Answer it."""
 
     def park(self) -> None:

@@ -1,7 +1,7 @@
 """The plan: it applies the loaded rules to each request on its way to its answer.
 
 A request meets the rules before it is handled, in the order in which they were added; the first that ends it decides. The
-exchange remembers the rules that strike its answer (`Exchange.struck`); they act when the answer is made, at once or later. A
+exchange remembers the rules that strike its answer (`Exchange.matches`); they act when the answer is made, at once or later. A
 rule counts a strike when it is chosen, so that `times` holds; if it finds nothing to do, the strike is uncounted.
 
 The plan knows a `Host` and an `Exchange` (see `host`) and no engine, so the same rules work in a proxy. With no rule loaded
@@ -24,11 +24,11 @@ from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, api_name
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.interfaces import Alarm, Broker, Exchange, Host, NothingToChange
+from wirebroker.faults.matches import Greeting, Injection, MatchedRule, Matches, OutgoingResponse
 from wirebroker.faults.misses import Misses
-from wirebroker.faults.rules import Rule, Seam, partitions_of
-from wirebroker.faults.strikes import AnswerLine, Greeting, Hit, Strike, Struck
+from wirebroker.faults.rules import InjectionPoint, Rule, partitions_of
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Outcome, Reply, Shaped
+from wirebroker.requests.effects import Outcome, Respond, Shaped
 from wirebroker.requests.errors import READING, join, overwrite, refuse
 from wirebroker.requests.facts import Facts, facts_of, facts_of_header
 from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, own_records, part_of
@@ -169,7 +169,7 @@ class FaultPlan:
     def restarted(self) -> None:
         """The brokers restart: forget the requests that are held back, as they are lost."""
         for held in self._held:
-            self._take_back(_struck(held.exchange).before)
+            self._take_back(_matches(held.exchange).before)
         self._held.clear()
         self._waiting.clear()
         self._seen_parts.clear()
@@ -177,25 +177,25 @@ class FaultPlan:
     def killed(self, node_id: int) -> None:
         """A broker was killed: forget the requests that are held back from it."""
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
-            struck = _struck(held.exchange)
+            matches = _matches(held.exchange)
             self._forget(held)
-            self._take_back(struck.before)
-            if held.rule is struck.slow_rule:
-                for go_on in self._end_slow_write(struck.slow):
+            self._take_back(matches.before)
+            if held.rule is matches.slow_rule:
+                for go_on in self._end_slow_write(matches.slow):
                     go_on(self.host.now)
 
     def left(self, exchange: Exchange) -> None:
         """Nobody waits for this answer any more, so the rules about it have nothing to strike."""
-        struck = _struck(exchange)
-        self._take_back(struck.after, struck.wire)
+        matches = _matches(exchange)
+        self._take_back(matches.after, matches.wire)
 
     # Before there is a whole request
 
     def greet(self, connection: Connection, greeting: Greeting) -> None:
         """A TLS handshake begins; the connection stands for the one to come."""
         for rule in self.rules:
-            matches = rule.seam is Seam.HANDSHAKE and rule.match.node in (None, connection.node_id)
-            if matches and rule.greets(greeting) and rule.strikes(self._random.random):
+            matches = rule.injection_point is InjectionPoint.HANDSHAKE and rule.match.node in (None, connection.node_id)
+            if matches and rule.greets(greeting) and rule.fires(self._random.random):
                 rule.greet(greeting)
                 self.host.trace.fired(greeting.now, connection, rule, rule.fired)
 
@@ -203,8 +203,8 @@ class FaultPlan:
         """A connection was made: refuse it if a rule says so."""
         self._seen_parts = {known: rules for known, rules in self._seen_parts.items() if not known.closed}
         for rule in self.rules:
-            matches = rule.seam is Seam.CONNECTION and rule.match.node in (None, connection.node_id)
-            if matches and rule.strikes(self._random.random):
+            matches = rule.injection_point is InjectionPoint.CONNECTION and rule.match.node in (None, connection.node_id)
+            if matches and rule.fires(self._random.random):
                 self.host.trace.fired(now, connection, rule, rule.fired)
                 self.host.close(connection, f"the fault {rule}", reset=True)
                 return
@@ -212,7 +212,7 @@ class FaultPlan:
     def arriving(self, connection: Connection, part: Buffer, now: int) -> None:
         """A part of a request has arrived, without its size: close the connection if a rule says so."""
         for rule in self.rules:
-            if rule.seam is not Seam.ARRIVAL or rule.arrival_bytes > len(part) + SIZE_BYTES:
+            if rule.injection_point is not InjectionPoint.ARRIVAL or rule.arrival_bytes > len(part) + SIZE_BYTES:
                 continue
             seen = self._seen_parts.setdefault(connection, set())
             try:
@@ -221,7 +221,7 @@ class FaultPlan:
                 return
             if rule not in seen and rule.matching(facts):
                 seen.add(rule)
-                if rule.strikes(self._random.random):
+                if rule.fires(self._random.random):
                     self._seen_parts.pop(connection)
                     self.host.trace.fired(now, connection, rule, rule.fired, facts)
                     self.host.close(connection, f"the fault {rule}")
@@ -236,105 +236,105 @@ class FaultPlan:
         """
         owned = facts is not None
         facts = facts or facts_of(request, exchange)
-        struck = exchange.struck = Struck(facts)
-        lists = {Seam.ANSWER: struck.after, Seam.WIRE: struck.wire}
-        for strike in self._strikes(facts, exchange):
-            lists.get(strike.rule.seam, struck.before).append(strike)
-        if owned or struck.before or struck.after or struck.wire:
+        matches = exchange.matches = Matches(facts)
+        lists = {InjectionPoint.RESPONSE: matches.after, InjectionPoint.WIRE: matches.wire}
+        for matched in self._matched_rules(facts, exchange):
+            lists.get(matched.rule.injection_point, matches.before).append(matched)
+        if owned or matches.before or matches.after or matches.wire:
             exchange.frame = None  # the next request cannot be recognised by these bytes
         self._proceed(request, exchange, exchange.now)
 
-    def _strikes(self, facts: Facts, exchange: Exchange) -> Iterator[Strike]:
+    def _matched_rules(self, facts: Facts, exchange: Exchange) -> Iterator[MatchedRule]:
         seen = self._seen_parts.pop(exchange.connection, ())
         size = len(exchange.frame or b"") + SIZE_BYTES
         for rule in self.rules:
-            if rule.seam is Seam.ARRIVAL and (rule in seen or rule.arrival_bytes > size):
+            if rule.injection_point is InjectionPoint.ARRIVAL and (rule in seen or rule.arrival_bytes > size):
                 continue
             matching = rule.matching(facts)
-            hit = [each for each in matching if rule.strikes(self._random.random)]
+            firing = [each for each in matching if rule.fires(self._random.random)]
             if not rule.seen:
                 rule.note_miss(facts)
-            if hit:
-                yield Strike(rule, partitions_of(hit, rule, facts), hit)
+            if firing:
+                yield MatchedRule(rule, partitions_of(firing, rule, facts), firing)
 
     def _proceed(self, request: Message, exchange: Exchange, now: int) -> None:
         """Let the remaining rules act, and have the request handled if none of them prevents it."""
-        struck = _struck(exchange)
-        while struck.before:
-            strike = self._remaining(struck.before.pop(0), struck.gone)
-            if not strike.batches:
+        matches = _matches(exchange)
+        while matches.before:
+            matched = self._remaining(matches.before.pop(0), matches.gone)
+            if not matched.batches:
                 continue
-            hit = Hit(self, strike, request, exchange, struck)
-            if type(strike.rule).change is not Rule.change:
-                self._change(hit)
+            injection = Injection(self, matched, request, exchange, matches)
+            if type(matched.rule).change is not Rule.change:
+                self._change(injection)
                 continue
-            self._trace(strike, exchange)
-            decided = strike.rule.before(hit)
+            self._trace(matched, exchange)
+            decided = matched.rule.before(injection)
             if isinstance(decided, Outcome):
                 if decided is not Outcome.PARKED:
-                    self._take_back(struck.before, struck.after, struck.wire)
+                    self._take_back(matches.before, matches.after, matches.wire)
                 return
             request = decided
         self._admit(request, exchange, now)
 
-    def _change(self, hit: Hit) -> None:
+    def _change(self, injection: Injection) -> None:
         try:
-            done = hit.strike.rule.change(hit)
+            done = injection.matched.rule.change(injection)
         except NothingToChange:
             done = False
         if done is not None:
-            self.report(hit.strike, hit.exchange, done)
+            self.report(injection.matched, injection.exchange, done)
 
-    def _remaining(self, strike: Strike, gone: Where = NOTHING) -> Strike:
+    def _remaining(self, matched: MatchedRule, gone: Where = NOTHING) -> MatchedRule:
         """The strike without the partitions that others have refused; without anything once its rule is unloaded."""
-        remaining = strike.without(gone) if strike.rule in self.rules else strike._replace(batches=[])
-        strike.rule.fired -= len(strike.batches) - len(remaining.batches)
+        remaining = matched.without(gone) if matched.rule in self.rules else matched._replace(batches=[])
+        matched.rule.fired -= len(matched.batches) - len(remaining.batches)
         return remaining
 
-    def report(self, strike: Strike, exchange: Exchange, done: bool) -> None:
+    def report(self, matched: MatchedRule, exchange: Exchange, done: bool) -> None:
         """Trace a strike; one that found nothing to do has not fired."""
         if done:
-            self._trace(strike, exchange)
+            self._trace(matched, exchange)
         else:
-            self._take_back([strike])
+            self._take_back([matched])
 
-    def _trace(self, strike: Strike, exchange: Exchange) -> None:
+    def _trace(self, matched: MatchedRule, exchange: Exchange) -> None:
         """Write each firing down: one for each struck batch, or one for the request."""
-        facts, before = _struck(exchange).facts, strike.rule.fired - len(strike.batches)
-        for number, batch in enumerate(strike.batches, 1):
-            several = batch is not None and len(strike.batches) > 1
-            only = {(batch.topic, batch.partition)} if batch is not None and several else strike.only
+        facts, before = _matches(exchange).facts, matched.rule.fired - len(matched.batches)
+        for number, batch in enumerate(matched.batches, 1):
+            several = batch is not None and len(matched.batches) > 1
+            only = {(batch.topic, batch.partition)} if batch is not None and several else matched.only
             self.host.trace.fired(
-                self.host.now, exchange.connection, strike.rule, before + number, facts, only, exchange.correlation_id, batch
+                self.host.now, exchange.connection, matched.rule, before + number, facts, only, exchange.correlation_id, batch
             )
 
     @staticmethod
-    def _take_back(*strikes: list[Strike]) -> None:
+    def _take_back(*fires: list[MatchedRule]) -> None:
         """Uncount strikes that did not happen."""
-        for some in strikes:
-            for strike in some:
-                strike.rule.fired -= len(strike.batches)
+        for some in fires:
+            for matched in some:
+                matched.rule.fired -= len(matched.batches)
             some.clear()
 
     def _admit(self, request: Message, exchange: Exchange, now: int) -> None:
         """Have the request handled once the slow writes before it are done, and its own."""
-        struck = _struck(exchange)
-        wanted = {(batch.topic, batch.partition) for batch in struck.facts.batches} - struck.gone if self._waiting else ()
+        matches = _matches(exchange)
+        wanted = {(batch.topic, batch.partition) for batch in matches.facts.batches} - matches.gone if self._waiting else ()
         before = next((each for each in sorted(wanted) if each in self._waiting), None)
         if before is not None:
             self._park(request, exchange)
             self._waiting[before].append(lambda later: self._resume(request, exchange, later, self._admit))
-        elif struck.slow and struck.slow_rule is not None:
-            for each in struck.slow:
+        elif matches.slow and matches.slow_rule is not None:
+            for each in matches.slow:
                 self._waiting[each] = []
             self._park(request, exchange)
-            self._hold(struck.slow_rule, exchange, now + max(struck.slow.values()), partial(self._written, request, exchange))
+            self._hold(matches.slow_rule, exchange, now + max(matches.slow.values()), partial(self._written, request, exchange))
         else:
             self._handle(request, exchange)
 
     def _written(self, request: Message, exchange: Exchange, now: int) -> None:
         """A slow write is done: handle it, and then the requests that waited for it, in order."""
-        waiting = self._end_slow_write(_struck(exchange).slow)
+        waiting = self._end_slow_write(_matches(exchange).slow)
         self._resume(request, exchange, now, self._admit)
         for go_on in waiting:
             go_on(now)
@@ -347,14 +347,14 @@ class FaultPlan:
 
     def _handle(self, request: Message, exchange: Exchange) -> None:
         """Have the request handled, and let the requests go on that waited for it."""
-        struck = _struck(exchange)
-        for _, where in struck.failing:
+        matches = _matches(exchange)
+        for _, where in matches.failing:
             self.broker.fail_write(where)
         exchange.handle(request)
         self._report_failed_writes(exchange)
-        if struck.refused is not None and struck.facts.acks == 0:
+        if matches.refused is not None and matches.facts.acks == 0:
             exchange.close(REFUSED_ACKS_0)
-        if struck.crashes:
+        if matches.crashes:
             self.broker.crash(exchange.node_id, exchange.now)
         if not exchange.alive:
             self.left(exchange)
@@ -365,63 +365,65 @@ class FaultPlan:
 
     def _report_failed_writes(self, exchange: Exchange) -> None:
         """Report which of the writes that had to fail were tried: a duplicate is not written."""
-        struck = _struck(exchange)
-        failing, struck.failing = struck.failing, []
-        for strike, where in failing:
-            self.report(strike, exchange, self.broker.write_failed(where))
+        matches = _matches(exchange)
+        failing, matches.failing = matches.failing, []
+        for matched, where in failing:
+            self.report(matched, exchange, self.broker.write_failed(where))
 
     # The acts of the kinds
 
-    def answer_now(self, hit: Hit, response: Message) -> Outcome:
+    def respond_now(self, injection: Injection, response: Message) -> Outcome:
         """Answer without handling: the rules after this one do not strike, those about the answer do."""
-        self._take_back(hit.struck.before)
-        hit.exchange.reply(response)
+        self._take_back(injection.matches.before)
+        injection.exchange.respond(response)
         return Outcome.PARKED
 
-    def refuse(self, hit: Hit, code: int, only: Where | None) -> Message | Outcome:
+    def refuse(self, injection: Injection, code: int, only: Where | None) -> Message | Outcome:
         """Answer with an error. Returns the request for the partitions to handle, or the outcome.
 
         A request that only reads is handled, and its answer overwritten.
         """
-        request, exchange, struck = hit.request, hit.exchange, hit.struck
-        if struck.facts.api in READING:
-            struck.overwrites.append((code, only))
+        request, exchange, matches = injection.request, injection.exchange, injection.matches
+        if matches.facts.api in READING:
+            matches.overwrites.append((code, only))
             return request
         directory = exchange.directory
         if only is not None:
             refused = refuse(part_of(request, lambda *where: where in only, directory), code, exchange)
             if names_topics(refused, directory) and not named_in(request, directory) <= only:
-                struck.refused = join(refused, struck.refused) if struck.refused else refused
-                struck.gone |= only
+                matches.refused = join(refused, matches.refused) if matches.refused else refused
+                matches.gone |= only
                 return part_of(request, lambda *where: where not in only, directory)
-        if struck.facts.acks == 0:
+        if matches.facts.acks == 0:
             return exchange.close(REFUSED_ACKS_0)
-        return self.answer_now(hit, refuse(request, code, exchange))
+        return self.respond_now(injection, refuse(request, code, exchange))
 
-    def handle_later(self, hit: Hit, ms: int) -> Outcome:
+    def handle_later(self, injection: Injection, ms: int) -> Outcome:
         """Handle the request `ms` later."""
-        self._park(hit.request, hit.exchange)
-        self._hold(hit.strike.rule, hit.exchange, hit.exchange.now + ms, self._going_on(hit))
+        self._park(injection.request, injection.exchange)
+        self._hold(injection.matched.rule, injection.exchange, injection.exchange.now + ms, self._going_on(injection))
         return Outcome.PARKED
 
-    def handle_after_others(self, hit: Hit, others: int) -> Outcome:
+    def handle_after_others(self, injection: Injection, others: int) -> Outcome:
         """Handle the request after `others` requests of other connections."""
-        self._park(hit.request, hit.exchange)
-        self._held.append(_Held(hit.strike.rule, hit.exchange, self._going_on(hit), others=others))
+        self._park(injection.request, injection.exchange)
+        self._held.append(_Held(injection.matched.rule, injection.exchange, self._going_on(injection), others=others))
         return Outcome.PARKED
 
-    def answer_later(self, hit: Hit, response: Message, ms: int) -> None:
+    def respond_later(self, injection: Injection, response: Message, ms: int) -> None:
         """Send the answer `ms` later."""
-        hit.exchange.park()
-        self._hold(hit.strike.rule, hit.exchange, self.host.now + ms, lambda _: hit.exchange.reply(response))
+        injection.exchange.park()
+        self._hold(
+            injection.matched.rule, injection.exchange, self.host.now + ms, lambda _: injection.exchange.respond(response)
+        )
 
-    def lose_answer(self, hit: Hit, *, close: bool, reset: bool = False) -> bool:
+    def lose_response(self, injection: Injection, *, close: bool, reset: bool = False) -> bool:
         """Withhold the answer, and close the connection or let it go silent. Returns False: it cannot be sent."""
-        self.left(hit.exchange)
+        self.left(injection.exchange)
         if close:
-            self.host.close(hit.exchange.connection, f"the fault {hit.strike.rule}", reset=reset)
+            self.host.close(injection.exchange.connection, f"the fault {injection.matched.rule}", reset=reset)
         else:
-            hit.exchange.connection.silence()
+            injection.exchange.connection.silence()
         return False
 
     def at_unload(self, rule: Rule, restore: Callable[[], None]) -> None:
@@ -430,8 +432,8 @@ class FaultPlan:
 
     # Holding back
 
-    def _going_on(self, hit: Hit) -> Continue:
-        return partial(self._resume, hit.request, hit.exchange, go_on=self._proceed)
+    def _going_on(self, injection: Injection) -> Continue:
+        return partial(self._resume, injection.request, injection.exchange, go_on=self._proceed)
 
     def _hold(self, rule: Rule, exchange: Exchange, until: int, go_on: Continue) -> None:
         held = _Held(rule, exchange, go_on)
@@ -464,44 +466,44 @@ class FaultPlan:
             connection.parked = None
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
-        if _struck(exchange).facts.acks == 0 and exchange.alive:
-            self.host.emit(Reply(connection, []))  # sends nothing, and lets the next request go on
+        if _matches(exchange).facts.acks == 0 and exchange.alive:
+            self.host.emit(Respond(connection, []))  # sends nothing, and lets the next request go on
 
     # After
 
     def answered(self, response: Message, exchange: Exchange) -> Message | None:
         """Apply the rules to an answer. Returns the answer to send now, or None."""
-        struck = _struck(exchange)
+        matches = _matches(exchange)
         self._report_failed_writes(exchange)
-        if struck.crashes or exchange.connection.closed or exchange.connection.silent:
+        if matches.crashes or exchange.connection.closed or exchange.connection.silent:
             self.left(exchange)
             return None
-        if struck.refused is not None and type(response) is type(struck.refused):
-            response, struck.refused = join(response, struck.refused), None
-        for code, only in struck.overwrites:
-            overwrite(response, code, only, exchange, struck.facts.partitions)
-        struck.overwrites.clear()
-        while struck.after:
-            strike = self._remaining(struck.after.pop(0))
-            if strike.batches and not self._act_on_answer(Hit(self, strike, response, exchange, struck), response):
+        if matches.refused is not None and type(response) is type(matches.refused):
+            response, matches.refused = join(response, matches.refused), None
+        for code, only in matches.overwrites:
+            overwrite(response, code, only, exchange, matches.facts.partitions)
+        matches.overwrites.clear()
+        while matches.after:
+            matched = self._remaining(matches.after.pop(0))
+            if matched.batches and not self._act_on_response(Injection(self, matched, response, exchange, matches), response):
                 return None
         return response
 
-    def _act_on_answer(self, hit: Hit, response: Message) -> bool:
+    def _act_on_response(self, injection: Injection, response: Message) -> bool:
         """Let a rule act on an answer. Returns whether it can be sent now."""
-        if not hit.strike.rule.may_miss:
-            self._trace(hit.strike, hit.exchange)
-        return hit.strike.rule.answered(hit, response)
+        if not injection.matched.rule.may_miss:
+            self._trace(injection.matched, injection.exchange)
+        return injection.matched.rule.answered(injection, response)
 
     def send(self, parts: list[Buffer], exchange: Exchange) -> None:
         """Send the bytes of an answer as the rules of the wire change them."""
-        connection, struck = exchange.connection, _struck(exchange)
-        strikes = [self._remaining(strike) for strike in struck.wire]
-        struck.wire.clear()
-        line = AnswerLine(sum(map(len, parts)), self._random.sample)
-        for strike in strikes:
-            if strike.batches:
-                self.report(strike, exchange, strike.rule.send(line))
+        connection, matches = exchange.connection, _matches(exchange)
+        fires = [self._remaining(matched) for matched in matches.wire]
+        matches.wire.clear()
+        line = OutgoingResponse(sum(map(len, parts)), self._random.sample)
+        for matched in fires:
+            if matched.batches:
+                self.report(matched, exchange, matched.rule.send(line))
         connection.halted = True
         self.host.emit(Shaped(connection, parts, line.shape))
         for ms, rule in line.closing:
@@ -514,7 +516,7 @@ class FaultPlan:
             self.host.close(connection, f"the fault {rule}")
 
 
-def _struck(exchange: Exchange) -> Struck:
+def _matches(exchange: Exchange) -> Matches:
     """The rules that strike a request; `receive` has set them."""
-    assert exchange.struck is not None
-    return exchange.struck
+    assert exchange.matches is not None
+    return exchange.matches

@@ -25,7 +25,7 @@ from wirebroker.requests.parts import Where
 if TYPE_CHECKING:
     from kafkawire.declare import Message
     from kafkawire.names import ApiName
-    from wirebroker.faults.strikes import AnswerLine, Greeting, Hit
+    from wirebroker.faults.matches import Greeting, Injection, OutgoingResponse
     from wirebroker.requests.effects import Outcome
 
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -41,14 +41,14 @@ HEADER_WORDS = ("api", "version", "client_id", "node")
 """The words about a request's header, which arrives first."""
 
 
-class Seam(Enum):
+class InjectionPoint(Enum):
     """The moment at which a rule acts."""
 
     HANDSHAKE = "when a TLS handshake begins"
     CONNECTION = "when a connection is made"
     ARRIVAL = "when a part of a request has arrived"
     REQUEST = "before the request is handled"
-    ANSWER = "when the answer is made"
+    RESPONSE = "when the answer is made"
     WIRE = "when the answer is sent"
 
 
@@ -184,7 +184,7 @@ class Rule(_Declared, kw_only=True):
     name: str = ""
 
     kind: ClassVar[str]
-    acts_at: ClassVar[Seam] = Seam.REQUEST
+    acts_at: ClassVar[InjectionPoint] = InjectionPoint.REQUEST
     """The seam where it acts, unless it has the option `after`."""
     only_apis: ClassVar[tuple[str, ...] | None] = None
     """The APIs that the kind applies to; None: all."""
@@ -243,11 +243,11 @@ class Rule(_Declared, kw_only=True):
     def check_options(self) -> None:
         """Raises FaultError where words of this kind contradict each other."""
 
-    def before(self, hit: Hit) -> Message | Outcome:
+    def before(self, injection: Injection) -> Message | Outcome:
         """Act before the request is handled. Returns the request to handle, perhaps a part of it, or the outcome."""
         raise NotImplementedError
 
-    def change(self, hit: Hit) -> bool | None:
+    def change(self, injection: Injection) -> bool | None:
         """Change storage or state before the request is handled; kinds that define this leave the request as it is.
 
         Returns whether there was something to change, None if only handling the request will show it. NothingToChange, which
@@ -255,11 +255,11 @@ class Rule(_Declared, kw_only=True):
         """
         raise NotImplementedError
 
-    def answered(self, hit: Hit, response: Message) -> bool:
+    def answered(self, injection: Injection, response: Message) -> bool:
         """Act on the answer. Returns whether it can be sent now."""
         raise NotImplementedError
 
-    def send(self, line: AnswerLine) -> bool:
+    def send(self, line: OutgoingResponse) -> bool:
         """Act on the bytes of the answer. Returns whether there was something to do."""
         raise NotImplementedError
 
@@ -272,9 +272,9 @@ class Rule(_Declared, kw_only=True):
         raise NotImplementedError
 
     @property
-    def seam(self) -> Seam:
+    def injection_point(self) -> InjectionPoint:
         """The moment at which this rule acts."""
-        return Seam.ANSWER if getattr(self, "after", False) else self.acts_at
+        return InjectionPoint.RESPONSE if getattr(self, "after", False) else self.acts_at
 
     def matching(self, facts: Facts) -> list[Batch | None]:
         """The matching batches of a Produce; any other request that matches counts once, as None."""
@@ -282,7 +282,7 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def arrival_bytes(self) -> int:
-        """How many bytes of a request must have arrived before it acts, its size among them (`Seam.ARRIVAL`)."""
+        """How many bytes of a request must have arrived before it acts, its size among them (`InjectionPoint.ARRIVAL`)."""
         return 0
 
     @property
@@ -292,20 +292,20 @@ class Rule(_Declared, kw_only=True):
 
     # Counting
 
-    def strikes(self, chance: Callable[[], float]) -> bool:
+    def fires(self, chance: Callable[[], float]) -> bool:
         """Count one more match. Returns whether it is struck. `chance()` is at least 0 and less than 1."""
         self.seen += 1
         count = self.count
         if count.times is not None and self.fired >= count.times:
             return False
         if count.nth:
-            hit = self.seen in count.nth
+            fires = self.seen in count.nth
         elif count.every is not None:
-            hit = self.seen % count.every == 0
+            fires = self.seen % count.every == 0
         else:
-            hit = count.probability is None or chance() < count.probability
-        self.fired += hit
-        return hit
+            fires = count.probability is None or chance() < count.probability
+        self.fired += fires
+        return fires
 
     def assert_fired(self, times: int | None = None) -> None:
         """Raises NotFired unless the rule struck: at least once, or exactly `times` times."""
@@ -333,7 +333,11 @@ class Rule(_Declared, kw_only=True):
 
     def _unanswered(self, facts: Facts) -> list[Misfit]:
         """Why it cannot strike the answer to a request that has none."""
-        return [("acks", (0,))] if facts.acks == 0 and self.seam in (Seam.ANSWER, Seam.WIRE) else []
+        return (
+            [("acks", (0,))]
+            if facts.acks == 0 and self.injection_point in (InjectionPoint.RESPONSE, InjectionPoint.WIRE)
+            else []
+        )
 
     def copy(self) -> Self:
         """The same rule with its counts at zero."""
@@ -454,11 +458,11 @@ def _written(value: Any) -> Any:
     return value
 
 
-def partitions_of(struck: Sequence[Batch | None], rule: Rule, facts: Facts) -> Where | None:
+def partitions_of(matched: Sequence[Batch | None], rule: Rule, facts: Facts) -> Where | None:
     """The partitions of this request that a rule strikes; None if it strikes the request as a whole."""
-    if struck and struck[0] is not None:
-        whole = len(struck) == len(facts.batches)
-        return None if whole else frozenset((b.topic, b.partition) for b in struck if b is not None)
+    if matched and matched[0] is not None:
+        whole = len(matched) == len(facts.batches)
+        return None if whole else frozenset((b.topic, b.partition) for b in matched if b is not None)
     match = rule.match
     if match.topic is None and match.partition is None:
         return None

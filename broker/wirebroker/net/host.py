@@ -13,7 +13,7 @@ from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
 from kafkawire.primitives import Buffer
-from wirebroker.apis.exchange import Aside
+from wirebroker.apis.exchange import Offload
 from wirebroker.core.logs.arena import Arena
 from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot, go_back, take
@@ -32,7 +32,7 @@ from wirebroker.net.sockets import open_server
 from wirebroker.net.tls import TlsError
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Close, Effect, Reply, Shaped
+from wirebroker.requests.effects import Close, Effect, Respond, Shaped
 from wirebroker.security.mechanisms import OAUTHBEARER
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Host:
         self._ready: deque[BrokerProtocol] = deque()
         """Connections that wait for their next slice."""
         self._turn: asyncio.Handle | None = None
-        self._asides: ThreadPoolExecutor | None = None
+        self._offload_pool: ThreadPoolExecutor | None = None
         self._handshake_turns = HandshakeTurns(self.loop, shared=self._shared is not None)
         self._key_sets = KeySets()
         self._drive(engine)
@@ -196,8 +196,8 @@ class Host:
             self._proceed(turns)
             if perf_counter() > self.until:
                 break
-        while turns.asides:
-            self._do_aside(turns, *turns.asides.popleft())
+        while turns.offloads:
+            self._do_offload(turns, *turns.offloads.popleft())
         self.flush()
         self.notify()
         if self._ready or turns.waiting:
@@ -215,16 +215,16 @@ class Host:
         logger.exception("a request failed because of an error in wirebroker; its connection is closed")
         self.engine.close(connection, "its request failed because of an error in wirebroker; see the log")
 
-    def _do_aside(self, turns: Turns, unfinished: Unfinished, aside: Aside) -> None:
+    def _do_offload(self, turns: Turns, unfinished: Unfinished, offload: Offload) -> None:
         """Do long work in a thread; the request gets its next slice afterwards."""
-        if self._asides is None:
-            self._asides = ThreadPoolExecutor(1, "wirebroker-aside")
+        if self._offload_pool is None:
+            self._offload_pool = ThreadPoolExecutor(1, "wirebroker-offload")
 
-        done = self.loop.run_in_executor(self._asides, unfinished.do, aside)
+        done = self.loop.run_in_executor(self._offload_pool, unfinished.do, offload)
         done.add_done_callback(lambda _: turns.resume(unfinished))
 
     def _perform(self, effects: list[Effect]) -> None:
-        if not self._answer_one(effects):
+        if not self._respond_to_one(effects):
             answered: list[Connection] = []
             parts: list[Buffer] = []
             current: Connection | None = None
@@ -233,7 +233,7 @@ class Host:
                     self._send(current, parts)
                     current, parts = effect[0], []
                     answered.append(current)
-                if isinstance(effect, Reply):
+                if isinstance(effect, Respond):
                     parts += effect[1]
                 else:
                     self._send(current, parts)
@@ -259,17 +259,17 @@ class Host:
         self.flush()
         self.notify()
 
-    def _answer_one(self, effects: list[Effect]) -> bool:
+    def _respond_to_one(self, effects: list[Effect]) -> bool:
         """The usual case, small answers to one connection. False, with nothing done, for anything else."""
         connection = effects[0][0]
-        answers = []
+        responses = []
         for effect in effects:
-            if effect[0] is not connection or type(effect) is not Reply or len(effect[1]) != 1:
+            if effect[0] is not connection or type(effect) is not Respond or len(effect[1]) != 1:
                 return False
-            answers.append(effect[1][0])
+            responses.append(effect[1][0])
         protocol = self._protocols.get(connection)
         if protocol is not None:
-            protocol.write(b"".join(answers) if len(answers) > 1 else answers[0])
+            protocol.write(b"".join(responses) if len(responses) > 1 else responses[0])
             if protocol.has_more:
                 protocol.released()
         return True
@@ -488,8 +488,8 @@ class Host:
         self.limits.close()
         self.engine.turns.drop()
         self._handshake_turns.close()
-        if self._asides is not None:
-            self._asides.shutdown(wait=False, cancel_futures=True)
+        if self._offload_pool is not None:
+            self._offload_pool.shutdown(wait=False, cancel_futures=True)
         if self._storage_jobs is not None:
             await self._storage_jobs.close()
             self._storage_jobs = None

@@ -141,8 +141,8 @@ class _KeySetAddress:
 
 def _fetched(url: str) -> str:
     asked = Request(url, headers={"Accept": "application/json"})
-    with urlopen(asked, timeout=ASKS_FOR_S) as answer:
-        found: bytes = answer.read(MOST_BYTES + 1)
+    with urlopen(asked, timeout=ASKS_FOR_S) as response:
+        found: bytes = response.read(MOST_BYTES + 1)
     if len(found) > MOST_BYTES:
         raise ValueError(f"it is larger than {MOST_BYTES} bytes")
     return found.decode()

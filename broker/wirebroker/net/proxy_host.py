@@ -27,7 +27,7 @@ from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Close, Reply, Shaped
+from wirebroker.requests.effects import Close, Respond, Shaped
 
 logger = logging.getLogger("wirebroker")
 
@@ -241,7 +241,7 @@ class ProxyHost:
                     continue
                 if isinstance(effect, Forward):
                     side.to_broker(effect.data)
-                elif isinstance(effect, Reply):
+                elif isinstance(effect, Respond):
                     side.to_client(effect.parts)
                 elif isinstance(effect, Shaped):
                     side.send_shaped(effect)
@@ -497,7 +497,7 @@ class ClientSide(Side):
     def balance_broker(self) -> None:
         """Read from the broker unless the client does not read. A large answer that has begun is read to its end."""
         if self._broker is not None:
-            has_room = self._broker.has_room(self.relay.whole_answer)
+            has_room = self._broker.has_room(self.relay.whole_response)
             self._broker.read(self._line is None and has_room and (self._broker.reserved > 0 or not self.unread))
 
     def to_broker(self, data: Buffer) -> None:

@@ -38,7 +38,7 @@ class StorageJobs:
         self._compaction_thread = ThreadPoolExecutor(1, "wirebroker-compaction")
         self._waiting: list[Effect] = []
         """Effects of requests that are perhaps not synced yet, and all effects after them."""
-        self._holds_answers = store.holds_answers
+        self._holds_responses = store.holds_responses
         self._syncing = False
         self._running = False
         self._pause: asyncio.TimerHandle | None = None
@@ -53,7 +53,7 @@ class StorageJobs:
         store, engine = self._store, self._engine
         if engine.cluster.decisions.pending:  # of a timer or a test; requests have written theirs
             engine.cluster.decisions.write_down(self._clock.now())
-        if self._holds_answers and not self._closing:
+        if self._holds_responses and not self._closing:
             job = None if self._blocked else store.sync_now()
             if job is not None:
                 self._begin(job)

@@ -41,36 +41,36 @@ def carries_addresses(key: int, version: int) -> bool:
     return since is not None and version >= since
 
 
-def names_no_node(answer: memoryview, version: int) -> bool:
+def names_no_node(response: memoryview, version: int) -> bool:
     """Whether an answer to Produce, from version 10 on and with its size, has no tagged field, and so names no node.
 
     Nearly all answers are like that, and to decode them takes longer than all else that forwarding does. False also where it
     would take long to tell.
     """
     try:
-        topics, pos = answer[9], 10
-        if answer[8] or not 0 < topics < LONG:
+        topics, pos = response[9], 10
+        if response[8] or not 0 < topics < LONG:
             return False
         for _ in range(topics - 1):
-            name = 16 if version >= PRODUCE_BY_ID else answer[pos]
+            name = 16 if version >= PRODUCE_BY_ID else response[pos]
             pos += name
-            partitions = answer[pos]
+            partitions = response[pos]
             if not (0 < name < LONG and 0 < partitions < LONG):
                 return False
             pos += 1
             for _ in range(partitions - 1):
                 pos += PARTITION + len(UNREMARKABLE)
-                if answer[pos - len(UNREMARKABLE) : pos] != UNREMARKABLE:
+                if response[pos - len(UNREMARKABLE) : pos] != UNREMARKABLE:
                     return False
-            if answer[pos]:
+            if response[pos]:
                 return False
             pos += 1
-        return answer[pos + THROTTLE] == 0 and len(answer) == pos + THROTTLE + 1
+        return response[pos + THROTTLE] == 0 and len(response) == pos + THROTTLE + 1
     except IndexError:
         return False
 
 
-class NamelessAnswers:
+class NamelessResponses:
     """Recognises answers to Produce that name no node.
 
     Answers to one producer are alike in all but the fields of their partition, so the last one is compared with first.
@@ -81,22 +81,22 @@ class NamelessAnswers:
         self._start = self._end = b""
         """Two parts of the last answer that named one partition: byte 8 up to its fields, and what follows them."""
 
-    def includes(self, answer: memoryview, version: int) -> bool:
+    def includes(self, response: memoryview, version: int) -> bool:
         """Whether this answer, with its size, names no node; false also where it would take long to tell."""
         start = self._start
         if (
             version == self._version
-            and len(answer) == self._size
-            and answer[8 : 8 + len(start)] == start
-            and answer[self._behind :] == self._end
+            and len(response) == self._size
+            and response[8 : 8 + len(start)] == start
+            and response[self._behind :] == self._end
         ):
             return True
-        if not names_no_node(answer, version):
+        if not names_no_node(response, version):
             return False
-        at = 11 + (16 if version >= PRODUCE_BY_ID else answer[10])
-        if answer[9] == 2 == answer[at - 1]:
-            self._version, self._size, self._behind = version, len(answer), at + PARTITION
-            self._start, self._end = bytes(answer[8:at]), bytes(answer[at + PARTITION :])
+        at = 11 + (16 if version >= PRODUCE_BY_ID else response[10])
+        if response[9] == 2 == response[at - 1]:
+            self._version, self._size, self._behind = version, len(response), at + PARTITION
+            self._start, self._end = bytes(response[8:at]), bytes(response[at + PARTITION :])
         return True
 
 

@@ -10,13 +10,13 @@ from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_request, encode_response
 from kafkawire.primitives import Buffer
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Effect, Outcome, Reply
+from wirebroker.requests.effects import Effect, Outcome, Respond
 from wirebroker.trace.recorder import Traced
 
 if TYPE_CHECKING:
     from kafkawire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+    from wirebroker.faults.matches import Matches
     from wirebroker.faults.plan import FaultPlan
-    from wirebroker.faults.strikes import Struck
     from wirebroker.proxy.addresses import Locate
     from wirebroker.proxy.directory import LearnedDirectory
     from wirebroker.trace.recorder import Recorder
@@ -103,7 +103,7 @@ class ForwardedExchange:
     """A request that was decoded. `now` is the time at which it arrived, in ms since the epoch."""
 
     __slots__ = (
-        "api_key", "client_id", "connection", "correlation_id", "frame", "moments", "now", "relay", "request", "struck",
+        "api_key", "client_id", "connection", "correlation_id", "frame", "matches", "moments", "now", "relay", "request",
         "traced", "version", "whole",
     )  # fmt: skip
 
@@ -122,7 +122,7 @@ class ForwardedExchange:
         self.whole = whole
         """The request as it came, with its size."""
         self.frame: memoryview | None = whole[4:]
-        self.struck: Struck | None = None
+        self.matches: Matches | None = None
         """The faults that strike the request and its answer."""
         self.moments: list[int] | None = None
         """When the request came and went on, and when its answer began and was whole, in µs; None if nobody measures."""
@@ -145,10 +145,10 @@ class ForwardedExchange:
         return not self.connection.closed
 
     @property
-    def acts_on_answer(self) -> bool:
+    def acts_on_response(self) -> bool:
         """Whether a fault will act on the answer."""
-        struck = self.struck
-        return struck is not None and bool(struck.after or struck.wire or struck.overwrites or struck.refused)
+        matches = self.matches
+        return matches is not None and bool(matches.after or matches.wire or matches.overwrites or matches.refused)
 
     def handle(self, request: Message) -> None:
         """Send the request, or the part of it that faults have left, to the broker."""
@@ -158,7 +158,7 @@ class ForwardedExchange:
             self.request = request
             changed = encode_request(self.correlation_id, self.client_id, request, self.version)
             self.relay.forward(memoryview(changed), self)
-        if self.acts_on_answer and self.relay.awaits(self):
+        if self.acts_on_response and self.relay.awaits(self):
             self.park()
 
     def note_moment(self, index: int) -> None:
@@ -168,18 +168,18 @@ class ForwardedExchange:
 
     def answered(self, response: Message, parts: list[Buffer]) -> None:
         """The broker's answer has come; `parts` are its encoded form, which holds unless faults change the answer."""
-        if self.acts_on_answer:
-            self.reply(response)
+        if self.acts_on_response:
+            self.respond(response)
         else:
             self._send(response, parts)
 
-    def reply(self, response: Message) -> None:
+    def respond(self, response: Message) -> None:
         """Answer the request, after the faults have acted; dropped if the client has gone."""
         self._unpark()
-        if self.struck is not None:
+        if self.matches is not None:
             left = self.relay.proxy.plan.answered(response, self)
             if left is None:
-                self.relay.proxy.emit(Reply(self.connection, []))  # sends nothing, and lets the next request go on
+                self.relay.proxy.emit(Respond(self.connection, []))  # sends nothing, and lets the next request go on
                 return
             response = left
         if self.connection.closed or self.connection.silent:
@@ -196,10 +196,10 @@ class ForwardedExchange:
             return
         if proxy.trace.exchanges:
             proxy.trace.replied(self, response, parts)
-        if self.struck is not None and self.struck.wire:
+        if self.matches is not None and self.matches.wire:
             proxy.plan.send(parts, self)
         else:
-            proxy.effects.append(Reply(self.connection, parts))
+            proxy.effects.append(Respond(self.connection, parts))
 
     def park(self) -> None:
         """Hold back the next requests of the connection until this one is answered."""
@@ -211,7 +211,7 @@ class ForwardedExchange:
 
     def left(self) -> None:
         """The client has gone: no rule strikes the answer that it waited for."""
-        if self.struck is not None:
+        if self.matches is not None:
             self.relay.proxy.plan.left(self)
 
     def close(self, reason: str) -> Outcome:

@@ -29,7 +29,7 @@ from wirebroker.faults.plan import FaultPlan
 from wirebroker.proxy.addresses import Locate
 from wirebroker.proxy.directory import LearnedDirectory
 from wirebroker.proxy.exchange import Forward, ForwardedExchange
-from wirebroker.proxy.recorder import ProxyRecorder, batches_of, batches_with_answers
+from wirebroker.proxy.recorder import ProxyRecorder, batches_of, batches_with_responses
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy.shadow import Shadow
 from wirebroker.requests.connection import Connection
@@ -192,9 +192,9 @@ class Proxy:
     def _compare(self, exchange: ForwardedExchange, response: ProduceResponse) -> None:
         request = exchange.request
         assert isinstance(request, ProduceRequest)
-        for topic, batch, answer in batches_with_answers(exchange, response):
-            judged = self.shadow.judged(topic, answer.index, batch, answer.error_code, answer.base_offset)
-            self.trace.compared(exchange, request.acks, topic, batch, answer, judged)
+        for topic, batch, part in batches_with_responses(exchange, response):
+            judged = self.shadow.judged(topic, part.index, batch, part.error_code, part.base_offset)
+            self.trace.compared(exchange, request.acks, topic, batch, part, judged)
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
         """What to ask the broker before this Produce: who wrote to partitions on which it may know a producer that the shadow

@@ -29,13 +29,13 @@ class ProxyRecorder(Recorder):
     """The recorder of a proxy."""
 
     def compared(
-        self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, answer: PartitionProduceResponse,
+        self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, response: PartitionProduceResponse,
         judged: Judged,
     ) -> None:  # fmt: skip
         """Note a batch with its prediction and its answer. It becomes a row when somebody reads it."""
         raw = (
             self._now(), exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks, topic,
-            answer.index, batch, answer.error_code, answer.base_offset, judged,
+            response.index, batch, response.error_code, response.base_offset, judged,
         )  # fmt: skip
         self._ring.append(raw)
         self.added += 1
@@ -97,16 +97,16 @@ def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader
     }  # fmt: skip
 
 
-def batches_with_answers(
+def batches_with_responses(
     exchange: ForwardedExchange, response: ProduceResponse
 ) -> Iterator[tuple[str, BatchHeader, PartitionProduceResponse]]:
-    """The topic and header of each batch in a Produce, with its answer; a batch without a whole header is left out."""
+    """The topic and header of each batch in a Produce, with its part; a batch without a whole header is left out."""
     headers = batches_of(exchange)
     for topic in response.responses:
         name = _name(topic, exchange)
-        for answer in topic.partition_responses:
-            if (header := headers.get((name, answer.index))) is not None:
-                yield name, header, answer
+        for part in topic.partition_responses:
+            if (header := headers.get((name, part.index))) is not None:
+                yield name, header, part
 
 
 def _name(topic: TopicProduceData | TopicProduceResponse, exchange: ForwardedExchange) -> str:

@@ -41,16 +41,16 @@ from kafkawire.registry import (
     request_header_version,
     spoken,
 )
-from wirebroker.proxy.addresses import CARRIERS, NamelessAnswers, carries_addresses, limit_versions, redirect
+from wirebroker.proxy.addresses import CARRIERS, NamelessResponses, carries_addresses, limit_versions, redirect
 from wirebroker.proxy.directory import TEACHING
 from wirebroker.proxy.exchange import ForwardedExchange, ProxyParts
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Reply
+from wirebroker.requests.effects import Respond
 
 SIZE_BYTES = 4
 REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 """Bytes of a request up to its correlation id."""
-ANSWER_START = 8
+RESPONSE_START = 8
 BEGINNING = struct.Struct(">ihhi")
 """Size, API key, version and correlation id of a request."""
 SIZE_CORRELATION = struct.Struct(">ii")
@@ -64,7 +64,7 @@ OWN_CLIENT_ID, OWN_CORRELATION_ID = "wirebroker-proxy", -1
 """The header of the proxy's own requests."""
 KNOCK_VERSION = 1
 """The first version of Metadata that can ask for no topic."""
-ANSWER_LIMIT = 1 << 28
+RESPONSE_LIMIT = 1 << 28
 """Bytes of the largest answer that is looked at."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
@@ -154,7 +154,7 @@ class Relay:
         """Whether the broker answers DescribeProducers, and the proxy wants to know."""
         self._acknowledged: tuple[int, bytes] = -1, b""
         """Of the last Produce with acks ≠ 0: its version, and its bytes from the client id to the acks."""
-        self._nameless = NamelessAnswers()
+        self._nameless = NamelessResponses()
 
     @property
     def holds_client(self) -> bool:
@@ -167,7 +167,7 @@ class Relay:
         return self._client.lacking
 
     @property
-    def whole_answer(self) -> int:
+    def whole_response(self) -> int:
         """The same of an answer."""
         return self._broker.lacking
 
@@ -244,7 +244,7 @@ class Relay:
             return False
         pos, end, count, key = 0, len(data), 0, -1
         for awaited in self._awaited:
-            if end - pos < ANSWER_START:
+            if end - pos < RESPONSE_START:
                 return False
             size, correlation_id = SIZE_CORRELATION.unpack_from(data, pos)
             begin, pos = pos, pos + size + SIZE_BYTES
@@ -280,7 +280,7 @@ class Relay:
 
     def go_on(self, now: int) -> None:
         """Continue with requests that had to wait, if nothing holds them any more."""
-        if self._drains and not self._owes_answers:
+        if self._drains and not self._owes_responses:
             self._drains = False
         if self._client.tail and not self.holds_client and self._client.needed <= len(self._client.tail):
             self.from_client(memoryview(b""), now)
@@ -320,7 +320,7 @@ class Relay:
             return REQUEST_START, ""
         size: int = SIZE.unpack_from(data)[0] + SIZE_BYTES
         if refused := self._refused(data, size):
-            self._drains = self._owes_answers  # a broker answers the requests before it first
+            self._drains = self._owes_responses  # a broker answers the requests before it first
             return (REQUEST_START, "") if self._drains else (0, refused)
         if size < REQUEST_START:
             return self._pass_token(size), ""
@@ -376,11 +376,11 @@ class Relay:
     def _must_drain(self, key: int) -> bool:
         """Whether a request of this API has to wait, because a fault may strike it and answers before it are missing."""
         faults = self.proxy.faults
-        self._drains = faults is not None and self._owes_answers and faults.concerns(key)
+        self._drains = faults is not None and self._owes_responses and faults.concerns(key)
         return self._drains
 
     @property
-    def _owes_answers(self) -> bool:
+    def _owes_responses(self) -> bool:
         """Whether the broker has yet to answer, or an answer is on its way."""
         return bool(self._awaited) or self._broker.passing > 0
 
@@ -441,11 +441,11 @@ class Relay:
         self._broker_has_sent = True
         taken = self._broker.taken(data)
         if taken is not None:
-            self._take_answers(taken)
+            self._take_responses(taken)
         if self._client.tail:
             self.go_on(now)
 
-    def _take_answers(self, data: memoryview) -> None:
+    def _take_responses(self, data: memoryview) -> None:
         """Pass the answers in `data` on, and keep the bytes of one that has to be whole."""
         broker, begin, pos, end, needed, misunderstood = self._broker, 0, 0, len(data), 0, ""
         while pos < end and not self.connection.closed:
@@ -455,43 +455,43 @@ class Relay:
                 pos += passed
                 continue
             awaited = self._awaited[0] if self._awaited else None
-            start = ANSWER_START if awaited is None or awaited.key >= 0 else SIZE_BYTES
+            start = RESPONSE_START if awaited is None or awaited.key >= 0 else SIZE_BYTES
             if end - pos < start:
                 needed = start
                 break
             size = SIZE.unpack_from(data, pos)[0] + SIZE_BYTES
-            if awaited is None or size < start or (start > SIZE_BYTES and not _answers(data, pos, awaited)):
-                misunderstood = _misunderstood(bytes(data[pos : pos + ANSWER_START]), awaited)
+            if awaited is None or size < start or (start > SIZE_BYTES and not _responses(data, pos, awaited)):
+                misunderstood = _misunderstood(bytes(data[pos : pos + RESPONSE_START]), awaited)
                 break
             self._is_served = self._is_served or awaited.key not in BEFORE_LOGIN
             if awaited.looked_at:
-                if size > ANSWER_LIMIT:
-                    misunderstood = f"the broker announced an answer of {size} bytes; the proxy reads up to {ANSWER_LIMIT}"
+                if size > RESPONSE_LIMIT:
+                    misunderstood = f"the broker announced an answer of {size} bytes; the proxy reads up to {RESPONSE_LIMIT}"
                     break
                 if awaited.exchange is not None:
                     awaited.exchange.note_moment(2)
                 if end - pos < size:
                     needed = size
                     break
-                self._reply_bytes(data, begin, pos)
+                self._send_bytes(data, begin, pos)
                 self._awaited.popleft()
                 frame = memoryview(bytes(data[pos : pos + size]))
                 begin = pos = pos + size
-                self._answer(awaited, frame)
+                self._response(awaited, frame)
                 continue
             self._awaited.popleft()
             broker.passing = size
-        self._reply_bytes(data, begin, pos)
+        self._send_bytes(data, begin, pos)
         if misunderstood:
             self.proxy.close(self.connection, misunderstood)
         elif pos < end and not self.connection.closed:
             broker.keep(data[pos:], needed)
 
-    def _reply_bytes(self, data: memoryview, begin: int, end: int) -> None:
+    def _send_bytes(self, data: memoryview, begin: int, end: int) -> None:
         if end > begin:
-            self._reply([bytes(data[begin:end])])
+            self._send([bytes(data[begin:end])])
 
-    def _answer(self, awaited: Awaited, frame: memoryview) -> None:
+    def _response(self, awaited: Awaited, frame: memoryview) -> None:
         """Look at an answer, replace the addresses in it, and pass it on."""
         key, version, exchange = awaited.key, awaited.version, awaited.exchange
         if exchange is not None:
@@ -515,7 +515,7 @@ class Relay:
             proxy.directory.learn(response)
         parts: list[Buffer] = encode_response(awaited.correlation_id, response, version) if changed else [frame]
         if exchange is None:
-            self._reply(parts)
+            self._send(parts)
             return
         exchange.version = version
         proxy.observe(exchange, response)
@@ -530,11 +530,11 @@ class Relay:
         else:
             if awaited.exchange is not None and self.connection.parked is not None:
                 self.connection.parked = None
-            self._reply([frame])
+            self._send([frame])
 
-    def _reply(self, parts: list[Buffer]) -> None:
+    def _send(self, parts: list[Buffer]) -> None:
         if not self.connection.silent:
-            self.proxy.effects.append(Reply(self.connection, parts))
+            self.proxy.effects.append(Respond(self.connection, parts))
 
     # The end
 
@@ -572,7 +572,7 @@ def _is_known(key: int, version: int) -> bool:
     return key in KEYS.values() and 0 <= version <= request_class(key).__schema__.versions[1]
 
 
-def _answers(data: memoryview, pos: int, awaited: Awaited) -> bool:
+def _responses(data: memoryview, pos: int, awaited: Awaited) -> bool:
     correlation_id: int = SIZE.unpack_from(data, pos + SIZE_BYTES)[0]
     return correlation_id == awaited.correlation_id
 

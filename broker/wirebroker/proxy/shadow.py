@@ -68,20 +68,24 @@ class Judged(NamedTuple):
 
     def explain(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> str:
         """Answer and prediction as a sentence."""
-        answer = f"stored at offset {base_offset}" if base_offset >= 0 else "answered without an error and without an offset"
+        response = f"stored at offset {base_offset}" if base_offset >= 0 else "answered without an error and without an offset"
         if code:
-            answer = f"answered {code} {error_name(code)}"
+            response = f"answered {code} {error_name(code)}"
         if self.fenced_by >= 0:
             given = f"InitProducerId has given producer {batch.producer_id} the epoch {self.fenced_by} since"
-            return f"{answer}: epoch {batch.producer_epoch} is fenced, as {given}" if code else f"{answer}, although {given}"
+            return (
+                f"{response}: epoch {batch.producer_epoch} is fenced, as {given}" if code else f"{response}, although {given}"
+            )
         if self.verdict is None:
-            return f"{answer}: too little has passed of producer {batch.producer_id} on {topic}-{partition} to predict it"
+            return f"{response}: too little has passed of producer {batch.producer_id} on {topic}-{partition} to predict it"
         words = explain(self.verdict, batch, self.state, topic, partition)
         if batch.producer_id < 0:
-            return answer if code else words
+            return response if code else words
         if self.agrees:
             return words
-        return f"{answer}, but the sequences say: {words}" if self.agrees is False else f"{answer}; the sequences say: {words}"
+        return (
+            f"{response}, but the sequences say: {words}" if self.agrees is False else f"{response}; the sequences say: {words}"
+        )
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from kafkawire.registry import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, 
 from wirebroker.client.jaas import users_of
 from wirebroker.core.delegation_tokens import password_of
 from wirebroker.core.groups.java_order import set_of_names
-from wirebroker.requests.connection import Connection, Decision, Disconnect, Gate, Refuse, Send, Unauthenticated
+from wirebroker.requests.connection import Connection, Decision, Disconnect, Interceptor, Refuse, Send, Unauthenticated
 from wirebroker.security.mechanisms import BY_PASSWORD, GSSAPI, OAUTHBEARER, PLAIN, Challenge, Failure, Mechanism, Success
 from wirebroker.security.oauthbearer import OAuthBearer
 from wirebroker.security.plain import Plain
@@ -117,7 +117,7 @@ class Authenticator:
 
     # Connections
 
-    def gate(self, connection: Connection) -> Gate | None:
+    def interceptor(self, connection: Connection) -> Interceptor | None:
         """The gate of a connection that is to authenticate; None if its listener wants no SASL."""
         configs = self._cluster.configs
         sasl = connection.session.protocol.sasl
@@ -152,7 +152,7 @@ class Authenticator:
             session.begun_again_at = now
             session.stage = Stage.HANDSHAKE
             connection.produce_shape = None
-            self.gate(connection)
+            self.interceptor(connection)
         elif session.expires_at is not None and now > session.expires_at:
             cause = f"the session of {session.principal} ended, and the client did not authenticate again"
             self._note(connection, "expired", cause)
@@ -167,7 +167,7 @@ class Authenticator:
         name = PrincipalRules(rules).name(subject)
         if name is None:
             cause = f"no rule of ssl.principal.mapping.rules matches the name in its certificate, {subject}"
-            connection.gate = Closing(self._failed(connection, cause).cause)
+            connection.interceptor = Closing(self._failed(connection, cause).cause)
         else:
             session.principal = Principal(USER, name)
             self._note(connection, "succeeded", "")
@@ -227,13 +227,13 @@ class Authenticator:
         session.expires_at = max(min(ends), now) if ends else None
         connection.frame_limit = self._cluster.configs.integer("socket.request.max.bytes")
         if session.expires_at is None:
-            connection.gate = None
+            connection.interceptor = None
         self._note(connection, "succeeded", "")
 
     def expire(self, connection: Connection, now: int) -> None:
         """End the session of an authenticated client: its next request must begin to authenticate again."""
         connection.session.expires_at = now - 1
-        connection.gate = self
+        connection.interceptor = self
         connection.produce_shape = None
 
     def _failed(self, connection: Connection, cause: str, message: str | None = None) -> Failure:

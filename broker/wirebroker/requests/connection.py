@@ -1,8 +1,8 @@
-"""A client's connection to a broker, and its gate, which decides about each request before the engine decodes it.
+"""A client's connection to a broker, and its interceptor, which decides about each request before the engine decodes it.
 
-Authentication belongs into a gate. A connection has none unless its listener wants
-SASL, or `Engine.new_gate` makes one for it, and a gate may be replaced or removed at any time (`Connection.gate`), as after a
-successful authentication. The gate comes before the ordinary way and before the fast path of Produce.
+Authentication is an interceptor. A connection has an interceptor only if its listener requires SASL, or if
+`Engine.new_interceptor` makes one. It may be replaced or removed at any time (`Connection.interceptor`), for example after a
+successful authentication. The interceptor comes before the ordinary path and before the fast path of Produce.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Connection:
     """One client's connection to one broker, as far as the engine knows it."""
 
     __slots__ = (
-        "client_host", "closed", "frame_limit", "gate", "halted", "node_id", "number", "parked", "produce_shape", "session",
-        "silent", "software",
+        "client_host", "closed", "frame_limit", "halted", "interceptor", "node_id", "number", "parked", "produce_shape",
+        "session", "silent", "software",
     )  # fmt: skip
 
     def __init__(self, number: int, node_id: int, client_host: str, session: Session) -> None:
@@ -51,7 +51,7 @@ class Connection:
         self.frame_limit = NO_LIMIT
         """The bytes that a request may have now; fewer before the client is authenticated."""
         self.software = ("", "")
-        self.gate: Gate | None = None
+        self.interceptor: Interceptor | None = None
         """Decides about each request before it is decoded; None if all are handled."""
         self.parked: Parked | None = None
         """The request that waits; nothing else of this connection is handled before it is answered."""
@@ -79,8 +79,7 @@ class ProduceShape:
     """The last good Produce of a connection: one topic, one partition, and the form of the answer."""
 
     __slots__ = (
-        "acks", "after", "answer", "at", "between", "client_id", "cluster_version", "head", "partition",
-        "size", "version",
+        "acks", "after", "at", "between", "client_id", "cluster_version", "head", "partition", "response", "size", "version",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +96,7 @@ class ProduceShape:
         self.size = 0
         self.between = self.after = b""
         """The answer, without its size, its correlation id and its offsets."""
-        self.answer: Callable[..., bytes]
+        self.response: Callable[..., bytes]
         """Joins these parts and the numbers to an answer."""
 
 
@@ -139,7 +138,7 @@ class Unauthenticated(NamedTuple):
 Decision = Refuse | Delay | Disconnect | Send | Unauthenticated
 
 
-class Gate(Protocol):
+class Interceptor(Protocol):
     """Decides about the requests of one connection."""
 
     def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:

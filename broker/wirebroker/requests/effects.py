@@ -9,7 +9,7 @@ from kafkawire.primitives import Buffer
 from wirebroker.requests.connection import Connection
 
 
-class Reply(NamedTuple):
+class Respond(NamedTuple):
     """Send these buffers, in order: one whole response frame."""
 
     connection: Connection
@@ -48,7 +48,7 @@ class Shaped(NamedTuple):
     shape: Shape
 
 
-Effect = Reply | Close | Shaped
+Effect = Respond | Close | Shaped
 
 
 class Outcome(Enum):

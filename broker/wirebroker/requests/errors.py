@@ -166,7 +166,7 @@ def refuse_in_slices(
     return made
 
 
-def error_answers(request: Message, received: Received) -> Iterator[Message]:
+def error_responses(request: Message, received: Received) -> Iterator[Message]:
     """UNKNOWN_SERVER_ERROR in place of an answer that cannot be encoded, as `AbstractRequest.getErrorResponse`.
 
     Each is to be tried if the one before cannot be encoded either: the first names everything that the request names, the

@@ -43,11 +43,11 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 def _begin_at(epoch: int, engine: Engine) -> Rule:
     """A rule that answers the first InitProducerId with this epoch; the producer raises it by itself from there."""
 
-    def answer(facts: Facts, request: Message) -> Message | None:
+    def response(facts: Facts, request: Message) -> Message | None:
         assert isinstance(request, InitProducerIdRequest)
         if request.transactional_id is not None:
             return None
         producer_id = engine.cluster.producer_ids.allocate(facts.node)
         return InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=epoch)
 
-    return faults.answer(answer, api="InitProducerId", nth=1, name="epoch")
+    return faults.answer(response, api="InitProducerId", nth=1, name="epoch")

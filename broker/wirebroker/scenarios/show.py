@@ -134,7 +134,7 @@ class Screen:
         if event.row is not None:
             line = Text(f"  {event.what:<7}  {sequences(event.row):<9}  ")
             line.append(f"{event.row.verdict:<9}", VERDICTS[event.row.verdict])
-            line.append(f"  {answer(event.row, event.unanswered):<9}  ", "magenta" if event.unanswered else "")
+            line.append(f"  {response_text(event.row, event.unanswered):<9}  ", "magenta" if event.unanswered else "")
             self._line(line, reason(event.row) + again, "dim")
         elif event.mark:
             self.console.print(Text(f"  — {event.what} —", "bold blue"))
@@ -268,7 +268,7 @@ def sequences(row: ProduceRow) -> str:
     return f"{pair} e{row.producer_epoch}" if row.producer_epoch else pair
 
 
-def answer(row: ProduceRow, unanswered: bool = False) -> str:
+def response_text(row: ProduceRow, unanswered: bool = False) -> str:
     """The answer in short."""
     if row.acks == 0 or unanswered:
         return "unheard" if row.acks else "no answer"

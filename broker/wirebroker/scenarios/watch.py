@@ -104,7 +104,7 @@ class _Join:
         self._watching = watching
         self._looks = iter(seen)
         self._known: dict[tuple[int, int], _Seen] = {}
-        self._answers = {(row.connection, row.correlation_id): row for row in rows if isinstance(row, ReplyRow)}
+        self._responses = {(row.connection, row.correlation_id): row for row in rows if isinstance(row, ReplyRow)}
         self._judged: set[tuple[int, int]] = set()
         """Requests with a verdict, or with a fault that prevented one."""
 
@@ -124,13 +124,13 @@ class _Join:
         request = (row.connection, row.correlation_id)
         self._judged.add(request)
         records = self._known[request].records if request in self._known else {}
-        return Event(records.get(row.partition, ""), row=row, unanswered=row.acks != 0 and request not in self._answers)
+        return Event(records.get(row.partition, ""), row=row, unanswered=row.acks != 0 and request not in self._responses)
 
     def _request(self, row: FaultRow) -> Iterable[Event]:
         self._known[row.connection, row.correlation_id] = look = next(self._looks)
         if row.api in SHOWN:
-            answer = self._answers.get((row.connection, row.correlation_id))
-            yield Event(look.what, unanswered=answer is None, errors=", ".join(answer.errors) if answer else "")
+            response = self._responses.get((row.connection, row.correlation_id))
+            yield Event(look.what, unanswered=response is None, errors=", ".join(response.errors) if response else "")
 
     def _fault(self, row: FaultRow) -> Event:
         request = (row.connection, row.correlation_id)

@@ -29,13 +29,13 @@ def _scram(mechanism: str, user: str, password: str, extensions: str, nonce: str
     digest = BY_NAME[mechanism].digest
     quoted = user.replace("=", "=3D").replace(",", "=2C")
     first = f"n={quoted},r={nonce}{extensions}"
-    answer = (yield f"n,,{first}".encode()).decode()
-    if not answer:
+    response = (yield f"n,,{first}".encode()).decode()
+    if not response:
         return  # the broker has refused it
-    parts = dict(each.split("=", 1) for each in answer.split(","))
+    parts = dict(each.split("=", 1) for each in response.split(","))
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), b64decode(parts["s"]), int(parts["i"]))
     key = hmac.digest(salted, b"Client Key", digest)
     last = f"c=biws,r={parts['r']}"
-    signature = hmac.digest(hashlib.new(digest, key).digest(), f"{first},{answer},{last}".encode(), digest)
+    signature = hmac.digest(hashlib.new(digest, key).digest(), f"{first},{response},{last}".encode(), digest)
     proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
     yield f"{last},p={b64encode(proof).decode()}".encode()

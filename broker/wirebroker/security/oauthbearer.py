@@ -26,7 +26,7 @@ class OAuthBearer:
         """The client's first message. After an error it may send another one, or confirm the error and end."""
         refused, self._disbelieved = self._disbelieved, None
         if token == HEARD and refused is not None:
-            return Failure(refused.cause, refused.answer)
+            return Failure(refused.cause, refused.response)
         match = CLIENT_FIRST.fullmatch(token.decode("utf-8", "replace"))
         if match is None:
             return Failure("the client's first OAUTHBEARER message is malformed")
@@ -45,7 +45,7 @@ class OAuthBearer:
             if not found.answered:
                 return Failure(found.cause, answered=False)
             self._disbelieved = found
-            return Challenge(found.answer.encode())
+            return Challenge(found.response.encode())
         if authorization_id not in (None, found.principal):
             message = (
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different from"

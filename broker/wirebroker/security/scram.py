@@ -104,20 +104,20 @@ class Scram:
             message = "Authentication failed: Client requested an authorization id that is different from username"
             return Failure(message, message)
         self._credential = credential
-        answer = f"r={nonce}{self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
-        self._first = f"n={quoted},r={nonce}{extensions}", answer
-        return Challenge(answer.encode())
+        response = f"r={nonce}{self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
+        self._first = f"n={quoted},r={nonce}{extensions}", response
+        return Challenge(response.encode())
 
     def _end(self, message: str) -> Outcome:
         assert self._first is not None
-        first, answer = self._first
+        first, response = self._first
         match = CLIENT_FINAL.fullmatch(message)
         if match is None:
             return Failure("the client's final SCRAM message is malformed")
         binding, nonce, proof = match.groups()
-        if nonce != answer.partition(",")[0].removeprefix("r="):
+        if nonce != response.partition(",")[0].removeprefix("r="):
             return Failure("the client's final SCRAM message has another nonce than the broker's answer")
-        dialogue = f"{first},{answer},c={binding},r={nonce}".encode()
+        dialogue = f"{first},{response},c={binding},r={nonce}".encode()
         digest, held = self._mechanism.digest, self._credential
         signature = hmac.digest(held.stored_key, dialogue, digest)
         claimed = b64decode(proof)

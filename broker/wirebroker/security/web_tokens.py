@@ -43,7 +43,7 @@ class Disbelieved(NamedTuple):
     """Whether there is an answer: some tokens make Kafka fail, and it closes the connection."""
 
     @property
-    def answer(self) -> str:
+    def response(self) -> str:
         """The error as RFC 7628 has it."""
         status = "invalid_token" if self.scope is None else "insufficient_scope"
         return f'{{"status":"{status}"' + ("" if self.scope is None else f', "scope":"{self.scope}"') + "}"

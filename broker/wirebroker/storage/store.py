@@ -635,7 +635,7 @@ class FolderStore:
 
         With `--sync always` the sync that the next answers wait for includes it.
         """
-        if not self.holds_answers:
+        if not self.holds_responses:
             self.jobs.append(self._sync_job({log: log.active.base_offset}, [], _nobody))
 
     def sync_now(self) -> Job | None:
@@ -687,7 +687,7 @@ class FolderStore:
         return Job(work, done, failed=failed)
 
     @property
-    def holds_answers(self) -> bool:
+    def holds_responses(self) -> bool:
         """Whether an answer waits until all earlier writes are synced."""
         return self.sync == ALWAYS
 

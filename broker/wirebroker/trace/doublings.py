@@ -39,7 +39,7 @@ class _Doublings:
 
     def read(self, rows: Iterable[ProduceRow]) -> dict[int, str]:
         for row in rows:
-            rules = ", ".join(fault.rule for fault in self._struck(row))
+            rules = ", ".join(fault.rule for fault in self._faults_of(row))
             if rules:
                 self._remarks[id(row)].append(rules)
             if isinstance(row, ShadowRow) and row.agrees is False:
@@ -50,7 +50,7 @@ class _Doublings:
                 self._sent_again(row, original)
         return {key: "; ".join(texts) for key, texts in self._remarks.items()}
 
-    def _struck(self, row: ProduceRow) -> list[FaultRow]:
+    def _faults_of(self, row: ProduceRow) -> list[FaultRow]:
         place = f"{row.topic}-{row.partition}"
         faults = self._faults.get((row.node, row.connection, row.correlation_id), ())
         return [fault for fault in faults if not fault.partitions or place in fault.partitions]

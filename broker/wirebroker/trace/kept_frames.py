@@ -34,7 +34,7 @@ class KeptExchange(NamedTuple):
     about: About
     request: bytes
     """without the four bytes of its size"""
-    answer: bytes
+    response: bytes
     """with them"""
 
 
@@ -49,11 +49,11 @@ class KeptFrames:
         self._bytes = 0
         self._kept: OrderedDict[int, bytes] = OrderedDict()
 
-    def keep(self, number: int, about: About, request: Buffer, answer: Sequence[Buffer]) -> None:
+    def keep(self, number: int, about: About, request: Buffer, response: Sequence[Buffer]) -> None:
         """Keep an exchange, and forget the oldest ones if there are too many bytes."""
         place = about.place.encode(errors="replace")
         head = _HEAD.pack(*about[:6], len(place), len(request))
-        self._kept[number] = exchange = b"".join((head, place, request, *answer))
+        self._kept[number] = exchange = b"".join((head, place, request, *response))
         self._bytes += len(exchange)
         while self._bytes > self._most:
             _, oldest = self._kept.popitem(last=False)

@@ -31,7 +31,7 @@ def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> 
         raise ValueError("no row is about a batch, so there is nothing to produce; choose rows with verdicts")
     topic = Counter(batch.topic for batch in batches).most_common(1)[0][0]
     batches = [batch for batch in batches if batch.topic == topic]
-    found = [*_struck(rows, rules, topic), *_refused(rows, topic)]
+    found = [*_faults_of(rows, rules, topic), *_refused(rows, topic)]
     first = batches[0]
     parts = [
         f"title = {toml_of(f'recorded: {len(batches)} batches to {topic}')}",
@@ -80,7 +80,7 @@ def _ending(rows: Iterable[Row], transaction: int) -> str:
     return "commit"
 
 
-def _struck(rows: Iterable[Row], rules: Mapping[str, Mapping[str, Any]], topic: str) -> Iterator[dict[str, Any]]:
+def _faults_of(rows: Iterable[Row], rules: Mapping[str, Mapping[str, Any]], topic: str) -> Iterator[dict[str, Any]]:
     """The loaded rules that fired, in their own words, without the names of strangers."""
     for description in dict.fromkeys(row.rule for row in rows if isinstance(row, FaultRow)):
         if (words := rules.get(description)) is not None and words.get("topic", topic) == topic:

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import SIZE
-from wirebroker.capture.secrets import SECRET_APIS, redacted_answer, redacted_request
+from wirebroker.capture.secrets import SECRET_APIS, redacted_request, redacted_response
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.decode.frames import decode_all
-from wirebroker.decode.positions import Position, answer_positions, request_positions
+from wirebroker.decode.positions import Position, request_positions, response_positions
 from wirebroker.decode.show import lines
 from wirebroker.trace.kept_frames import KeptExchange
 
@@ -34,7 +34,7 @@ class FieldAt(Form):
 
 
 class Frame(Form):
-    """A request or an answer."""
+    """A request or a response."""
 
     size: Annotated[int, about("bytes, without the four of its size")]
     lines: Annotated[list[str], about("its fields as text, with the records in it")]
@@ -65,11 +65,11 @@ def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange
     if kept is None:
         why = "nobody read /events then, or it is forgotten"
         raise Problem(404, f"the bytes of exchange {number} are not kept: {why}", "number")
-    request, answer = _without_secrets(kept)
+    request, response = _without_secrets(kept)
     key, version = kept.about.api_key, kept.about.version
     return ShownExchange(
         _frame(request, lambda: request_positions(request), None, None),
-        _frame(answer, lambda: answer_positions(answer, key, version), str(key), version),
+        _frame(response, lambda: response_positions(response, key, version), str(key), version),
     )
 
 
@@ -80,11 +80,11 @@ def kept_exchange(controlled: Controlled, number: int, run: str) -> KeptExchange
 
 
 def _without_secrets(kept: KeptExchange) -> tuple[bytes, bytes]:
-    """Request and answer, without their sizes."""
-    request, answer = SIZE.pack(len(kept.request)) + kept.request, kept.answer
+    """Request and response, without their sizes."""
+    request, response = SIZE.pack(len(kept.request)) + kept.request, kept.response
     if kept.about.api_key in SECRET_APIS:
-        request, answer = redacted_request(request), redacted_answer(answer, kept.about.api_key, kept.about.version)
-    return request[SIZE.size :], answer[SIZE.size :]
+        request, response = redacted_request(request), redacted_response(response, kept.about.api_key, kept.about.version)
+    return request[SIZE.size :], response[SIZE.size :]
 
 
 def _frame(data: bytes, positions: Callable[[], Iterator[Position]], api: str | None, version: int | None) -> Frame:

@@ -263,9 +263,11 @@ class Group:
             joiner(Joined(error, "", self.generation, self.protocol_type, self.protocol, former_leader or ""))
         else:
             member.joiner = None
-            answer = self.joined(member)
+            response = self.joined(member)
             leads = member.member_id == self.leader
-            joiner(answer._replace(skip_assignment=leads) if skips else answer._replace(members=(), leader=former_leader or ""))
+            joiner(
+                response._replace(skip_assignment=leads) if skips else response._replace(members=(), leader=former_leader or "")
+            )
 
     def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
         """The static member keeps its old id, because the new one cannot be written down."""
@@ -306,7 +308,7 @@ class Group:
     def prepare_rebalance(self, now: int) -> None:
         """Ask all members to join again."""
         if self.state is State.COMPLETING_REBALANCE:
-            self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
+            self._respond_to_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
         initial = self.state is State.EMPTY
         self.transition(State.PREPARING_REBALANCE, now)
         self._cancel_phase()
@@ -415,11 +417,11 @@ class Group:
             for known in self.members.values():
                 known.assignment = given.get(known.member_id, b"")
             if error := self._persist(now):
-                self._answer_syncs(error, now)
+                self._respond_to_syncs(error, now)
                 self.prepare_rebalance(now)
                 return
             self.transition(State.STABLE, now)
-            self._answer_syncs(ErrorCode.NONE, now)
+            self._respond_to_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
         """The member has sent its SyncGroup. Once all have, the timeout for it ends."""
@@ -427,7 +429,7 @@ class Group:
         if not self._unsynced:
             self._cancel_phase()
 
-    def _answer_syncs(self, code: ErrorCode, now: int) -> None:
+    def _respond_to_syncs(self, code: ErrorCode, now: int) -> None:
         for member in self.members.values():
             syncer, member.syncer = member.syncer, None
             if code:
@@ -490,9 +492,9 @@ class Group:
 
     def ask_to_rejoin(self) -> None:
         """Answer waiting requests with REBALANCE_IN_PROGRESS, because the group may change its protocol."""
-        self._answer_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._respond_to_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def _answer_waiting(self, code: ErrorCode) -> None:
+    def _respond_to_waiting(self, code: ErrorCode) -> None:
         for member in self.members.values():
             joiner, member.joiner = member.joiner, None
             syncer, member.syncer = member.syncer, None
@@ -527,7 +529,7 @@ class Group:
 
     def unload(self) -> None:
         """The broker no longer coordinates the group: answer waiting requests with NOT_COORDINATOR, and stop the timers."""
-        self._answer_waiting(ErrorCode.NOT_COORDINATOR)
+        self._respond_to_waiting(ErrorCode.NOT_COORDINATOR)
         self._cancel_timers()
 
     def restart(self, now: int) -> None:

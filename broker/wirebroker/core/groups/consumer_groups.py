@@ -72,7 +72,7 @@ class GroupHeartbeat(NamedTuple):
     """Whether a regular expression may find a topic for this client; None: all."""
 
 
-class HeartbeatAnswer(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """The answer to a heartbeat. `assigned` is None if the member already knows it. The interval is in ms."""
 
     member_id: str
@@ -176,13 +176,13 @@ class ConsumerGroups:
             return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {requested.assignor} is not supported. {offered}")
         return None
 
-    def heartbeat(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatAnswer | Refused]:
+    def heartbeat(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refused]:
         """A member joins, stays or leaves."""
         leaves = requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE)
         steps = self._leave(requested, now) if leaves else self._heartbeat(requested, now)
         return (yield from self.changes.alone(requested.group_id, steps))
 
-    def _heartbeat(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatAnswer | Refused]:
+    def _heartbeat(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refused]:
         group = yield from self._find(requested.group_id, requested.epoch == 0, now)
         if isinstance(group, Refused):
             return group
@@ -208,7 +208,7 @@ class ConsumerGroups:
         full = full and (requested.topics is not None or requested.regex is not None)
         included = requested.epoch == 0 or full or old.assigned != change.new.assigned
         interval = self.setting(requested.group_id, "consumer.heartbeat.interval.ms")
-        return HeartbeatAnswer(member_id, change.new.epoch, interval, change.new.assigned if included else None)
+        return HeartbeatResult(member_id, change.new.epoch, interval, change.new.assigned if included else None)
 
     def new_member_id(self) -> str:
         """An id for a member that sends none: Kafka's Uuid in base64, made again if it begins with a dash."""
@@ -476,7 +476,7 @@ class ConsumerGroups:
 
     # Leaving
 
-    def _leave(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatAnswer | Refused]:
+    def _leave(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refused]:
         group = yield from self._find(requested.group_id, False, now)
         if isinstance(group, Refused):
             return group
@@ -495,9 +495,9 @@ class ConsumerGroups:
                 assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
                 group.update(replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={}))
                 refused = yield from self._written(group, now)
-                return Refused(refused) if refused else HeartbeatAnswer(member.member_id, LEAVES_FOR_A_WHILE)
+                return Refused(refused) if refused else HeartbeatResult(member.member_id, LEAVES_FOR_A_WHILE)
         refused = self.fence(group, [member], now)
-        return Refused(refused) if refused else HeartbeatAnswer(requested.member_id, requested.epoch)
+        return Refused(refused) if refused else HeartbeatResult(requested.member_id, requested.epoch)
 
     def await_heartbeat(self, group: ConsumerGroup, member_id: str, timeout: int, now: int) -> None:
         """Remove the member if it sends nothing within the timeout (ms)."""

@@ -55,7 +55,7 @@ class ShareHeartbeat(NamedTuple):
     client_host: str
 
 
-class ShareAnswer(NamedTuple):
+class ShareHeartbeatResult(NamedTuple):
     """The answer to a heartbeat. `assigned` is None if the member already knows it. The interval is in ms."""
 
     member_id: str
@@ -110,17 +110,17 @@ class ShareGroups:
         absent = f"Group {group_id} is not a share group." if group is not None else f"Share group {group_id} not found."
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
-    def heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, ShareAnswer | Refusal]:
+    def heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, ShareHeartbeatResult | Refusal]:
         """A member joins, stays or leaves."""
         if requested.epoch == LEAVES:
             return self._leave(requested, now)
-        answer = yield from self._changes.alone(requested.group_id, self._heartbeat(requested, now))
+        response = yield from self._changes.alone(requested.group_id, self._heartbeat(requested, now))
         group = self._lookup(requested.group_id)
-        if isinstance(answer, ShareAnswer) and isinstance(group, ShareGroup):
+        if isinstance(response, ShareHeartbeatResult) and isinstance(group, ShareGroup):
             yield from self._prepare(group, now)
-        return answer
+        return response
 
-    def _heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, ShareAnswer | Refusal]:
+    def _heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, ShareHeartbeatResult | Refusal]:
         group = self.find(requested.group_id, create=requested.epoch == 0)
         if isinstance(group, Refusal):
             return group
@@ -157,7 +157,7 @@ class ShareGroups:
         self._await_heartbeat(group, new.member_id, now)
         shown = requested.epoch == 0 or requested.topics is not None or reconciled.assigned != old.assigned
         interval = self.settings(group.group_id).heartbeat_ms
-        return ShareAnswer(new.member_id, reconciled.epoch, interval, reconciled.assigned if shown else None)
+        return ShareHeartbeatResult(new.member_id, reconciled.epoch, interval, reconciled.assigned if shown else None)
 
     def _member(self, group: ShareGroup, requested: ShareHeartbeat) -> ShareMember | Refusal:
         largest = self._cluster.configs.integer("group.share.max.size")
@@ -248,14 +248,14 @@ class ShareGroups:
 
     # Leaving
 
-    def _leave(self, requested: ShareHeartbeat, now: int) -> ShareAnswer | Refusal:
+    def _leave(self, requested: ShareHeartbeat, now: int) -> ShareHeartbeatResult | Refusal:
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):
             return group
         if requested.member_id not in group.members:
             return _unknown(group, requested.member_id)
         error = self._fence(group, requested.member_id, now)
-        return Refusal(error) if error else ShareAnswer(requested.member_id, requested.epoch)
+        return Refusal(error) if error else ShareHeartbeatResult(requested.member_id, requested.epoch)
 
     def _await_heartbeat(self, group: ShareGroup, member_id: str, now: int) -> None:
         when = now + self.settings(group.group_id).session_ms

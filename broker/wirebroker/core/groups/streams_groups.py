@@ -61,7 +61,7 @@ class Endpoint(NamedTuple):
     standby: Sequence[tuple[str, Sequence[int]]]
 
 
-class StreamsAnswer(NamedTuple):
+class StreamsHeartbeatResult(NamedTuple):
     """The answer to a heartbeat. What is None is known to the member already. The interval is in ms."""
 
     member_id: str
@@ -151,7 +151,7 @@ class StreamsGroups:
 
     def heartbeat(
         self, request: StreamsGroupHeartbeatRequest, sent: Topology | Misfit | None, client: Client, now: int
-    ) -> Generator[None, Any, StreamsAnswer | Refused]:
+    ) -> Generator[None, Any, StreamsHeartbeatResult | Refused]:
         """A member joins, stays or leaves. The request is valid for every group (see `request_error`), and `sent` is its
         topology.
         """
@@ -161,7 +161,7 @@ class StreamsGroups:
 
     def _heartbeat(
         self, request: StreamsGroupHeartbeatRequest, sent: Topology | Misfit | None, client: Client, now: int
-    ) -> Generator[None, Any, StreamsAnswer | Refused]:
+    ) -> Generator[None, Any, StreamsHeartbeatResult | Refused]:
         group = self._find(request.group_id, request.member_epoch == 0)
         if isinstance(group, Refused):
             return group
@@ -195,7 +195,7 @@ class StreamsGroups:
             alone, work = self._changes.alone, self._cluster.timers.work
             group.set_timer(DELAY, "", now + delay, lambda when: work(alone(group.group_id, steps(when))))
         self._set_timers(group, updated, step.new, now)
-        return StreamsAnswer(
+        return StreamsHeartbeatResult(
             step.new.member_id, step.new.epoch, self._setting(group.group_id, "streams.heartbeat.interval.ms"),
             step.new.assigned if shown else None, told, group.endpoints_epoch, endpoints, step.configured.missing,
         )  # fmt: skip
@@ -389,7 +389,7 @@ class StreamsGroups:
 
     # Leaving
 
-    def _leave(self, request: StreamsGroupHeartbeatRequest, now: int) -> StreamsAnswer | Refused:
+    def _leave(self, request: StreamsGroupHeartbeatRequest, now: int) -> StreamsHeartbeatResult | Refused:
         group = self._find(request.group_id, False)
         if isinstance(group, Refused):
             # Kafka has another message here for a group that does not exist.
@@ -399,7 +399,7 @@ class StreamsGroups:
         if request.member_id not in group.members:
             return _unknown_member(request)
         error = self._fence(group, request.member_id, now)
-        return Refused(error) if error else StreamsAnswer(request.member_id, request.member_epoch)
+        return Refused(error) if error else StreamsHeartbeatResult(request.member_id, request.member_epoch)
 
     def _set_timers(self, group: StreamsGroup, before: StreamsMember, after: StreamsMember, now: int) -> None:
         """Remove the member if it is silent for too long, or does not give up its tasks in time."""

@@ -62,9 +62,9 @@ def verify(
             errors[where] = started
         elif started is not None:
             requested.append(where)
-    answers = _ask(producer, requested, coordinator, cluster, now) if requested else {}
-    errors |= {where: _error_for(code, producer.speaks) for where, code in answers.items() if code}
-    return Verified(frozenset(where for where, code in answers.items() if not code), errors)
+    responses = _ask(producer, requested, coordinator, cluster, now) if requested else {}
+    errors |= {where: _error_for(code, producer.speaks) for where, code in responses.items() if code}
+    return Verified(frozenset(where for where, code in responses.items() if not code), errors)
 
 
 def _ask(

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from wirebroker.faults.rules import Rule, Seam
-from wirebroker.faults.strikes import Greeting
+from wirebroker.faults.matches import Greeting
+from wirebroker.faults.rules import InjectionPoint, Rule
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = ["expire_certificate", "stall_handshake"]
@@ -21,7 +21,7 @@ Wait = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 class _OfHandshakes:
     """What both kinds have in common: they know the broker and the listener, and no request."""
 
-    acts_at: ClassVar[Seam] = Seam.HANDSHAKE
+    acts_at: ClassVar[InjectionPoint] = InjectionPoint.HANDSHAKE
     match_words: ClassVar[tuple[str, ...]] = ("node",)
     needs_broker: ClassVar[bool] = True
 

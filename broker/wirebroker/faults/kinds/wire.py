@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from kafkawire.declare import Message
 from wirebroker.faults.forms import FaultError
-from wirebroker.faults.rules import HEADER_WORDS, Match, NonNegative, Positive, Rule, Seam
-from wirebroker.faults.strikes import AnswerLine, Hit
+from wirebroker.faults.matches import Injection, OutgoingResponse
+from wirebroker.faults.rules import HEADER_WORDS, InjectionPoint, Match, NonNegative, Positive, Rule
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
 
@@ -47,8 +47,8 @@ class cut(Rule):
                 raise FaultError(word, f"cut: before a request has arrived only {known} are known, not {word}")
 
     @property
-    def seam(self) -> Seam:
-        return Seam.ARRIVAL if self.request else Seam.WIRE
+    def injection_point(self) -> InjectionPoint:
+        return InjectionPoint.ARRIVAL if self.request else InjectionPoint.WIRE
 
     @property
     def arrival_bytes(self) -> int:
@@ -59,10 +59,10 @@ class cut(Rule):
             return [None] if self.match.header_fits(facts) else []
         return super().matching(facts)
 
-    def before(self, hit: Hit) -> Outcome:
-        return hit.exchange.close(f"the fault {self}")
+    def before(self, injection: Injection) -> Outcome:
+        return injection.exchange.close(f"the fault {self}")
 
-    def send(self, line: AnswerLine) -> bool:
+    def send(self, line: OutgoingResponse) -> bool:
         line.cut = min(self.bytes, line.size if line.cut is None else line.cut)
         line.closing.append((0, self))
         return True
@@ -75,9 +75,9 @@ class slice(Rule):
     ms: Milliseconds = 1
 
     example = 'faults.slice(7, ms=5, api="Fetch")'
-    acts_at: ClassVar[Seam] = Seam.WIRE
+    acts_at: ClassVar[InjectionPoint] = InjectionPoint.WIRE
 
-    def send(self, line: AnswerLine) -> bool:
+    def send(self, line: OutgoingResponse) -> bool:
         if self.bytes >= line.size:
             return False
         line.piece, line.pause = self.bytes, self.ms / 1000
@@ -90,9 +90,9 @@ class bandwidth(Rule):
     rate: Annotated[int, Meta(ge=1, extra={"unit": "bytes per second"})]
 
     example = 'faults.bandwidth(100_000, api="Fetch")'
-    acts_at: ClassVar[Seam] = Seam.WIRE
+    acts_at: ClassVar[InjectionPoint] = InjectionPoint.WIRE
 
-    def send(self, line: AnswerLine) -> bool:
+    def send(self, line: OutgoingResponse) -> bool:
         line.piece, line.pause = max(int(self.rate * PIECE_S), 1), max(PIECE_S, 1 / self.rate)
         return True
 
@@ -105,9 +105,9 @@ class corrupt(Rule):
     at: int | None = None
 
     example = 'faults.corrupt(2, at=-20, api="Fetch", nth=1)'
-    acts_at: ClassVar[Seam] = Seam.WIRE
+    acts_at: ClassVar[InjectionPoint] = InjectionPoint.WIRE
 
-    def send(self, line: AnswerLine) -> bool:
+    def send(self, line: OutgoingResponse) -> bool:
         if self.at is None:
             damaged = sorted(line.sample(range(SIZE_BYTES, line.size), min(self.bytes, line.size - SIZE_BYTES)))
         else:
@@ -124,19 +124,19 @@ class reset(Rule):
 
     example = 'faults.reset(after=True, api="Produce")'
 
-    def before(self, hit: Hit) -> Outcome:
-        hit.plan.host.close(hit.exchange.connection, f"the fault {self}", reset=True)
+    def before(self, injection: Injection) -> Outcome:
+        injection.plan.host.close(injection.exchange.connection, f"the fault {self}", reset=True)
         return Outcome.CLOSED
 
-    def answered(self, hit: Hit, response: Message) -> bool:
-        return hit.plan.lose_answer(hit, close=True, reset=True)
+    def answered(self, injection: Injection, response: Message) -> bool:
+        return injection.plan.lose_response(injection, close=True, reset=True)
 
 
 class refuse(Rule):
     """A new connection is reset as soon as it is made; a rule can choose its `node`, and which connections."""
 
     example = "faults.refuse(node=2, times=5)"
-    acts_at: ClassVar[Seam] = Seam.CONNECTION
+    acts_at: ClassVar[InjectionPoint] = InjectionPoint.CONNECTION
     match_words: ClassVar[tuple[str, ...]] = ("node",)
 
     def matching(self, facts: Facts) -> list[Batch | None]:
@@ -153,8 +153,8 @@ class close(Rule):
     ms: Milliseconds = 0
 
     example = 'faults.close(ms=9000, api="Metadata", nth=2)'
-    acts_at: ClassVar[Seam] = Seam.WIRE
+    acts_at: ClassVar[InjectionPoint] = InjectionPoint.WIRE
 
-    def send(self, line: AnswerLine) -> bool:
+    def send(self, line: OutgoingResponse) -> bool:
         line.closing.append((self.ms, self))
         return True

@@ -204,12 +204,12 @@ async def configs(bootstrap: str, name: str) -> None:
     await create(bootstrap, name)
     async with admin(bootstrap) as client:
         topic = ConfigResourceType.TOPIC
-        (answer,) = await client.alter_configs([ConfigResource(topic, name, {"retention.ms": "86400000"})])
-        same([each[0] for each in answer.resources], [0], "errors")
+        (response,) = await client.alter_configs([ConfigResource(topic, name, {"retention.ms": "86400000"})])
+        same([each[0] for each in response.resources], [0], "errors")
 
         async def altered() -> bool:
-            (answer,) = await client.describe_configs([ConfigResource(topic, name)])
-            found = {entry[0]: entry[1] for entry in answer.resources[0][4]}
+            (response,) = await client.describe_configs([ConfigResource(topic, name)])
+            found = {entry[0]: entry[1] for entry in response.resources[0][4]}
             return (found["retention.ms"], found["cleanup.policy"]) == ("86400000", "delete")
 
         await until(altered, "retention.ms is altered")
@@ -251,8 +251,8 @@ async def groups(bootstrap: str, name: str) -> str:
         await consumer.commit()
     async with admin(bootstrap) as client:
         same([each[0] for each in await client.list_consumer_groups() if each[0] == name], [name], "listed")
-        (answer,) = await client.describe_consumer_groups([name])
-        same(answer.groups[0][:3], (0, name, "Empty"), "described")
+        (response,) = await client.describe_consumer_groups([name])
+        same(response.groups[0][:3], (0, name, "Empty"), "described")
         same((await client.list_consumer_group_offsets(name))[partition].offset, 3, "offset")
     return "no call to delete a group"
 

@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
 
 
-class Strike(NamedTuple):
+class MatchedRule(NamedTuple):
     """A rule that strikes a request: which of its partitions (None: all), and which batches of a Produce."""
 
     rule: Rule
     only: Where | None
     batches: list[Batch | None]
 
-    def without(self, gone: Where) -> Strike:
+    def without(self, gone: Where) -> MatchedRule:
         """The strike on the partitions that are still in the request."""
         only = None if self.only is None else self.only - gone
         batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
-        return Strike(self.rule, only, [] if only is not None and not only else batches)
+        return MatchedRule(self.rule, only, [] if only is not None and not only else batches)
 
 
 @dataclass(slots=True)
-class Struck:
+class Matches:
     """The rules that strike one request and its answer, and their results so far."""
 
     facts: Facts
-    before: list[Strike] = field(default_factory=list)
+    before: list[MatchedRule] = field(default_factory=list)
     """Strikes that have yet to act before the request is handled,"""
-    after: list[Strike] = field(default_factory=list)
+    after: list[MatchedRule] = field(default_factory=list)
     """on the answer,"""
-    wire: list[Strike] = field(default_factory=list)
+    wire: list[MatchedRule] = field(default_factory=list)
     """and on its bytes."""
     overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
     """Errors for the answer, and for which partitions, before anything else happens to it."""
@@ -52,7 +52,7 @@ class Struck:
     """How many ms a write to these partitions takes."""
     slow_rule: Rule | None = None
     """The rule that made it slow, the last one of several."""
-    failing: list[tuple[Strike, TopicPartition]] = field(default_factory=list)
+    failing: list[tuple[MatchedRule, TopicPartition]] = field(default_factory=list)
     """Partitions whose write is to fail."""
     crashes: bool = False
     """Whether the broker is killed once the request is handled."""
@@ -64,14 +64,14 @@ class Struck:
 
 
 @dataclass(slots=True)
-class Hit:
+class Injection:
     """One strike acting on one request."""
 
     plan: FaultPlan
-    strike: Strike
+    matched: MatchedRule
     request: Message
     exchange: Exchange
-    struck: Struck
+    matches: Matches
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Greeting:
 
 
 @dataclass(slots=True)
-class AnswerLine:
+class OutgoingResponse:
     """The bytes of an answer on their way; each rule of the wire changes them in turn."""
 
     size: int

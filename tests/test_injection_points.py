@@ -29,12 +29,12 @@ from kafkawire.messages.produce import (
 from kafkawire.registry import KEYS
 from wirebroker import faults
 from wirebroker.faults.files import dump, loads, read_rule, rule_schema
+from wirebroker.faults.matches import Injection, Matches
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import KINDS, Rule
-from wirebroker.faults.strikes import Hit, Struck
 from wirebroker.mock import MockKafka
 from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Close, Effect, Outcome, Reply, Shaped
+from wirebroker.requests.effects import Close, Effect, Outcome, Respond, Shaped
 from wirebroker.security.session import Session
 from wirebroker.trace.recorder import Recorder, Traced
 from wirekit import NOW, batch, client
@@ -58,8 +58,8 @@ def shout() -> Iterator[type[Rule]]:
 
         example = 'faults.shout(2, api="Metadata")'
 
-        def before(self, hit: Hit) -> Outcome:
-            return hit.exchange.close(f"{self.times_louder * str(hit.exchange.client_id).upper()}!")
+        def before(self, injection: Injection) -> Outcome:
+            return injection.exchange.close(f"{self.times_louder * str(injection.exchange.client_id).upper()}!")
 
     yield shout
     del KINDS["shout"]
@@ -177,7 +177,7 @@ class Passing:
         self.node_id = 5
         self.now = NOW
         self.frame: memoryview | None = None
-        self.struck: Struck | None = None
+        self.matches: Matches | None = None
         self.traced: Traced | None = None
         self.directory = proxy.directory
         proxy.trace.requested(request, self)
@@ -190,16 +190,16 @@ class Passing:
     def handle(self, request: Message) -> None:
         self._proxy.upstream.append(request)
 
-    def reply(self, response: Message) -> None:
-        answer = self._plan.answered(response, self)
-        if answer is None or not self.alive:
+    def respond(self, response: Message) -> None:
+        left = self._plan.answered(response, self)
+        if left is None or not self.alive:
             return
-        parts = encode_response(self.correlation_id, answer, self.version)
-        self._proxy.trace.replied(self, answer, parts)
-        if self.struck is not None and self.struck.wire:
+        parts = encode_response(self.correlation_id, left, self.version)
+        self._proxy.trace.replied(self, left, parts)
+        if self.matches is not None and self.matches.wire:
             self._plan.send(parts, self)
         else:
-            self._proxy.effects.append(Reply(self.connection, parts))
+            self._proxy.effects.append(Respond(self.connection, parts))
 
     def park(self) -> None:
         self.connection.halted = True
@@ -237,7 +237,7 @@ def test_a_proxy_loses_an_acknowledgement(proxy: Proxy) -> None:
     plan = plan_of(proxy, lost)
     passing = Passing(proxy, plan, produce(1), 9)
     assert len(proxy.upstream) == 1, "the cluster gets the request"
-    passing.reply(stored(1))
+    passing.respond(stored(1))
     assert [type(effect) for effect in proxy.effects] == [Close]
     lost.assert_fired(1)
     assert [row.event for row in proxy.trace.events()] == ["request", "fault"]
@@ -249,19 +249,19 @@ def test_a_proxy_refuses_one_partition_and_sends_the_others_on(proxy: Proxy) -> 
     (request,) = proxy.upstream
     assert isinstance(request, ProduceRequest)
     assert [part.index for part in request.topic_data[0].partition_data] == [1]
-    passing.reply(stored(1))
+    passing.respond(stored(1))
     (row,) = proxy.trace.events("reply")
     assert json.loads(row.as_json())["errors"] == ["NOT_LEADER_OR_FOLLOWER"]
     assert json.loads(row.as_json())["about"] == ["orders-0", "orders-1"]
 
 
-def test_a_proxy_delays_a_request_and_cuts_its_answer(proxy: Proxy) -> None:
+def test_a_proxy_delays_a_request_and_cuts_its_response(proxy: Proxy) -> None:
     plan = plan_of(proxy, faults.delay(300, topic="orders"), faults.cut(9, api="Metadata"))
     passing = Passing(proxy, plan, MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 8)
     assert (proxy.upstream, [when - NOW for when, _ in proxy.timers.calls]) == ([], [300])
     proxy.timers.run()
     assert len(proxy.upstream) == 1
-    passing.reply(MetadataResponse(brokers=[], topics=[MetadataResponseTopic(name="orders", error_code=0, partitions=[])]))
+    passing.respond(MetadataResponse(brokers=[], topics=[MetadataResponseTopic(name="orders", error_code=0, partitions=[])]))
     shaped, closed = proxy.effects
     assert isinstance(shaped, Shaped)
     assert shaped.shape.cut == 9

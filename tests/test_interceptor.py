@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from answers import only
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import KEY_VERSION_CORRELATION
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from responses import only
 from test_engine import Lab
 from wirebroker.mock import MockKafka
 from wirebroker.requests.connection import Connection, Decision, Delay, Disconnect, Refuse
@@ -18,7 +18,7 @@ from wirekit import NOW, batch, client, produce_request
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-class FixedGate:
+class FixedInterceptor:
     """Decides the same of every request, and notes the API keys."""
 
     def __init__(self, decision: Decision | None) -> None:
@@ -46,45 +46,45 @@ def end(lab: Lab) -> int:
     return lab.engine.cluster.topics["orders"].partitions[0].log_end_offset
 
 
-def test_a_request_that_the_gate_lets_pass_takes_the_fast_path() -> None:
+def test_a_request_that_the_interceptor_lets_pass_takes_the_fast_path() -> None:
     lab = lab_with_a_producer()
-    lab.connection.gate = gate = FixedGate(None)
+    lab.connection.interceptor = interceptor = FixedInterceptor(None)
     shape = lab.connection.produce_shape
-    (answer,) = produce(lab)
-    assert only(answer).base_offset == 1
+    (response,) = produce(lab)
+    assert only(response).base_offset == 1
     assert lab.connection.produce_shape is shape, "the ordinary way would have remembered it again"
-    assert gate.keys == [0]
+    assert interceptor.keys == [0]
 
 
-def test_the_gate_refuses_a_produce_on_the_fast_path() -> None:
+def test_the_interceptor_refuses_a_produce_on_the_fast_path() -> None:
     lab = lab_with_a_producer()
-    lab.connection.gate = FixedGate(Refuse(REFUSED))
-    (answer,) = produce(lab)
-    assert only(answer).error_code == REFUSED
+    lab.connection.interceptor = FixedInterceptor(Refuse(REFUSED))
+    (response,) = produce(lab)
+    assert only(response).error_code == REFUSED
     assert end(lab) == 1
-    lab.connection.gate = None
+    lab.connection.interceptor = None
     produce(lab)
     assert end(lab) == 2
 
 
 def test_a_refused_produce_with_acks_0_closes_the_connection() -> None:
     lab = lab_with_a_producer()
-    lab.connection.gate = FixedGate(Refuse(REFUSED))
+    lab.connection.interceptor = FixedInterceptor(Refuse(REFUSED))
     assert produce(lab, acks=0) == ["its Produce with acks=0 is refused: TOPIC_AUTHORIZATION_FAILED"]
     assert end(lab) == 1
 
 
-def test_the_gate_refuses_a_request_on_the_ordinary_way() -> None:
+def test_the_interceptor_refuses_a_request_on_the_ordinary_way() -> None:
     lab = Lab()
-    lab.connection.gate = FixedGate(Refuse(REFUSED))
-    (answer,) = lab.send(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9)
-    assert [topic.error_code for topic in answer.topics] == [REFUSED]
+    lab.connection.interceptor = FixedInterceptor(Refuse(REFUSED))
+    (response,) = lab.send(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9)
+    assert [topic.error_code for topic in response.topics] == [REFUSED]
 
 
 @pytest.mark.parametrize("lab", [Lab, lab_with_a_producer], ids=["ordinary way", "fast path"])
-def test_the_gate_closes_a_connection(lab: Any) -> None:
+def test_the_interceptor_closes_a_connection(lab: Any) -> None:
     closed = lab()
-    closed.connection.gate = FixedGate(Disconnect("the client is not authenticated"))
+    closed.connection.interceptor = FixedInterceptor(Disconnect("the client is not authenticated"))
     before = end(closed)
     assert produce(closed) == ["the client is not authenticated"]
     assert closed.connection.closed
@@ -92,9 +92,9 @@ def test_the_gate_closes_a_connection(lab: Any) -> None:
 
 
 @pytest.mark.parametrize("lab", [Lab, lab_with_a_producer], ids=["ordinary way", "fast path"])
-def test_the_gate_delays_an_answer(lab: Any) -> None:
+def test_the_interceptor_delays_a_response(lab: Any) -> None:
     slow = lab()
-    slow.connection.gate = FixedGate(Delay(300))
+    slow.connection.interceptor = FixedInterceptor(Delay(300))
     before = end(slow)
     assert produce(slow) == []
     assert end(slow) == before + 1, "the request itself is not delayed"
@@ -102,32 +102,32 @@ def test_the_gate_delays_an_answer(lab: Any) -> None:
     assert slow.engine.deadline() == NOW + 300
     slow.engine.tick(NOW + 300)
     (effect,) = slow.engine.take_effects()
-    answer = slow.effect(effect)
-    assert answer.throttle_time_ms == 300
-    assert only(answer).base_offset == before
+    response = slow.effect(effect)
+    assert response.throttle_time_ms == 300
+    assert only(response).base_offset == before
     assert slow.connection.parked is None
 
 
-def test_a_delayed_answer_is_dropped_if_the_client_goes() -> None:
+def test_a_delayed_response_is_dropped_if_the_client_goes() -> None:
     lab = Lab()
-    lab.connection.gate = FixedGate(Delay(300))
+    lab.connection.interceptor = FixedInterceptor(Delay(300))
     produce(lab)
     lab.engine.disconnected(lab.connection)
     lab.engine.tick(NOW + 300)
     assert lab.engine.take_effects() == []
 
 
-def test_a_version_that_is_not_offered_is_answered_as_without_a_gate() -> None:
+def test_a_version_that_is_not_offered_is_answered_as_without_an_interceptor() -> None:
     lab = Lab(max_versions={0: 8})
-    lab.connection.gate = FixedGate(Refuse(REFUSED))
+    lab.connection.interceptor = FixedInterceptor(Refuse(REFUSED))
     assert produce(lab) == ["the client requested Produce version 9; versions 3 to 8 are offered"]
 
 
-def test_the_engine_makes_a_gate_for_each_new_connection() -> None:
+def test_the_engine_makes_an_interceptor_for_each_new_connection() -> None:
     """Over TCP: each answer arrives after its delay, and in order."""
     with MockKafka(topics=["orders"]) as kafka:
-        kafka._call(lambda engine: setattr(engine, "new_gate", lambda connection: FixedGate(Delay(20))))
+        kafka._call(lambda engine: setattr(engine, "new_interceptor", lambda connection: FixedInterceptor(Delay(20))))
         wire = client(kafka)
-        answers = [wire.request(produce_request("orders", batch()), 9) for _ in range(3)]
-        assert [only(answer).base_offset for answer in answers] == [0, 1, 2]
-        assert [answer.throttle_time_ms for answer in answers] == [20, 20, 20]
+        responses = [wire.request(produce_request("orders", batch()), 9) for _ in range(3)]
+        assert [only(response).base_offset for response in responses] == [0, 1, 2]
+        assert [response.throttle_time_ms for response in responses] == [20, 20, 20]

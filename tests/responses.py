@@ -13,17 +13,17 @@ LEVELS = (
 """The arrays that have an element for each thing in the request."""
 
 
-def parts(answer: Any) -> list[Any]:
+def parts(response: Any) -> list[Any]:
     """The innermost elements of those arrays; the answer itself if it has no such arrays."""
-    levels = [getattr(answer, name) for name in LEVELS if hasattr(answer, name)]
+    levels = [getattr(response, name) for name in LEVELS if hasattr(response, name)]
     if not levels:
-        return [answer]
+        return [response]
     return [part for element in next(filter(None, levels), ()) for part in parts(element)]
 
 
-def only(answer: Any) -> Any:
+def only(response: Any) -> Any:
     """The one part. Raises AssertionError if there are none or several."""
-    return sole(parts(answer))
+    return sole(parts(response))
 
 
 def sole(items: Sequence[T]) -> T:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from answers import only, sole
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
@@ -32,6 +31,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from responses import only, sole
 from test_groups import find
 from wirebroker.mock import MockKafka
 from wirekit import client
@@ -60,10 +60,10 @@ def ask(kafka: MockKafka, request: Message, version: int) -> Any:
     """The answer to the request with 0xFF in the place of each Q; None if the connection is closed instead."""
     host, port = kafka.bootstrap_servers.split(":")
     frame = encode_request(7, "test", request, version).replace(SENT.encode(), b"\xff" * len(SENT))
-    with socket.create_connection((host, int(port)), 10) as line, line.makefile("rb") as answers:
+    with socket.create_connection((host, int(port)), 10) as line, line.makefile("rb") as responses:
         line.sendall(frame)
-        size = answers.read(4)
-        return decode_response(answers.read(int.from_bytes(size)), request.__schema__.key, version)[1] if size else None
+        size = responses.read(4)
+        return decode_response(responses.read(int.from_bytes(size)), request.__schema__.key, version)[1] if size else None
 
 
 def commit(group: str = SENT, retention: int = -1) -> OffsetCommitRequest:
@@ -108,7 +108,7 @@ def test_a_transactional_id_that_no_record_can_hold_is_refused_and_poisons_no_li
     assert [each.transactional_id for each in listed.transaction_states] == ["good"]
 
 
-def test_an_answer_that_cannot_be_written_is_an_unknown_server_error(kafka: MockKafka) -> None:
+def test_a_response_that_cannot_be_written_is_an_unknown_server_error(kafka: MockKafka) -> None:
     assert ask(kafka, join("g", protocol_type=SENT), 2).error_code == 0, "the answer does not repeat it"
     for version in (0, 5):
         listed = ask(kafka, ListGroupsRequest(), version)
@@ -120,7 +120,7 @@ def test_an_answer_that_cannot_be_written_is_an_unknown_server_error(kafka: Mock
     assert (unknown.error_code, unknown.unknown_state_filters) == (FAILED, [])
 
 
-def test_an_error_answer_names_nothing_that_is_too_long(kafka: MockKafka) -> None:
+def test_an_error_response_names_nothing_that_is_too_long(kafka: MockKafka) -> None:
     topics = [OffsetFetchRequestTopics(name=SENT, partition_indexes=[0])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
     told = sole(ask(kafka, request, 8).groups)
@@ -143,8 +143,8 @@ def test_what_not_even_an_error_can_say_closes_the_connection_with_a_sentence(
 def test_a_retention_beyond_the_end_of_time_wraps_as_in_java(kafka: MockKafka) -> None:
     for version in (2, 3, 4):
         for retention in (2**63 - 1, -(2**63), 2**62):
-            answer = ask(kafka, commit("g", retention), version)
-            assert only(answer).error_code == 0
+            response = ask(kafka, commit("g", retention), version)
+            assert only(response).error_code == 0
     where = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])])
     ask(kafka, commit("g", 2**63 - 1), 2)
     kafka.clock.advance(minutes=11)  # offsets.retention.check.interval.ms, and nothing has expired that was not to
@@ -157,7 +157,7 @@ def test_a_protocol_that_a_member_names_twice_counts_once(kafka: MockKafka) -> N
     assert [each.metadata for each in joined.members] == [b"0"]
 
 
-def test_list_offsets_answers_a_partition_once_however_often_it_is_named(kafka: MockKafka) -> None:
+def test_list_offsets_returns_a_partition_once_however_often_it_is_named(kafka: MockKafka) -> None:
     def topic(*indexes: int, name: str = "orders") -> ListOffsetsTopic:
         return ListOffsetsTopic(
             name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes]
@@ -167,8 +167,8 @@ def test_list_offsets_answers_a_partition_once_however_often_it_is_named(kafka: 
         return ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
 
     def told(*topics: ListOffsetsTopic) -> list[tuple[str, list[tuple[int, int]]]]:
-        answer = ask(kafka, ListOffsetsRequest(replica_id=-1, topics=list(topics)), 7)
-        return [(each.name, [(p.partition_index, p.error_code) for p in each.partitions]) for each in answer.topics]
+        response = ask(kafka, ListOffsetsRequest(replica_id=-1, topics=list(topics)), 7)
+        return [(each.name, [(p.partition_index, p.error_code) for p in each.partitions]) for each in response.topics]
 
     twice = ErrorCode.INVALID_REQUEST
     assert told(topic(0, 0, 0)) == [("orders", [(0, twice)])]
