@@ -28,10 +28,11 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.registry import KEYS
 from wirebroker import faults
+from wirebroker.faults.acts import Injection
 from wirebroker.faults.files import dump, loads, read_rule, rule_schema
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import KINDS, Rule
-from wirebroker.faults.strikes import Hit, Struck
+from wirebroker.faults.strikes import Struck
 from wirebroker.mock import MockKafka
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Close, Effect, Outcome, Reply, Shaped
@@ -58,8 +59,8 @@ def shout() -> Iterator[type[Rule]]:
 
         example = 'faults.shout(2, api="Metadata")'
 
-        def before(self, hit: Hit) -> Outcome:
-            return hit.exchange.close(f"{self.times_louder * str(hit.exchange.client_id).upper()}!")
+        def before(self, injection: Injection) -> Outcome:
+            return injection.exchange.close(f"{self.times_louder * str(injection.exchange.client_id).upper()}!")
 
     yield shout
     del KINDS["shout"]
@@ -152,8 +153,11 @@ class Proxy:
         self.trace = Recorder(lambda: self.now)
         self.trace.set_level("all")
         self.directory = Learned()
-        self.faults: FaultPlan | None = None
+        self.loaded = False
         self.upstream: list[Message] = []
+
+    def rules_loaded(self, loaded: bool) -> None:
+        self.loaded = loaded
 
     def emit(self, effect: Effect) -> None:
         self.effects.append(effect)
@@ -228,7 +232,7 @@ def plan_of(proxy: Proxy, *rules: Rule) -> FaultPlan:
     plan = FaultPlan(proxy, 0)
     for rule in rules:
         plan.add(rule)
-    assert proxy.faults is plan
+    assert proxy.loaded
     return plan
 
 

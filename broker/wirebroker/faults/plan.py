@@ -4,7 +4,7 @@ A request meets the rules before it is handled, in the order in which they were 
 exchange remembers the rules that strike its answer (`Exchange.struck`); they act when the answer is made, at once or later. A
 rule counts a strike when it is chosen, so that `times` holds; if it finds nothing to do, the strike is uncounted.
 
-The plan knows a `Host` and an `Exchange` (see `host`) and no engine, so the same rules work in a proxy. With no rule loaded
+The plan knows a `Host` and an exchange (see `interfaces`) and no engine, so the same rules work in a proxy. With no rule loaded
 the engine does not call it at all.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,15 +22,16 @@ from kafkawire.errors import ProtocolError
 from kafkawire.frames import read_request_header
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, api_name
+from wirebroker.faults.acts import AnswerLine, Broker, Greeting, Injection, NothingToChange
 from wirebroker.faults.forms import FaultError
-from wirebroker.faults.interfaces import Alarm, Broker, Exchange, Host, NothingToChange
+from wirebroker.faults.interfaces import Alarm, Host, Planned
 from wirebroker.faults.misses import Misses
 from wirebroker.faults.rules import Rule, Seam, partitions_of
-from wirebroker.faults.strikes import AnswerLine, Greeting, Hit, Strike, Struck
+from wirebroker.faults.strikes import Strike, Struck
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Outcome, Reply, Shaped
 from wirebroker.requests.errors import READING, join, overwrite, refuse
-from wirebroker.requests.facts import Facts, facts_of, facts_of_header
+from wirebroker.requests.facts import Batch, Facts, facts_of, facts_of_header
 from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, own_records, part_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class _Held:
     """A request or an answer that a rule holds back: for some time, or until others have been handled."""
 
     rule: Rule
-    exchange: Exchange
+    exchange: Planned
     go_on: Continue
     timer: Alarm | None = None
     others: int = 0
@@ -69,7 +70,7 @@ class FaultPlan:
         """The requests and answers that rules hold back, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
         """Partitions to which a slow write is under way, and the requests that wait for it."""
-        self._at_unload: dict[Rule, list[Callable[[], None]]] = {}
+        self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
         """Rules that have matched a request of which only a part has arrived."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
@@ -154,7 +155,7 @@ class FaultPlan:
         self._unloaded_unfired = deque(kept, REMEMBERED)
 
     def _changed(self) -> None:
-        self.host.faults = self if self.rules else None
+        self.host.rules_loaded(bool(self.rules))
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
@@ -169,7 +170,7 @@ class FaultPlan:
     def restarted(self) -> None:
         """The brokers restart: forget the requests that are held back, as they are lost."""
         for held in self._held:
-            self._take_back(_struck(held.exchange).before)
+            self.take_back(_struck(held.exchange).before)
         self._held.clear()
         self._waiting.clear()
         self._seen_parts.clear()
@@ -179,15 +180,15 @@ class FaultPlan:
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
             struck = _struck(held.exchange)
             self._forget(held)
-            self._take_back(struck.before)
+            self.take_back(struck.before)
             if held.rule is struck.slow_rule:
                 for go_on in self._end_slow_write(struck.slow):
                     go_on(self.host.now)
 
-    def left(self, exchange: Exchange) -> None:
+    def left(self, exchange: Planned) -> None:
         """Nobody waits for this answer any more, so the rules about it have nothing to strike."""
         struck = _struck(exchange)
-        self._take_back(struck.after, struck.wire)
+        self.take_back(struck.after, struck.wire)
 
     # Before there is a whole request
 
@@ -229,7 +230,7 @@ class FaultPlan:
 
     # Before it is handled
 
-    def receive(self, request: Message, exchange: Exchange, facts: Facts | None = None) -> None:
+    def receive(self, request: Message, exchange: Planned, facts: Facts | None = None) -> None:
         """A request has arrived: let the rules act on it, and have it handled unless one of them prevents that.
 
         With `facts`, which are those of the request, its records do not lie in a buffer of the connection.
@@ -244,7 +245,7 @@ class FaultPlan:
             exchange.frame = None  # the next request cannot be recognised by these bytes
         self._proceed(request, exchange, exchange.now)
 
-    def _strikes(self, facts: Facts, exchange: Exchange) -> Iterator[Strike]:
+    def _strikes(self, facts: Facts, exchange: Planned) -> Iterator[Strike]:
         seen = self._seen_parts.pop(exchange.connection, ())
         size = len(exchange.frame or b"") + SIZE_BYTES
         for rule in self.rules:
@@ -257,33 +258,38 @@ class FaultPlan:
             if hit:
                 yield Strike(rule, partitions_of(hit, rule, facts), hit)
 
-    def _proceed(self, request: Message, exchange: Exchange, now: int) -> None:
+    def _proceed(self, request: Message, exchange: Planned, now: int) -> None:
         """Let the remaining rules act, and have the request handled if none of them prevents it."""
         struck = _struck(exchange)
         while struck.before:
             strike = self._remaining(struck.before.pop(0), struck.gone)
             if not strike.batches:
                 continue
-            hit = Hit(self, strike, request, exchange, struck)
+            injection = self._injection(strike, request, exchange)
             if type(strike.rule).change is not Rule.change:
-                self._change(hit)
+                self._change(injection)
                 continue
             self._trace(strike, exchange)
-            decided = strike.rule.before(hit)
+            decided = strike.rule.before(injection)
             if isinstance(decided, Outcome):
                 if decided is not Outcome.PARKED:
-                    self._take_back(struck.before, struck.after, struck.wire)
+                    self.take_back(struck.before, struck.after, struck.wire)
                 return
             request = decided
         self._admit(request, exchange, now)
 
-    def _change(self, hit: Hit) -> None:
+    def _injection(self, strike: Strike, request: Message, exchange: Planned) -> _Injection:
+        struck = _struck(exchange)
+        return _Injection(request, exchange, struck.facts, strike.only, strike.batches, self, strike, struck)
+
+    @staticmethod
+    def _change(injection: _Injection) -> None:
         try:
-            done = hit.strike.rule.change(hit)
+            done = injection.strike.rule.change(injection)
         except NothingToChange:
             done = False
         if done is not None:
-            self.report(hit.strike, hit.exchange, done)
+            injection.report(done)
 
     def _remaining(self, strike: Strike, gone: Where = NOTHING) -> Strike:
         """The strike without the partitions that others have refused; without anything once its rule is unloaded."""
@@ -291,14 +297,14 @@ class FaultPlan:
         strike.rule.fired -= len(strike.batches) - len(remaining.batches)
         return remaining
 
-    def report(self, strike: Strike, exchange: Exchange, done: bool) -> None:
+    def report(self, strike: Strike, exchange: Planned, done: bool) -> None:
         """Trace a strike; one that found nothing to do has not fired."""
         if done:
             self._trace(strike, exchange)
         else:
-            self._take_back([strike])
+            self.take_back([strike])
 
-    def _trace(self, strike: Strike, exchange: Exchange) -> None:
+    def _trace(self, strike: Strike, exchange: Planned) -> None:
         """Write each firing down: one for each struck batch, or one for the request."""
         facts, before = _struck(exchange).facts, strike.rule.fired - len(strike.batches)
         for number, batch in enumerate(strike.batches, 1):
@@ -309,14 +315,14 @@ class FaultPlan:
             )
 
     @staticmethod
-    def _take_back(*strikes: list[Strike]) -> None:
+    def take_back(*strikes: list[Strike]) -> None:
         """Uncount strikes that did not happen."""
         for some in strikes:
             for strike in some:
                 strike.rule.fired -= len(strike.batches)
             some.clear()
 
-    def _admit(self, request: Message, exchange: Exchange, now: int) -> None:
+    def _admit(self, request: Message, exchange: Planned, now: int) -> None:
         """Have the request handled once the slow writes before it are done, and its own."""
         struck = _struck(exchange)
         wanted = {(batch.topic, batch.partition) for batch in struck.facts.batches} - struck.gone if self._waiting else ()
@@ -328,11 +334,11 @@ class FaultPlan:
             for each in struck.slow:
                 self._waiting[each] = []
             self._park(request, exchange)
-            self._hold(struck.slow_rule, exchange, now + max(struck.slow.values()), partial(self._written, request, exchange))
+            self.hold(struck.slow_rule, exchange, now + max(struck.slow.values()), partial(self._written, request, exchange))
         else:
             self._handle(request, exchange)
 
-    def _written(self, request: Message, exchange: Exchange, now: int) -> None:
+    def _written(self, request: Message, exchange: Planned, now: int) -> None:
         """A slow write is done: handle it, and then the requests that waited for it, in order."""
         waiting = self._end_slow_write(_struck(exchange).slow)
         self._resume(request, exchange, now, self._admit)
@@ -345,7 +351,7 @@ class FaultPlan:
         slow.clear()
         return waiting
 
-    def _handle(self, request: Message, exchange: Exchange) -> None:
+    def _handle(self, request: Message, exchange: Planned) -> None:
         """Have the request handled, and let the requests go on that waited for it."""
         struck = _struck(exchange)
         for _, where in struck.failing:
@@ -363,77 +369,30 @@ class FaultPlan:
             if not held.others:
                 self._let_go(held, exchange.now)
 
-    def _report_failed_writes(self, exchange: Exchange) -> None:
+    def _report_failed_writes(self, exchange: Planned) -> None:
         """Report which of the writes that had to fail were tried: a duplicate is not written."""
         struck = _struck(exchange)
         failing, struck.failing = struck.failing, []
         for strike, where in failing:
             self.report(strike, exchange, self.broker.write_failed(where))
 
-    # The acts of the kinds
-
-    def answer_now(self, hit: Hit, response: Message) -> Outcome:
-        """Answer without handling: the rules after this one do not strike, those about the answer do."""
-        self._take_back(hit.struck.before)
-        hit.exchange.reply(response)
-        return Outcome.PARKED
-
-    def refuse(self, hit: Hit, code: int, only: Where | None) -> Message | Outcome:
-        """Answer with an error. Returns the request for the partitions to handle, or the outcome.
-
-        A request that only reads is handled, and its answer overwritten.
-        """
-        request, exchange, struck = hit.request, hit.exchange, hit.struck
-        if struck.facts.api in READING:
-            struck.overwrites.append((code, only))
-            return request
-        directory = exchange.directory
-        if only is not None:
-            refused = refuse(part_of(request, lambda *where: where in only, directory), code, exchange)
-            if names_topics(refused, directory) and not named_in(request, directory) <= only:
-                struck.refused = join(refused, struck.refused) if struck.refused else refused
-                struck.gone |= only
-                return part_of(request, lambda *where: where not in only, directory)
-        if struck.facts.acks == 0:
-            return exchange.close(REFUSED_ACKS_0)
-        return self.answer_now(hit, refuse(request, code, exchange))
-
-    def handle_later(self, hit: Hit, ms: int) -> Outcome:
-        """Handle the request `ms` later."""
-        self._park(hit.request, hit.exchange)
-        self._hold(hit.strike.rule, hit.exchange, hit.exchange.now + ms, self._going_on(hit))
-        return Outcome.PARKED
-
-    def handle_after_others(self, hit: Hit, others: int) -> Outcome:
-        """Handle the request after `others` requests of other connections."""
-        self._park(hit.request, hit.exchange)
-        self._held.append(_Held(hit.strike.rule, hit.exchange, self._going_on(hit), others=others))
-        return Outcome.PARKED
-
-    def answer_later(self, hit: Hit, response: Message, ms: int) -> None:
-        """Send the answer `ms` later."""
-        hit.exchange.park()
-        self._hold(hit.strike.rule, hit.exchange, self.host.now + ms, lambda _: hit.exchange.reply(response))
-
-    def lose_answer(self, hit: Hit, *, close: bool, reset: bool = False) -> bool:
-        """Withhold the answer, and close the connection or let it go silent. Returns False: it cannot be sent."""
-        self.left(hit.exchange)
-        if close:
-            self.host.close(hit.exchange.connection, f"the fault {hit.strike.rule}", reset=reset)
-        else:
-            hit.exchange.connection.silence()
-        return False
-
-    def at_unload(self, rule: Rule, restore: Callable[[], None]) -> None:
+    def at_unload(self, rule: Hashable, restore: Callable[[], None]) -> None:
         """Call `restore` when the rule is unloaded."""
         self._at_unload.setdefault(rule, []).append(restore)
 
     # Holding back
 
-    def _going_on(self, hit: Hit) -> Continue:
-        return partial(self._resume, hit.request, hit.exchange, go_on=self._proceed)
+    def hold_request(self, rule: Rule, request: Message, exchange: Planned, *, ms: int = 0, others: int = 0) -> None:
+        """Handle the request `ms` later, or after `others` requests of other connections."""
+        self._park(request, exchange)
+        go_on = partial(self._resume, request, exchange, go_on=self._proceed)
+        if others:
+            self._held.append(_Held(rule, exchange, go_on, others=others))
+        else:
+            self.hold(rule, exchange, exchange.now + ms, go_on)
 
-    def _hold(self, rule: Rule, exchange: Exchange, until: int, go_on: Continue) -> None:
+    def hold(self, rule: Rule, exchange: Planned, until: int, go_on: Continue) -> None:
+        """Make the call once it is `until`, in ms since the epoch, or when the rule is unloaded."""
         held = _Held(rule, exchange, go_on)
         held.timer = self.host.timers.at(until, lambda now: self._let_go(held, now))
         self._held.append(held)
@@ -452,12 +411,12 @@ class FaultPlan:
         return True
 
     @staticmethod
-    def _park(request: Message, exchange: Exchange) -> None:
+    def _park(request: Message, exchange: Planned) -> None:
         exchange.park()
         exchange.frame = None  # the buffer will receive other requests
         own_records(request)
 
-    def _resume(self, request: Message, exchange: Exchange, now: int, go_on: Callable[[Message, Exchange, int], None]) -> None:
+    def _resume(self, request: Message, exchange: Planned, now: int, go_on: Callable[[Message, Planned, int], None]) -> None:
         """Let a parked request go on; it has been read, so it is handled even if its client has gone."""
         connection = exchange.connection
         if connection.parked is exchange:
@@ -469,7 +428,7 @@ class FaultPlan:
 
     # After
 
-    def answered(self, response: Message, exchange: Exchange) -> Message | None:
+    def answered(self, response: Message, exchange: Planned) -> Message | None:
         """Apply the rules to an answer. Returns the answer to send now, or None."""
         struck = _struck(exchange)
         self._report_failed_writes(exchange)
@@ -483,17 +442,15 @@ class FaultPlan:
         struck.overwrites.clear()
         while struck.after:
             strike = self._remaining(struck.after.pop(0))
-            if strike.batches and not self._act_on_answer(Hit(self, strike, response, exchange, struck), response):
+            if not strike.batches:
+                continue
+            if not strike.rule.may_miss:
+                self._trace(strike, exchange)
+            if not strike.rule.answered(self._injection(strike, response, exchange), response):
                 return None
         return response
 
-    def _act_on_answer(self, hit: Hit, response: Message) -> bool:
-        """Let a rule act on an answer. Returns whether it can be sent now."""
-        if not hit.strike.rule.may_miss:
-            self._trace(hit.strike, hit.exchange)
-        return hit.strike.rule.answered(hit, response)
-
-    def send(self, parts: list[Buffer], exchange: Exchange) -> None:
+    def send(self, parts: list[Buffer], exchange: Planned) -> None:
         """Send the bytes of an answer as the rules of the wire change them."""
         connection, struck = exchange.connection, _struck(exchange)
         strikes = [self._remaining(strike) for strike in struck.wire]
@@ -504,17 +461,97 @@ class FaultPlan:
                 self.report(strike, exchange, strike.rule.send(line))
         connection.halted = True
         self.host.emit(Shaped(connection, parts, line.shape))
-        for ms, rule in line.closing:
-            self._close_later(connection, ms, rule)
+        for ms, reason in line.closing:
+            self._close_later(connection, ms, reason)
 
-    def _close_later(self, connection: Connection, ms: int, rule: Rule) -> None:
+    def _close_later(self, connection: Connection, ms: int, reason: str) -> None:
         if ms:
-            self.host.timers.at(self.host.now + ms, lambda _: self.host.close(connection, f"the fault {rule}"))
+            self.host.timers.at(self.host.now + ms, lambda _: self.host.close(connection, reason))
         else:
-            self.host.close(connection, f"the fault {rule}")
+            self.host.close(connection, reason)
 
 
-def _struck(exchange: Exchange) -> Struck:
+@dataclass(slots=True)
+class _Injection(Injection):
+    """The acts, which the plan carries out."""
+
+    exchange: Planned
+    plan: FaultPlan
+    strike: Strike
+    struck: Struck
+
+    @property
+    def broker(self) -> Broker:
+        return self.plan.broker
+
+    def respond(self, response: Message) -> Outcome:
+        self.plan.take_back(self.struck.before)
+        self.exchange.reply(response)
+        return Outcome.PARKED
+
+    def refuse(self, code: int, only: Where | None) -> Message | Outcome:
+        request, exchange, struck = self.request, self.exchange, self.struck
+        if struck.facts.api in READING:
+            struck.overwrites.append((code, only))
+            return request
+        directory = exchange.directory
+        if only is not None:
+            refused = refuse(part_of(request, lambda *where: where in only, directory), code, exchange)
+            if names_topics(refused, directory) and not named_in(request, directory) <= only:
+                struck.refused = join(refused, struck.refused) if struck.refused else refused
+                struck.gone |= only
+                return part_of(request, lambda *where: where not in only, directory)
+        if struck.facts.acks == 0:
+            return exchange.close(REFUSED_ACKS_0)
+        return self.respond(refuse(request, code, exchange))
+
+    def handle_later(self, ms: int) -> Outcome:
+        self.plan.hold_request(self.strike.rule, self.request, self.exchange, ms=ms)
+        return Outcome.PARKED
+
+    def handle_after_others(self, others: int) -> Outcome:
+        self.plan.hold_request(self.strike.rule, self.request, self.exchange, others=others)
+        return Outcome.PARKED
+
+    def respond_later(self, response: Message, ms: int) -> None:
+        self.exchange.park()
+        self.plan.hold(self.strike.rule, self.exchange, self.plan.host.now + ms, lambda _: self.exchange.reply(response))
+
+    def lose_response(self, *, close: bool, reset: bool = False) -> bool:
+        self.plan.left(self.exchange)
+        if close:
+            self.plan.host.close(self.exchange.connection, f"the fault {self.strike.rule}", reset=reset)
+        else:
+            self.exchange.connection.silence()
+        return False
+
+    def reset(self) -> Outcome:
+        self.plan.host.close(self.exchange.connection, f"the fault {self.strike.rule}", reset=True)
+        return Outcome.CLOSED
+
+    def fail_write(self, batch: Batch) -> None:
+        where, strike = (batch.topic, batch.partition), self.strike._replace(batches=[batch])
+        if any(where == other for _, other in self.struck.failing):
+            self.plan.report(strike, self.exchange, False)
+        else:
+            self.struck.failing.append((strike, where))
+
+    def slow_write(self, batch: Batch, ms: int) -> None:
+        slow, where = self.struck.slow, (batch.topic, batch.partition)
+        slow[where] = slow.get(where, 0) + ms
+        self.struck.slow_rule = self.strike.rule
+
+    def crash(self) -> None:
+        self.struck.crashes = True
+
+    def at_unload(self, restore: Callable[[], None]) -> None:
+        self.plan.at_unload(self.strike.rule, restore)
+
+    def report(self, done: bool) -> None:
+        self.plan.report(self.strike, self.exchange, done)
+
+
+def _struck(exchange: Planned) -> Struck:
     """The rules that strike a request; `receive` has set them."""
     assert exchange.struck is not None
     return exchange.struck

@@ -25,7 +25,7 @@ from wirebroker.requests.parts import Where
 if TYPE_CHECKING:
     from kafkawire.declare import Message
     from kafkawire.names import ApiName
-    from wirebroker.faults.strikes import AnswerLine, Greeting, Hit
+    from wirebroker.faults.acts import AnswerLine, Greeting, Injection
     from wirebroker.requests.effects import Outcome
 
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -195,7 +195,7 @@ class Rule(_Declared, kw_only=True):
     needs_broker: ClassVar[bool] = False
     """Whether it acts inside a broker; a proxy before a real cluster cannot have such a rule."""
     may_miss: ClassVar[bool] = False
-    """Whether it may find nothing to do in an answer; it then calls `FaultPlan.report` itself."""
+    """Whether it may find nothing to do in an answer; it then calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True
     """Whether it can be written down."""
     example: ClassVar[str]
@@ -243,11 +243,11 @@ class Rule(_Declared, kw_only=True):
     def check_options(self) -> None:
         """Raises FaultError where words of this kind contradict each other."""
 
-    def before(self, hit: Hit) -> Message | Outcome:
+    def before(self, injection: Injection) -> Message | Outcome:
         """Act before the request is handled. Returns the request to handle, perhaps a part of it, or the outcome."""
         raise NotImplementedError
 
-    def change(self, hit: Hit) -> bool | None:
+    def change(self, injection: Injection) -> bool | None:
         """Change storage or state before the request is handled; kinds that define this leave the request as it is.
 
         Returns whether there was something to change, None if only handling the request will show it. NothingToChange, which
@@ -255,7 +255,7 @@ class Rule(_Declared, kw_only=True):
         """
         raise NotImplementedError
 
-    def answered(self, hit: Hit, response: Message) -> bool:
+    def answered(self, injection: Injection, response: Message) -> bool:
         """Act on the answer. Returns whether it can be sent now."""
         raise NotImplementedError
 

@@ -11,9 +11,9 @@ from msgspec import Meta
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from wirebroker.common.suggestions import nearest
+from wirebroker.faults.acts import Injection
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import Positive, Rule, Seam
-from wirebroker.faults.strikes import Hit
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.errors import overwrite
 from wirebroker.requests.errors import throttle as set_throttle_time
@@ -40,10 +40,10 @@ class lose_request(Rule):
 
     example = 'faults.lose_request(api="Produce", nth=3)'
 
-    def before(self, hit: Hit) -> Outcome:
+    def before(self, injection: Injection) -> Outcome:
         if self.then == "disconnect":
-            return hit.exchange.close("a fault lost a request")
-        hit.exchange.connection.silence()
+            return injection.exchange.close("a fault lost a request")
+        injection.exchange.connection.silence()
         return Outcome.SILENT
 
 
@@ -55,8 +55,8 @@ class lose_ack(Rule):
     example = 'faults.lose_ack(api="Produce", topic="orders", nth=4)'
     acts_at: ClassVar[Seam] = Seam.ANSWER
 
-    def answered(self, hit: Hit, response: Message) -> bool:
-        return hit.plan.lose_answer(hit, close=self.then == "disconnect")
+    def answered(self, injection: Injection, response: Message) -> bool:
+        return injection.lose_response(close=self.then == "disconnect")
 
 
 class error(Rule):
@@ -75,11 +75,11 @@ class error(Rule):
         else:
             raise FaultError("code", f"error: Kafka has no error {self.code!r}{nearest(name, ErrorCode.__members__)}")
 
-    def before(self, hit: Hit) -> Message | Outcome:
-        return hit.plan.refuse(hit, int(self.code), hit.strike.only)
+    def before(self, injection: Injection) -> Message | Outcome:
+        return injection.refuse(int(self.code), injection.only)
 
-    def answered(self, hit: Hit, response: Message) -> bool:
-        overwrite(response, int(self.code), hit.strike.only, hit.exchange, hit.struck.facts.partitions)
+    def answered(self, injection: Injection, response: Message) -> bool:
+        overwrite(response, int(self.code), injection.only, injection.exchange, injection.facts.partitions)
         return True
 
 
@@ -91,11 +91,11 @@ class delay(Rule):
 
     example = 'faults.delay(200, api="Fetch", every=10)'
 
-    def before(self, hit: Hit) -> Outcome:
-        return hit.plan.handle_later(hit, self.ms)
+    def before(self, injection: Injection) -> Outcome:
+        return injection.handle_later(self.ms)
 
-    def answered(self, hit: Hit, response: Message) -> bool:
-        hit.plan.answer_later(hit, response, self.ms)
+    def answered(self, injection: Injection, response: Message) -> bool:
+        injection.respond_later(response, self.ms)
         return False
 
 
@@ -106,11 +106,11 @@ class disconnect(Rule):
 
     example = 'faults.disconnect(after=True, api="EndTxn")'
 
-    def before(self, hit: Hit) -> Outcome:
-        return hit.exchange.close(f"the fault {self}")
+    def before(self, injection: Injection) -> Outcome:
+        return injection.exchange.close(f"the fault {self}")
 
-    def answered(self, hit: Hit, response: Message) -> bool:
-        return hit.plan.lose_answer(hit, close=True)
+    def answered(self, injection: Injection, response: Message) -> bool:
+        return injection.lose_response(close=True)
 
 
 class throttle(Rule):
@@ -122,8 +122,8 @@ class throttle(Rule):
     acts_at: ClassVar[Seam] = Seam.ANSWER
     may_miss: ClassVar[bool] = True
 
-    def answered(self, hit: Hit, response: Message) -> bool:
-        hit.plan.report(hit.strike, hit.exchange, set_throttle_time(response, hit.exchange.version, self.ms))
+    def answered(self, injection: Injection, response: Message) -> bool:
+        injection.report(set_throttle_time(response, injection.exchange.version, self.ms))
         return True
 
 
@@ -134,8 +134,8 @@ class reorder(Rule):
 
     example = 'faults.reorder(2, api="Produce", nth=1)'
 
-    def before(self, hit: Hit) -> Outcome:
-        return hit.plan.handle_after_others(hit, self.others)
+    def before(self, injection: Injection) -> Outcome:
+        return injection.handle_after_others(self.others)
 
 
 class answer(Rule):
@@ -147,10 +147,10 @@ class answer(Rule):
     example = 'faults.answer(lambda facts, request: None, api="Metadata")'
     in_files: ClassVar[bool] = False
 
-    def before(self, hit: Hit) -> Message | Outcome:
+    def before(self, injection: Injection) -> Message | Outcome:
         try:
-            response = self.answerer(hit.struck.facts, hit.request)
+            response = self.answerer(injection.facts, injection.request)
         except Exception:
             logger.exception("the function of the rule %s raised; the connection is closed", self)
-            return hit.exchange.close("the function of a fault raised, see the log")
-        return hit.request if response is None else hit.plan.answer_now(hit, response)
+            return injection.exchange.close("the function of a fault raised, see the log")
+        return injection.request if response is None else injection.respond(response)

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
+from wirebroker.faults.acts import Greeting
 from wirebroker.faults.rules import Rule, Seam
-from wirebroker.faults.strikes import Greeting
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = ["expire_certificate", "stall_handshake"]

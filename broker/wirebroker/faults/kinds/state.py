@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
+from wirebroker.faults.acts import Injection
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import NonNegative, Positive, Rule
-from wirebroker.faults.strikes import Hit
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
 
@@ -24,9 +24,9 @@ class expire_producer(Rule):
     example = 'faults.expire_producer(api="Produce", nth=5)'
     needs_broker: ClassVar[bool] = True
 
-    def change(self, hit: Hit) -> bool:
-        broker, producer, count = hit.plan.broker, hit.struck.facts.producer, 0
-        for batch in hit.strike.batches:
+    def change(self, injection: Injection) -> bool:
+        broker, producer, count = injection.broker, injection.facts.producer, 0
+        for batch in injection.batches:
             if batch is not None:
                 count += broker.expire_producer(batch.producer_id, batch.topic, batch.partition)
             elif producer is not None:
@@ -40,8 +40,8 @@ class expire_session(Rule):
     example = 'faults.expire_session(principal="User:alice", api="Produce", nth=3)'
     needs_broker: ClassVar[bool] = True
 
-    def change(self, hit: Hit) -> bool:
-        return hit.plan.broker.expire_session(hit.exchange.connection, hit.exchange.now)
+    def change(self, injection: Injection) -> bool:
+        return injection.broker.expire_session(injection.exchange.connection, injection.exchange.now)
 
 
 class withdraw_acl(Rule):
@@ -60,8 +60,8 @@ class withdraw_acl(Rule):
         except ValueError as wrong:
             raise FaultError("acl", f"withdraw_acl: {wrong}") from None
 
-    def change(self, hit: Hit) -> bool:
-        return hit.plan.broker.withdraw_acl(self.acl)
+    def change(self, injection: Injection) -> bool:
+        return injection.broker.withdraw_acl(self.acl)
 
 
 class expire_transactional_id(Rule):
@@ -72,8 +72,8 @@ class expire_transactional_id(Rule):
     example = 'faults.expire_transactional_id("till", api="InitProducerId", nth=2)'
     needs_broker: ClassVar[bool] = True
 
-    def change(self, hit: Hit) -> bool:
-        hit.plan.broker.expire_transactional_id(self.transactional_id, hit.exchange.now)
+    def change(self, injection: Injection) -> bool:
+        injection.broker.expire_transactional_id(self.transactional_id, injection.exchange.now)
         return True
 
 
@@ -85,8 +85,8 @@ class fence(Rule):
     example = 'faults.fence("till", api="EndTxn", nth=1)'
     needs_broker: ClassVar[bool] = True
 
-    def change(self, hit: Hit) -> bool:
-        hit.plan.broker.fence(self.transactional_id, hit.exchange.now)
+    def change(self, injection: Injection) -> bool:
+        injection.broker.fence(self.transactional_id, injection.exchange.now)
         return True
 
 
@@ -98,8 +98,8 @@ class slow_reassignment(Rule):
     example = 'faults.slow_reassignment(ms=2000, api="AlterPartitionReassignments")'
     needs_broker: ClassVar[bool] = True
 
-    def change(self, hit: Hit) -> bool:
-        hit.plan.broker.slow_reassignments(hit.exchange.now + self.ms)
+    def change(self, injection: Injection) -> bool:
+        injection.broker.slow_reassignments(injection.exchange.now + self.ms)
         return True
 
 
@@ -111,8 +111,8 @@ class restart(Rule):
     example = 'faults.restart(mode="kill", api="Produce", nth=7)'
     needs_broker: ClassVar[bool] = True
 
-    def before(self, hit: Hit) -> Outcome:
-        hit.plan.broker.restart(self.mode, hit.exchange.now)
+    def before(self, injection: Injection) -> Outcome:
+        injection.broker.restart(self.mode, injection.exchange.now)
         return Outcome.CLOSED
 
 
@@ -126,9 +126,9 @@ class truncate(Rule):
     needed: ClassVar[tuple[str, ...]] = ("topic", "partition")
     needs_broker: ClassVar[bool] = True
 
-    def change(self, hit: Hit) -> bool:
+    def change(self, injection: Injection) -> bool:
         topic, partition = self.match.topic or "", self.match.partition or 0
-        before, end = hit.plan.broker.truncate(topic, partition, self.offset, hit.exchange.now)
+        before, end = injection.broker.truncate(topic, partition, self.offset, injection.exchange.now)
         return before != end
 
 
@@ -148,7 +148,7 @@ class lose_coordinator(Rule):
         coordinated = facts.api in self.only_apis and bool(facts.groups or facts.transactional_ids)
         return super().matching(facts) if coordinated else []
 
-    def before(self, hit: Hit) -> Message | Outcome:
-        finds = hit.struck.facts.api == "FindCoordinator"
+    def before(self, injection: Injection) -> Message | Outcome:
+        finds = injection.facts.api == "FindCoordinator"
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if finds else ErrorCode.NOT_COORDINATOR
-        return hit.plan.refuse(hit, code, None)
+        return injection.refuse(code, None)

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from kafkawire.declare import Message
+from wirebroker.faults.acts import Injection
 from wirebroker.faults.rules import Rule
-from wirebroker.faults.strikes import Hit
 
 __all__ = ["crash_after_write", "disk_full", "fail_write", "slow_write"]
 
@@ -23,15 +23,10 @@ class fail_write(Rule):
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
     needs_broker: ClassVar[bool] = True
 
-    def change(self, hit: Hit) -> bool | None:
-        failing = hit.struck.failing
-        for batch in hit.strike.batches:
+    def change(self, injection: Injection) -> bool | None:
+        for batch in injection.batches:
             if batch is not None:
-                where, strike = (batch.topic, batch.partition), hit.strike._replace(batches=[batch])
-                if any(where == other for _, other in failing):
-                    hit.plan.report(strike, hit.exchange, False)
-                else:
-                    failing.append((strike, where))
+                injection.fail_write(batch)
         return None
 
 
@@ -43,13 +38,11 @@ class slow_write(Rule):
     example = "faults.slow_write(3000, partition=0, every=5)"
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
 
-    def before(self, hit: Hit) -> Message:
-        hit.struck.slow_rule = self
-        for batch in hit.strike.batches:
+    def before(self, injection: Injection) -> Message:
+        for batch in injection.batches:
             if batch is not None:
-                where = (batch.topic, batch.partition)
-                hit.struck.slow[where] = hit.struck.slow.get(where, 0) + self.ms
-        return hit.request
+                injection.slow_write(batch, self.ms)
+        return injection.request
 
 
 class disk_full(Rule):
@@ -61,11 +54,11 @@ class disk_full(Rule):
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
     needs_broker: ClassVar[bool] = True
 
-    def change(self, hit: Hit) -> bool:
-        restore = hit.plan.broker.fill_disk(hit.exchange.node_id, self.match.topic, self.match.partition)
+    def change(self, injection: Injection) -> bool:
+        restore = injection.broker.fill_disk(injection.exchange.node_id, self.match.topic, self.match.partition)
         if restore is None:
             return False
-        hit.plan.at_unload(self, restore)
+        injection.at_unload(restore)
         return True
 
 
@@ -77,6 +70,6 @@ class crash_after_write(Rule):
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
     needs_broker: ClassVar[bool] = True
 
-    def before(self, hit: Hit) -> Message:
-        hit.struck.crashes = True
-        return hit.request
+    def before(self, injection: Injection) -> Message:
+        injection.crash()
+        return injection.request

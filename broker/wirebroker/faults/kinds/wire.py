@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from kafkawire.declare import Message
+from wirebroker.faults.acts import AnswerLine, Injection
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import HEADER_WORDS, Match, NonNegative, Positive, Rule, Seam
-from wirebroker.faults.strikes import AnswerLine, Hit
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
 
@@ -59,12 +59,12 @@ class cut(Rule):
             return [None] if self.match.header_fits(facts) else []
         return super().matching(facts)
 
-    def before(self, hit: Hit) -> Outcome:
-        return hit.exchange.close(f"the fault {self}")
+    def before(self, injection: Injection) -> Outcome:
+        return injection.exchange.close(f"the fault {self}")
 
     def send(self, line: AnswerLine) -> bool:
         line.cut = min(self.bytes, line.size if line.cut is None else line.cut)
-        line.closing.append((0, self))
+        line.closing.append((0, f"the fault {self}"))
         return True
 
 
@@ -124,12 +124,11 @@ class reset(Rule):
 
     example = 'faults.reset(after=True, api="Produce")'
 
-    def before(self, hit: Hit) -> Outcome:
-        hit.plan.host.close(hit.exchange.connection, f"the fault {self}", reset=True)
-        return Outcome.CLOSED
+    def before(self, injection: Injection) -> Outcome:
+        return injection.reset()
 
-    def answered(self, hit: Hit, response: Message) -> bool:
-        return hit.plan.lose_answer(hit, close=True, reset=True)
+    def answered(self, injection: Injection, response: Message) -> bool:
+        return injection.lose_response(close=True, reset=True)
 
 
 class refuse(Rule):
@@ -156,5 +155,5 @@ class close(Rule):
     acts_at: ClassVar[Seam] = Seam.WIRE
 
     def send(self, line: AnswerLine) -> bool:
-        line.closing.append((self.ms, self))
+        line.closing.append((self.ms, f"the fault {self}"))
         return True
