@@ -28,8 +28,9 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.registry import KEYS
 from wirebroker import faults
+from wirebroker.faults.acts import Injection
 from wirebroker.faults.files import dump, loads, read_rule, rule_schema
-from wirebroker.faults.matches import Injection, Matches
+from wirebroker.faults.matches import Matches
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import KINDS, Rule
 from wirebroker.mock import MockKafka
@@ -152,8 +153,11 @@ class Proxy:
         self.trace = Recorder(lambda: self.now)
         self.trace.set_level("all")
         self.directory = Learned()
-        self.faults: FaultPlan | None = None
+        self.loaded = False
         self.upstream: list[Message] = []
+
+    def rules_loaded(self, loaded: bool) -> None:
+        self.loaded = loaded
 
     def emit(self, effect: Effect) -> None:
         self.effects.append(effect)
@@ -191,11 +195,11 @@ class Passing:
         self._proxy.upstream.append(request)
 
     def respond(self, response: Message) -> None:
-        left = self._plan.answered(response, self)
-        if left is None or not self.alive:
+        answer = self._plan.answered(response, self)
+        if answer is None or not self.alive:
             return
-        parts = encode_response(self.correlation_id, left, self.version)
-        self._proxy.trace.replied(self, left, parts)
+        parts = encode_response(self.correlation_id, answer, self.version)
+        self._proxy.trace.replied(self, answer, parts)
         if self.matches is not None and self.matches.wire:
             self._plan.send(parts, self)
         else:
@@ -228,7 +232,7 @@ def plan_of(proxy: Proxy, *rules: Rule) -> FaultPlan:
     plan = FaultPlan(proxy, 0)
     for rule in rules:
         plan.add(rule)
-    assert proxy.faults is plan
+    assert proxy.loaded
     return plan
 
 

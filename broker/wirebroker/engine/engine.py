@@ -148,6 +148,10 @@ class Engine:
             self._plan = FaultPlan(self, self._seed)
         return self._plan
 
+    def rules_loaded(self, loaded: bool) -> None:
+        """The plan has rules from now on, or has none any more."""
+        self.faults = self._plan if loaded else None
+
     @property
     def refuses_faults(self) -> str:
         """Nothing: every rule may be loaded."""

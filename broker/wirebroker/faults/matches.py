@@ -1,20 +1,14 @@
-"""A rule that strikes a request, all rules that strike it, and the bytes of its answer for the rules of the wire."""
+"""A rule that strikes a request, and all rules that strike it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkawire.declare import Message
-from wirebroker.faults.interfaces import Exchange
 from wirebroker.faults.rules import Rule
-from wirebroker.requests.effects import Shape
 from wirebroker.requests.facts import Batch, Facts
 from wirebroker.requests.parts import TopicPartition, Where
-
-if TYPE_CHECKING:
-    from wirebroker.faults.plan import FaultPlan
 
 
 class MatchedRule(NamedTuple):
@@ -61,48 +55,3 @@ class Matches:
     def needs_outcome(self) -> bool:
         """Whether a fault waits for the request to be handled: a failing or slow write, or a crash."""
         return bool(self.failing) or self.crashes or self.slow_rule is not None
-
-
-@dataclass(slots=True)
-class Injection:
-    """One strike acting on one request."""
-
-    plan: FaultPlan
-    matched: MatchedRule
-    request: Message
-    exchange: Exchange
-    matches: Matches
-
-
-@dataclass(slots=True)
-class Greeting:
-    """A TLS handshake that begins, and what rules make of it."""
-
-    listener: str
-    now: int
-    can_expire: bool
-    """Whether there is an expired certificate to show."""
-    expired: bool = False
-    stalled_by: Rule | None = None
-    until: int | None = None
-    """When a stalled handshake goes on, in ms since the epoch; None: when the rule is unloaded."""
-
-
-@dataclass(slots=True)
-class OutgoingResponse:
-    """The bytes of an answer on their way; each rule of the wire changes them in turn."""
-
-    size: int
-    sample: Callable[[range, int], list[int]]
-    """Draws different numbers from a range: `Random.sample`."""
-    cut: int | None = None
-    piece: int | None = None
-    pause: float = 0.0
-    flipped: list[int] = field(default_factory=list)
-    closing: list[tuple[int, Rule]] = field(default_factory=list)
-    """The rules that close the connection, with their delays in ms."""
-
-    @property
-    def shape(self) -> Shape:
-        """The changes, for the network."""
-        return Shape(self.cut, self.piece, self.pause, tuple(self.flipped))

@@ -1,10 +1,10 @@
 """The plan: it applies the loaded rules to each request on its way to its answer.
 
 A request meets the rules before it is handled, in the order in which they were added; the first that ends it decides. The
-exchange remembers the rules that strike its answer (`Exchange.matches`); they act when the answer is made, at once or later. A
+exchange remembers the rules that strike its answer (`Exchange.struck`); they act when the answer is made, at once or later. A
 rule counts a strike when it is chosen, so that `times` holds; if it finds nothing to do, the strike is uncounted.
 
-The plan knows a `Host` and an `Exchange` (see `host`) and no engine, so the same rules work in a proxy. With no rule loaded
+The plan knows a `Host` and an exchange (see `interfaces`) and no engine, so the same rules work in a proxy. With no rule loaded
 the engine does not call it at all.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,15 +22,16 @@ from kafkawire.errors import ProtocolError
 from kafkawire.frames import read_request_header
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, api_name
+from wirebroker.faults.acts import Broker, Greeting, Injection, NothingToChange, OutgoingResponse
 from wirebroker.faults.forms import FaultError
-from wirebroker.faults.interfaces import Alarm, Broker, Exchange, Host, NothingToChange
-from wirebroker.faults.matches import Greeting, Injection, MatchedRule, Matches, OutgoingResponse
+from wirebroker.faults.interfaces import Alarm, Host, Planned
+from wirebroker.faults.matches import MatchedRule, Matches
 from wirebroker.faults.misses import Misses
 from wirebroker.faults.rules import InjectionPoint, Rule, partitions_of
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Outcome, Respond, Shaped
 from wirebroker.requests.errors import READING, join, overwrite, refuse
-from wirebroker.requests.facts import Facts, facts_of, facts_of_header
+from wirebroker.requests.facts import Batch, Facts, facts_of, facts_of_header
 from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, own_records, part_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class _Held:
     """A request or an answer that a rule holds back: for some time, or until others have been handled."""
 
     rule: Rule
-    exchange: Exchange
+    exchange: Planned
     go_on: Continue
     timer: Alarm | None = None
     others: int = 0
@@ -69,7 +70,7 @@ class FaultPlan:
         """The requests and answers that rules hold back, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
         """Partitions to which a slow write is under way, and the requests that wait for it."""
-        self._at_unload: dict[Rule, list[Callable[[], None]]] = {}
+        self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
         """Rules that have matched a request of which only a part has arrived."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
@@ -154,7 +155,7 @@ class FaultPlan:
         self._unloaded_unfired = deque(kept, REMEMBERED)
 
     def _changed(self) -> None:
-        self.host.faults = self if self.rules else None
+        self.host.rules_loaded(bool(self.rules))
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
@@ -169,7 +170,7 @@ class FaultPlan:
     def restarted(self) -> None:
         """The brokers restart: forget the requests that are held back, as they are lost."""
         for held in self._held:
-            self._take_back(_matches(held.exchange).before)
+            self.take_back(_matches(held.exchange).before)
         self._held.clear()
         self._waiting.clear()
         self._seen_parts.clear()
@@ -179,15 +180,15 @@ class FaultPlan:
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
             matches = _matches(held.exchange)
             self._forget(held)
-            self._take_back(matches.before)
+            self.take_back(matches.before)
             if held.rule is matches.slow_rule:
                 for go_on in self._end_slow_write(matches.slow):
                     go_on(self.host.now)
 
-    def left(self, exchange: Exchange) -> None:
+    def left(self, exchange: Planned) -> None:
         """Nobody waits for this answer any more, so the rules about it have nothing to strike."""
         matches = _matches(exchange)
-        self._take_back(matches.after, matches.wire)
+        self.take_back(matches.after, matches.wire)
 
     # Before there is a whole request
 
@@ -229,7 +230,7 @@ class FaultPlan:
 
     # Before it is handled
 
-    def receive(self, request: Message, exchange: Exchange, facts: Facts | None = None) -> None:
+    def receive(self, request: Message, exchange: Planned, facts: Facts | None = None) -> None:
         """A request has arrived: let the rules act on it, and have it handled unless one of them prevents that.
 
         With `facts`, which are those of the request, its records do not lie in a buffer of the connection.
@@ -244,27 +245,27 @@ class FaultPlan:
             exchange.frame = None  # the next request cannot be recognised by these bytes
         self._proceed(request, exchange, exchange.now)
 
-    def _matched_rules(self, facts: Facts, exchange: Exchange) -> Iterator[MatchedRule]:
+    def _matched_rules(self, facts: Facts, exchange: Planned) -> Iterator[MatchedRule]:
         seen = self._seen_parts.pop(exchange.connection, ())
         size = len(exchange.frame or b"") + SIZE_BYTES
         for rule in self.rules:
             if rule.injection_point is InjectionPoint.ARRIVAL and (rule in seen or rule.arrival_bytes > size):
                 continue
             matching = rule.matching(facts)
-            firing = [each for each in matching if rule.fires(self._random.random)]
+            injection = [each for each in matching if rule.fires(self._random.random)]
             if not rule.seen:
                 rule.note_miss(facts)
-            if firing:
-                yield MatchedRule(rule, partitions_of(firing, rule, facts), firing)
+            if injection:
+                yield MatchedRule(rule, partitions_of(injection, rule, facts), injection)
 
-    def _proceed(self, request: Message, exchange: Exchange, now: int) -> None:
+    def _proceed(self, request: Message, exchange: Planned, now: int) -> None:
         """Let the remaining rules act, and have the request handled if none of them prevents it."""
         matches = _matches(exchange)
         while matches.before:
             matched = self._remaining(matches.before.pop(0), matches.gone)
             if not matched.batches:
                 continue
-            injection = Injection(self, matched, request, exchange, matches)
+            injection = self._injection(matched, request, exchange)
             if type(matched.rule).change is not Rule.change:
                 self._change(injection)
                 continue
@@ -272,18 +273,23 @@ class FaultPlan:
             decided = matched.rule.before(injection)
             if isinstance(decided, Outcome):
                 if decided is not Outcome.PARKED:
-                    self._take_back(matches.before, matches.after, matches.wire)
+                    self.take_back(matches.before, matches.after, matches.wire)
                 return
             request = decided
         self._admit(request, exchange, now)
 
-    def _change(self, injection: Injection) -> None:
+    def _injection(self, matched: MatchedRule, request: Message, exchange: Planned) -> _Injection:
+        matches = _matches(exchange)
+        return _Injection(request, exchange, matches.facts, matched.only, matched.batches, self, matched, matches)
+
+    @staticmethod
+    def _change(injection: _Injection) -> None:
         try:
             done = injection.matched.rule.change(injection)
         except NothingToChange:
             done = False
         if done is not None:
-            self.report(injection.matched, injection.exchange, done)
+            injection.report(done)
 
     def _remaining(self, matched: MatchedRule, gone: Where = NOTHING) -> MatchedRule:
         """The strike without the partitions that others have refused; without anything once its rule is unloaded."""
@@ -291,14 +297,14 @@ class FaultPlan:
         matched.rule.fired -= len(matched.batches) - len(remaining.batches)
         return remaining
 
-    def report(self, matched: MatchedRule, exchange: Exchange, done: bool) -> None:
+    def report(self, matched: MatchedRule, exchange: Planned, done: bool) -> None:
         """Trace a strike; one that found nothing to do has not fired."""
         if done:
             self._trace(matched, exchange)
         else:
-            self._take_back([matched])
+            self.take_back([matched])
 
-    def _trace(self, matched: MatchedRule, exchange: Exchange) -> None:
+    def _trace(self, matched: MatchedRule, exchange: Planned) -> None:
         """Write each firing down: one for each struck batch, or one for the request."""
         facts, before = _matches(exchange).facts, matched.rule.fired - len(matched.batches)
         for number, batch in enumerate(matched.batches, 1):
@@ -309,14 +315,14 @@ class FaultPlan:
             )
 
     @staticmethod
-    def _take_back(*fires: list[MatchedRule]) -> None:
+    def take_back(*fires: list[MatchedRule]) -> None:
         """Uncount strikes that did not happen."""
         for some in fires:
             for matched in some:
                 matched.rule.fired -= len(matched.batches)
             some.clear()
 
-    def _admit(self, request: Message, exchange: Exchange, now: int) -> None:
+    def _admit(self, request: Message, exchange: Planned, now: int) -> None:
         """Have the request handled once the slow writes before it are done, and its own."""
         matches = _matches(exchange)
         wanted = {(batch.topic, batch.partition) for batch in matches.facts.batches} - matches.gone if self._waiting else ()
@@ -328,11 +334,11 @@ class FaultPlan:
             for each in matches.slow:
                 self._waiting[each] = []
             self._park(request, exchange)
-            self._hold(matches.slow_rule, exchange, now + max(matches.slow.values()), partial(self._written, request, exchange))
+            self.hold(matches.slow_rule, exchange, now + max(matches.slow.values()), partial(self._written, request, exchange))
         else:
             self._handle(request, exchange)
 
-    def _written(self, request: Message, exchange: Exchange, now: int) -> None:
+    def _written(self, request: Message, exchange: Planned, now: int) -> None:
         """A slow write is done: handle it, and then the requests that waited for it, in order."""
         waiting = self._end_slow_write(_matches(exchange).slow)
         self._resume(request, exchange, now, self._admit)
@@ -345,7 +351,7 @@ class FaultPlan:
         slow.clear()
         return waiting
 
-    def _handle(self, request: Message, exchange: Exchange) -> None:
+    def _handle(self, request: Message, exchange: Planned) -> None:
         """Have the request handled, and let the requests go on that waited for it."""
         matches = _matches(exchange)
         for _, where in matches.failing:
@@ -363,79 +369,30 @@ class FaultPlan:
             if not held.others:
                 self._let_go(held, exchange.now)
 
-    def _report_failed_writes(self, exchange: Exchange) -> None:
+    def _report_failed_writes(self, exchange: Planned) -> None:
         """Report which of the writes that had to fail were tried: a duplicate is not written."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []
         for matched, where in failing:
             self.report(matched, exchange, self.broker.write_failed(where))
 
-    # The acts of the kinds
-
-    def respond_now(self, injection: Injection, response: Message) -> Outcome:
-        """Answer without handling: the rules after this one do not strike, those about the answer do."""
-        self._take_back(injection.matches.before)
-        injection.exchange.respond(response)
-        return Outcome.PARKED
-
-    def refuse(self, injection: Injection, code: int, only: Where | None) -> Message | Outcome:
-        """Answer with an error. Returns the request for the partitions to handle, or the outcome.
-
-        A request that only reads is handled, and its answer overwritten.
-        """
-        request, exchange, matches = injection.request, injection.exchange, injection.matches
-        if matches.facts.api in READING:
-            matches.overwrites.append((code, only))
-            return request
-        directory = exchange.directory
-        if only is not None:
-            refused = refuse(part_of(request, lambda *where: where in only, directory), code, exchange)
-            if names_topics(refused, directory) and not named_in(request, directory) <= only:
-                matches.refused = join(refused, matches.refused) if matches.refused else refused
-                matches.gone |= only
-                return part_of(request, lambda *where: where not in only, directory)
-        if matches.facts.acks == 0:
-            return exchange.close(REFUSED_ACKS_0)
-        return self.respond_now(injection, refuse(request, code, exchange))
-
-    def handle_later(self, injection: Injection, ms: int) -> Outcome:
-        """Handle the request `ms` later."""
-        self._park(injection.request, injection.exchange)
-        self._hold(injection.matched.rule, injection.exchange, injection.exchange.now + ms, self._going_on(injection))
-        return Outcome.PARKED
-
-    def handle_after_others(self, injection: Injection, others: int) -> Outcome:
-        """Handle the request after `others` requests of other connections."""
-        self._park(injection.request, injection.exchange)
-        self._held.append(_Held(injection.matched.rule, injection.exchange, self._going_on(injection), others=others))
-        return Outcome.PARKED
-
-    def respond_later(self, injection: Injection, response: Message, ms: int) -> None:
-        """Send the answer `ms` later."""
-        injection.exchange.park()
-        self._hold(
-            injection.matched.rule, injection.exchange, self.host.now + ms, lambda _: injection.exchange.respond(response)
-        )
-
-    def lose_response(self, injection: Injection, *, close: bool, reset: bool = False) -> bool:
-        """Withhold the answer, and close the connection or let it go silent. Returns False: it cannot be sent."""
-        self.left(injection.exchange)
-        if close:
-            self.host.close(injection.exchange.connection, f"the fault {injection.matched.rule}", reset=reset)
-        else:
-            injection.exchange.connection.silence()
-        return False
-
-    def at_unload(self, rule: Rule, restore: Callable[[], None]) -> None:
+    def at_unload(self, rule: Hashable, restore: Callable[[], None]) -> None:
         """Call `restore` when the rule is unloaded."""
         self._at_unload.setdefault(rule, []).append(restore)
 
     # Holding back
 
-    def _going_on(self, injection: Injection) -> Continue:
-        return partial(self._resume, injection.request, injection.exchange, go_on=self._proceed)
+    def hold_request(self, rule: Rule, request: Message, exchange: Planned, *, ms: int = 0, others: int = 0) -> None:
+        """Handle the request `ms` later, or after `others` requests of other connections."""
+        self._park(request, exchange)
+        go_on = partial(self._resume, request, exchange, go_on=self._proceed)
+        if others:
+            self._held.append(_Held(rule, exchange, go_on, others=others))
+        else:
+            self.hold(rule, exchange, exchange.now + ms, go_on)
 
-    def _hold(self, rule: Rule, exchange: Exchange, until: int, go_on: Continue) -> None:
+    def hold(self, rule: Rule, exchange: Planned, until: int, go_on: Continue) -> None:
+        """Make the call once it is `until`, in ms since the epoch, or when the rule is unloaded."""
         held = _Held(rule, exchange, go_on)
         held.timer = self.host.timers.at(until, lambda now: self._let_go(held, now))
         self._held.append(held)
@@ -454,12 +411,12 @@ class FaultPlan:
         return True
 
     @staticmethod
-    def _park(request: Message, exchange: Exchange) -> None:
+    def _park(request: Message, exchange: Planned) -> None:
         exchange.park()
         exchange.frame = None  # the buffer will receive other requests
         own_records(request)
 
-    def _resume(self, request: Message, exchange: Exchange, now: int, go_on: Callable[[Message, Exchange, int], None]) -> None:
+    def _resume(self, request: Message, exchange: Planned, now: int, go_on: Callable[[Message, Planned, int], None]) -> None:
         """Let a parked request go on; it has been read, so it is handled even if its client has gone."""
         connection = exchange.connection
         if connection.parked is exchange:
@@ -471,7 +428,7 @@ class FaultPlan:
 
     # After
 
-    def answered(self, response: Message, exchange: Exchange) -> Message | None:
+    def answered(self, response: Message, exchange: Planned) -> Message | None:
         """Apply the rules to an answer. Returns the answer to send now, or None."""
         matches = _matches(exchange)
         self._report_failed_writes(exchange)
@@ -485,17 +442,15 @@ class FaultPlan:
         matches.overwrites.clear()
         while matches.after:
             matched = self._remaining(matches.after.pop(0))
-            if matched.batches and not self._act_on_response(Injection(self, matched, response, exchange, matches), response):
+            if not matched.batches:
+                continue
+            if not matched.rule.may_miss:
+                self._trace(matched, exchange)
+            if not matched.rule.answered(self._injection(matched, response, exchange), response):
                 return None
         return response
 
-    def _act_on_response(self, injection: Injection, response: Message) -> bool:
-        """Let a rule act on an answer. Returns whether it can be sent now."""
-        if not injection.matched.rule.may_miss:
-            self._trace(injection.matched, injection.exchange)
-        return injection.matched.rule.answered(injection, response)
-
-    def send(self, parts: list[Buffer], exchange: Exchange) -> None:
+    def send(self, parts: list[Buffer], exchange: Planned) -> None:
         """Send the bytes of an answer as the rules of the wire change them."""
         connection, matches = exchange.connection, _matches(exchange)
         fires = [self._remaining(matched) for matched in matches.wire]
@@ -506,17 +461,97 @@ class FaultPlan:
                 self.report(matched, exchange, matched.rule.send(line))
         connection.halted = True
         self.host.emit(Shaped(connection, parts, line.shape))
-        for ms, rule in line.closing:
-            self._close_later(connection, ms, rule)
+        for ms, reason in line.closing:
+            self._close_later(connection, ms, reason)
 
-    def _close_later(self, connection: Connection, ms: int, rule: Rule) -> None:
+    def _close_later(self, connection: Connection, ms: int, reason: str) -> None:
         if ms:
-            self.host.timers.at(self.host.now + ms, lambda _: self.host.close(connection, f"the fault {rule}"))
+            self.host.timers.at(self.host.now + ms, lambda _: self.host.close(connection, reason))
         else:
-            self.host.close(connection, f"the fault {rule}")
+            self.host.close(connection, reason)
 
 
-def _matches(exchange: Exchange) -> Matches:
+@dataclass(slots=True)
+class _Injection(Injection):
+    """The acts, which the plan carries out."""
+
+    exchange: Planned
+    plan: FaultPlan
+    matched: MatchedRule
+    matches: Matches
+
+    @property
+    def broker(self) -> Broker:
+        return self.plan.broker
+
+    def respond(self, response: Message) -> Outcome:
+        self.plan.take_back(self.matches.before)
+        self.exchange.respond(response)
+        return Outcome.PARKED
+
+    def refuse(self, code: int, only: Where | None) -> Message | Outcome:
+        request, exchange, matches = self.request, self.exchange, self.matches
+        if matches.facts.api in READING:
+            matches.overwrites.append((code, only))
+            return request
+        directory = exchange.directory
+        if only is not None:
+            refused = refuse(part_of(request, lambda *where: where in only, directory), code, exchange)
+            if names_topics(refused, directory) and not named_in(request, directory) <= only:
+                matches.refused = join(refused, matches.refused) if matches.refused else refused
+                matches.gone |= only
+                return part_of(request, lambda *where: where not in only, directory)
+        if matches.facts.acks == 0:
+            return exchange.close(REFUSED_ACKS_0)
+        return self.respond(refuse(request, code, exchange))
+
+    def handle_later(self, ms: int) -> Outcome:
+        self.plan.hold_request(self.matched.rule, self.request, self.exchange, ms=ms)
+        return Outcome.PARKED
+
+    def handle_after_others(self, others: int) -> Outcome:
+        self.plan.hold_request(self.matched.rule, self.request, self.exchange, others=others)
+        return Outcome.PARKED
+
+    def respond_later(self, response: Message, ms: int) -> None:
+        self.exchange.park()
+        self.plan.hold(self.matched.rule, self.exchange, self.plan.host.now + ms, lambda _: self.exchange.respond(response))
+
+    def lose_response(self, *, close: bool, reset: bool = False) -> bool:
+        self.plan.left(self.exchange)
+        if close:
+            self.plan.host.close(self.exchange.connection, f"the fault {self.matched.rule}", reset=reset)
+        else:
+            self.exchange.connection.silence()
+        return False
+
+    def reset(self) -> Outcome:
+        self.plan.host.close(self.exchange.connection, f"the fault {self.matched.rule}", reset=True)
+        return Outcome.CLOSED
+
+    def fail_write(self, batch: Batch) -> None:
+        where, matched = (batch.topic, batch.partition), self.matched._replace(batches=[batch])
+        if any(where == other for _, other in self.matches.failing):
+            self.plan.report(matched, self.exchange, False)
+        else:
+            self.matches.failing.append((matched, where))
+
+    def slow_write(self, batch: Batch, ms: int) -> None:
+        slow, where = self.matches.slow, (batch.topic, batch.partition)
+        slow[where] = slow.get(where, 0) + ms
+        self.matches.slow_rule = self.matched.rule
+
+    def crash(self) -> None:
+        self.matches.crashes = True
+
+    def at_unload(self, restore: Callable[[], None]) -> None:
+        self.plan.at_unload(self.matched.rule, restore)
+
+    def report(self, done: bool) -> None:
+        self.plan.report(self.matched, self.exchange, done)
+
+
+def _matches(exchange: Planned) -> Matches:
     """The rules that strike a request; `receive` has set them."""
     assert exchange.matches is not None
     return exchange.matches

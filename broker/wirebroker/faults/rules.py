@@ -25,7 +25,7 @@ from wirebroker.requests.parts import Where
 if TYPE_CHECKING:
     from kafkawire.declare import Message
     from kafkawire.names import ApiName
-    from wirebroker.faults.matches import Greeting, Injection, OutgoingResponse
+    from wirebroker.faults.acts import Greeting, Injection, OutgoingResponse
     from wirebroker.requests.effects import Outcome
 
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -195,7 +195,7 @@ class Rule(_Declared, kw_only=True):
     needs_broker: ClassVar[bool] = False
     """Whether it acts inside a broker; a proxy before a real cluster cannot have such a rule."""
     may_miss: ClassVar[bool] = False
-    """Whether it may find nothing to do in an answer; it then calls `FaultPlan.report` itself."""
+    """Whether it may find nothing to do in an answer; it then calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True
     """Whether it can be written down."""
     example: ClassVar[str]
@@ -282,7 +282,7 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def arrival_bytes(self) -> int:
-        """How many bytes of a request must have arrived before it acts, its size among them (`InjectionPoint.ARRIVAL`)."""
+        """How many bytes of a request must have arrived before it acts, its size among them (`Seam.ARRIVAL`)."""
         return 0
 
     @property
@@ -299,13 +299,13 @@ class Rule(_Declared, kw_only=True):
         if count.times is not None and self.fired >= count.times:
             return False
         if count.nth:
-            fires = self.seen in count.nth
+            injection = self.seen in count.nth
         elif count.every is not None:
-            fires = self.seen % count.every == 0
+            injection = self.seen % count.every == 0
         else:
-            fires = count.probability is None or chance() < count.probability
-        self.fired += fires
-        return fires
+            injection = count.probability is None or chance() < count.probability
+        self.fired += injection
+        return injection
 
     def assert_fired(self, times: int | None = None) -> None:
         """Raises NotFired unless the rule struck: at least once, or exactly `times` times."""
@@ -458,11 +458,11 @@ def _written(value: Any) -> Any:
     return value
 
 
-def partitions_of(matched: Sequence[Batch | None], rule: Rule, facts: Facts) -> Where | None:
+def partitions_of(matches: Sequence[Batch | None], rule: Rule, facts: Facts) -> Where | None:
     """The partitions of this request that a rule strikes; None if it strikes the request as a whole."""
-    if matched and matched[0] is not None:
-        whole = len(matched) == len(facts.batches)
-        return None if whole else frozenset((b.topic, b.partition) for b in matched if b is not None)
+    if matches and matches[0] is not None:
+        whole = len(matches) == len(facts.batches)
+        return None if whole else frozenset((b.topic, b.partition) for b in matches if b is not None)
     match = rule.match
     if match.topic is None and match.partition is None:
         return None

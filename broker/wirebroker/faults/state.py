@@ -17,7 +17,7 @@ from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.core.transactions.coordinator import InitRequest
 from wirebroker.core.transactions.transaction import Transaction
 from wirebroker.core.truncation import truncate as truncate_log
-from wirebroker.faults.interfaces import NothingToChange
+from wirebroker.faults.acts import NothingToChange
 from wirebroker.requests.authentication import Authenticator
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.parts import TopicPartition
@@ -46,7 +46,7 @@ class Engine(Protocol):
 
 
 class EngineBroker:
-    """The inside of a broker for the plan (see `host.Broker`)."""
+    """The inside of a broker for the plan (see `acts.Broker`)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

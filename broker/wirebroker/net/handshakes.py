@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from wirebroker.faults.matches import Greeting
+from wirebroker.faults.acts import Greeting
 from wirebroker.net.tls import Tls
 from wirebroker.net.tls_transport import TlsTransport
 from wirebroker.requests.connection import Connection

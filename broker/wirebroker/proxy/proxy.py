@@ -89,6 +89,10 @@ class Proxy:
         """The time of the latest event."""
         return max(self._time, self.timers.reached)
 
+    def rules_loaded(self, loaded: bool) -> None:
+        """The plan has rules from now on, or has none any more."""
+        self.faults = self.plan if loaded else None
+
     @property
     def fault_broker(self) -> None:
         """A proxy has no inside of a broker."""

@@ -11,8 +11,8 @@ from msgspec import Meta
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from wirebroker.common.suggestions import nearest
+from wirebroker.faults.acts import Injection
 from wirebroker.faults.forms import FaultError
-from wirebroker.faults.matches import Injection
 from wirebroker.faults.rules import InjectionPoint, Positive, Rule
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.errors import overwrite
@@ -56,7 +56,7 @@ class lose_ack(Rule):
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.RESPONSE
 
     def answered(self, injection: Injection, response: Message) -> bool:
-        return injection.plan.lose_response(injection, close=self.then == "disconnect")
+        return injection.lose_response(close=self.then == "disconnect")
 
 
 class error(Rule):
@@ -76,10 +76,10 @@ class error(Rule):
             raise FaultError("code", f"error: Kafka has no error {self.code!r}{nearest(name, ErrorCode.__members__)}")
 
     def before(self, injection: Injection) -> Message | Outcome:
-        return injection.plan.refuse(injection, int(self.code), injection.matched.only)
+        return injection.refuse(int(self.code), injection.only)
 
     def answered(self, injection: Injection, response: Message) -> bool:
-        overwrite(response, int(self.code), injection.matched.only, injection.exchange, injection.matches.facts.partitions)
+        overwrite(response, int(self.code), injection.only, injection.exchange, injection.facts.partitions)
         return True
 
 
@@ -92,10 +92,10 @@ class delay(Rule):
     example = 'faults.delay(200, api="Fetch", every=10)'
 
     def before(self, injection: Injection) -> Outcome:
-        return injection.plan.handle_later(injection, self.ms)
+        return injection.handle_later(self.ms)
 
     def answered(self, injection: Injection, response: Message) -> bool:
-        injection.plan.respond_later(injection, response, self.ms)
+        injection.respond_later(response, self.ms)
         return False
 
 
@@ -110,7 +110,7 @@ class disconnect(Rule):
         return injection.exchange.close(f"the fault {self}")
 
     def answered(self, injection: Injection, response: Message) -> bool:
-        return injection.plan.lose_response(injection, close=True)
+        return injection.lose_response(close=True)
 
 
 class throttle(Rule):
@@ -123,9 +123,7 @@ class throttle(Rule):
     may_miss: ClassVar[bool] = True
 
     def answered(self, injection: Injection, response: Message) -> bool:
-        injection.plan.report(
-            injection.matched, injection.exchange, set_throttle_time(response, injection.exchange.version, self.ms)
-        )
+        injection.report(set_throttle_time(response, injection.exchange.version, self.ms))
         return True
 
 
@@ -137,7 +135,7 @@ class reorder(Rule):
     example = 'faults.reorder(2, api="Produce", nth=1)'
 
     def before(self, injection: Injection) -> Outcome:
-        return injection.plan.handle_after_others(injection, self.others)
+        return injection.handle_after_others(self.others)
 
 
 class answer(Rule):
@@ -151,8 +149,8 @@ class answer(Rule):
 
     def before(self, injection: Injection) -> Message | Outcome:
         try:
-            response = self.answerer(injection.matches.facts, injection.request)
+            response = self.answerer(injection.facts, injection.request)
         except Exception:
             logger.exception("the function of the rule %s raised; the connection is closed", self)
             return injection.exchange.close("the function of a fault raised, see the log")
-        return injection.request if response is None else injection.plan.respond_now(injection, response)
+        return injection.request if response is None else injection.respond(response)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from wirebroker.faults.matches import Greeting
+from wirebroker.faults.acts import Greeting
 from wirebroker.faults.rules import InjectionPoint, Rule
 from wirebroker.requests.facts import Batch, Facts
 

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
+from wirebroker.faults.acts import Injection
 from wirebroker.faults.forms import FaultError
-from wirebroker.faults.matches import Injection
 from wirebroker.faults.rules import NonNegative, Positive, Rule
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
@@ -25,8 +25,8 @@ class expire_producer(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        broker, producer, count = injection.plan.broker, injection.matches.facts.producer, 0
-        for batch in injection.matched.batches:
+        broker, producer, count = injection.broker, injection.facts.producer, 0
+        for batch in injection.batches:
             if batch is not None:
                 count += broker.expire_producer(batch.producer_id, batch.topic, batch.partition)
             elif producer is not None:
@@ -41,7 +41,7 @@ class expire_session(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        return injection.plan.broker.expire_session(injection.exchange.connection, injection.exchange.now)
+        return injection.broker.expire_session(injection.exchange.connection, injection.exchange.now)
 
 
 class withdraw_acl(Rule):
@@ -61,7 +61,7 @@ class withdraw_acl(Rule):
             raise FaultError("acl", f"withdraw_acl: {wrong}") from None
 
     def change(self, injection: Injection) -> bool:
-        return injection.plan.broker.withdraw_acl(self.acl)
+        return injection.broker.withdraw_acl(self.acl)
 
 
 class expire_transactional_id(Rule):
@@ -73,7 +73,7 @@ class expire_transactional_id(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        injection.plan.broker.expire_transactional_id(self.transactional_id, injection.exchange.now)
+        injection.broker.expire_transactional_id(self.transactional_id, injection.exchange.now)
         return True
 
 
@@ -86,7 +86,7 @@ class fence(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        injection.plan.broker.fence(self.transactional_id, injection.exchange.now)
+        injection.broker.fence(self.transactional_id, injection.exchange.now)
         return True
 
 
@@ -99,7 +99,7 @@ class slow_reassignment(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        injection.plan.broker.slow_reassignments(injection.exchange.now + self.ms)
+        injection.broker.slow_reassignments(injection.exchange.now + self.ms)
         return True
 
 
@@ -112,7 +112,7 @@ class restart(Rule):
     needs_broker: ClassVar[bool] = True
 
     def before(self, injection: Injection) -> Outcome:
-        injection.plan.broker.restart(self.mode, injection.exchange.now)
+        injection.broker.restart(self.mode, injection.exchange.now)
         return Outcome.CLOSED
 
 
@@ -128,7 +128,7 @@ class truncate(Rule):
 
     def change(self, injection: Injection) -> bool:
         topic, partition = self.match.topic or "", self.match.partition or 0
-        before, end = injection.plan.broker.truncate(topic, partition, self.offset, injection.exchange.now)
+        before, end = injection.broker.truncate(topic, partition, self.offset, injection.exchange.now)
         return before != end
 
 
@@ -149,6 +149,6 @@ class lose_coordinator(Rule):
         return super().matching(facts) if coordinated else []
 
     def before(self, injection: Injection) -> Message | Outcome:
-        finds = injection.matches.facts.api == "FindCoordinator"
+        finds = injection.facts.api == "FindCoordinator"
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if finds else ErrorCode.NOT_COORDINATOR
-        return injection.plan.refuse(injection, code, None)
+        return injection.refuse(code, None)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from kafkawire.declare import Message
-from wirebroker.faults.matches import Injection
+from wirebroker.faults.acts import Injection
 from wirebroker.faults.rules import Rule
 
 __all__ = ["crash_after_write", "disk_full", "fail_write", "slow_write"]
@@ -24,14 +24,9 @@ class fail_write(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool | None:
-        failing = injection.matches.failing
-        for batch in injection.matched.batches:
+        for batch in injection.batches:
             if batch is not None:
-                where, matched = (batch.topic, batch.partition), injection.matched._replace(batches=[batch])
-                if any(where == other for _, other in failing):
-                    injection.plan.report(matched, injection.exchange, False)
-                else:
-                    failing.append((matched, where))
+                injection.fail_write(batch)
         return None
 
 
@@ -44,11 +39,9 @@ class slow_write(Rule):
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
 
     def before(self, injection: Injection) -> Message:
-        injection.matches.slow_rule = self
-        for batch in injection.matched.batches:
+        for batch in injection.batches:
             if batch is not None:
-                where = (batch.topic, batch.partition)
-                injection.matches.slow[where] = injection.matches.slow.get(where, 0) + self.ms
+                injection.slow_write(batch, self.ms)
         return injection.request
 
 
@@ -62,10 +55,10 @@ class disk_full(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, injection: Injection) -> bool:
-        restore = injection.plan.broker.fill_disk(injection.exchange.node_id, self.match.topic, self.match.partition)
+        restore = injection.broker.fill_disk(injection.exchange.node_id, self.match.topic, self.match.partition)
         if restore is None:
             return False
-        injection.plan.at_unload(self, restore)
+        injection.at_unload(restore)
         return True
 
 
@@ -78,5 +71,5 @@ class crash_after_write(Rule):
     needs_broker: ClassVar[bool] = True
 
     def before(self, injection: Injection) -> Message:
-        injection.matches.crashes = True
+        injection.crash()
         return injection.request

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from kafkawire.declare import Message
+from wirebroker.faults.acts import Injection, OutgoingResponse
 from wirebroker.faults.forms import FaultError
-from wirebroker.faults.matches import Injection, OutgoingResponse
 from wirebroker.faults.rules import HEADER_WORDS, InjectionPoint, Match, NonNegative, Positive, Rule
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
@@ -64,7 +64,7 @@ class cut(Rule):
 
     def send(self, line: OutgoingResponse) -> bool:
         line.cut = min(self.bytes, line.size if line.cut is None else line.cut)
-        line.closing.append((0, self))
+        line.closing.append((0, f"the fault {self}"))
         return True
 
 
@@ -125,11 +125,10 @@ class reset(Rule):
     example = 'faults.reset(after=True, api="Produce")'
 
     def before(self, injection: Injection) -> Outcome:
-        injection.plan.host.close(injection.exchange.connection, f"the fault {self}", reset=True)
-        return Outcome.CLOSED
+        return injection.reset()
 
     def answered(self, injection: Injection, response: Message) -> bool:
-        return injection.plan.lose_response(injection, close=True, reset=True)
+        return injection.lose_response(close=True, reset=True)
 
 
 class refuse(Rule):
@@ -156,5 +155,5 @@ class close(Rule):
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.WIRE
 
     def send(self, line: OutgoingResponse) -> bool:
-        line.closing.append((self.ms, self))
+        line.closing.append((self.ms, f"the fault {self}"))
         return True

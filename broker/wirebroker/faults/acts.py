@@ -1,0 +1,189 @@
+"""What a kind of fault may see and do: the request that its rule acts on, the inside of the broker, the bytes of a response."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafkawire.declare import Message
+from wirebroker.requests.connection import Connection, Parked
+from wirebroker.requests.effects import Outcome, Shape
+from wirebroker.requests.facts import Batch, Facts
+from wirebroker.requests.parts import TopicPartition, Where
+from wirebroker.requests.received import Received
+
+
+class Exchange(Received, Parked, Protocol):
+    """A request on its way to its answer."""
+
+    correlation_id: int
+    now: int
+    """When it arrived, in ms since the epoch."""
+    frame: memoryview | None
+    """The bytes that it was read from, if the next request may be recognised by them."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the client still waits for the answer."""
+
+    def handle(self, request: Message) -> None:
+        """Have the request handled; its answer passes `FaultPlan.answered`, now or later."""
+
+    def respond(self, response: Message) -> None:
+        """Answer it."""
+
+    def park(self) -> None:
+        """Hold back what follows on the connection until it is answered."""
+
+    def close(self, reason: str) -> Outcome:
+        """Close the connection instead of answering."""
+
+
+class NothingToChange(ValueError):
+    """A change of state that cannot be made: its object does not exist, or its state forbids it. The message tells which."""
+
+
+class Broker(Protocol):
+    """The inside of a broker, for faults of storage and state."""
+
+    def fail_write(self, partition: TopicPartition) -> None:
+        """Let the next write to the partition fail."""
+
+    def write_failed(self, partition: TopicPartition) -> bool:
+        """Let writes succeed again. Returns whether a write failed since `fail_write`."""
+
+    def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
+        """Take the partitions that a node leads offline. Returns the call that brings them back, None if there are none."""
+
+    def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> int:
+        """Forget a producer. Returns how many partitions knew it."""
+
+    def expire_transactional_id(self, transactional_id: str, now: int) -> None:
+        """Forget a transactional id. Raises NothingToChange."""
+
+    def fence(self, transactional_id: str, now: int) -> int:
+        """Raise the epoch of a transactional id, which is returned. Raises NothingToChange."""
+
+    def expire_session(self, connection: Connection, now: int) -> bool:
+        """Let the session of a client end. Returns whether it has authenticated by SASL."""
+
+    def withdraw_acl(self, text: str) -> bool:
+        """Remove an ACL. Returns whether it was there. Raises ValueError for a text that is not an ACL."""
+
+    def slow_reassignments(self, until: int) -> None:
+        """Let the replicas that are added before `until` be in sync only then."""
+
+    def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
+        """Cut a log at an offset. Returns its log end offset before and after. Raises NothingToChange."""
+
+    def restart(self, mode: Any, now: int) -> None:
+        """Stop all brokers and start them again."""
+
+    def crash(self, node_id: int, now: int) -> None:
+        """Kill one broker and start it again."""
+
+
+@dataclass(slots=True)
+class Injection(ABC):
+    """A rule acting on one request, which it sees here, and its acts. The plan implements the acts."""
+
+    request: Message
+    exchange: Exchange
+    facts: Facts
+    only: Where | None
+    """The partitions that match; None: all."""
+    batches: list[Batch | None]
+    """The batches of a Produce that match; any other request is one None."""
+
+    @property
+    @abstractmethod
+    def broker(self) -> Broker:
+        """The inside of the broker, for rules that need one."""
+
+    @abstractmethod
+    def respond(self, response: Message) -> Outcome:
+        """Respond without handling the request: the rules after this one do not act, those about the response do."""
+
+    @abstractmethod
+    def refuse(self, code: int, only: Where | None) -> Message | Outcome:
+        """Respond with an error. Returns the request for the partitions to handle, or the outcome.
+
+        A request that only reads is handled, and its response overwritten.
+        """
+
+    @abstractmethod
+    def handle_later(self, ms: int) -> Outcome:
+        """Handle the request `ms` later."""
+
+    @abstractmethod
+    def handle_after_others(self, others: int) -> Outcome:
+        """Handle the request after `others` requests of other connections."""
+
+    @abstractmethod
+    def respond_later(self, response: Message, ms: int) -> None:
+        """Send the response `ms` later."""
+
+    @abstractmethod
+    def lose_response(self, *, close: bool, reset: bool = False) -> bool:
+        """Withhold the response, and close the connection or let it go silent. Returns False: it cannot be sent."""
+
+    @abstractmethod
+    def reset(self) -> Outcome:
+        """Reset the connection instead of handling the request."""
+
+    @abstractmethod
+    def fail_write(self, batch: Batch) -> None:
+        """Let the write of a batch fail."""
+
+    @abstractmethod
+    def slow_write(self, batch: Batch, ms: int) -> None:
+        """Let the write of a batch take `ms` longer."""
+
+    @abstractmethod
+    def crash(self) -> None:
+        """Kill the broker once the request is handled."""
+
+    @abstractmethod
+    def at_unload(self, restore: Callable[[], None]) -> None:
+        """Call `restore` when the rule is unloaded."""
+
+    @abstractmethod
+    def report(self, done: bool) -> None:
+        """Trace that the rule acted, or uncount it if there was nothing to do."""
+
+
+@dataclass(slots=True)
+class Greeting:
+    """A TLS handshake that begins, and what rules make of it."""
+
+    listener: str
+    now: int
+    can_expire: bool
+    """Whether there is an expired certificate to show."""
+    expired: bool = False
+    stalled_by: Hashable | None = None
+    """The rule that stalls it."""
+    until: int | None = None
+    """When a stalled handshake goes on, in ms since the epoch; None: when the rule is unloaded."""
+
+
+@dataclass(slots=True)
+class OutgoingResponse:
+    """The bytes of an answer on their way; each rule of the wire changes them in turn."""
+
+    size: int
+    sample: Callable[[range, int], list[int]]
+    """Draws different numbers from a range: `Random.sample`."""
+    cut: int | None = None
+    piece: int | None = None
+    pause: float = 0.0
+    flipped: list[int] = field(default_factory=list)
+    closing: list[tuple[int, str]] = field(default_factory=list)
+    """In how many ms the connection is closed, and why."""
+
+    @property
+    def shape(self) -> Shape:
+        """The changes, for the network."""
+        return Shape(self.cut, self.piece, self.pause, tuple(self.flipped))
