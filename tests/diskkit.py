@@ -19,7 +19,8 @@ from wirebroker.core.producers import open_since
 from wirebroker.engine.engine import Engine
 from wirebroker.requests.effects import Close, Effect, Respond
 from wirebroker.storage import files
-from wirebroker.storage.store import FolderStore, Job
+from wirebroker.storage.store import FolderStore
+from wirebroker.storage.upkeep import Job
 
 START = 1_800_000_000_000
 SETTINGS = {

@@ -30,7 +30,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.engine.engine import Engine
 from wirebroker.proxy import relay
 from wirebroker.requests.effects import Respond
-from wirebroker.storage import directory, store
+from wirebroker.storage import directory, loading
 from wirebroker.storage.store import FolderStore
 
 FAST, SLOW = range(16), range(1000, 1060)
@@ -118,7 +118,7 @@ def follows_links(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def takes_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "check_image", lambda image, path: None)
+    monkeypatch.setattr(loading, "check_image", lambda image, path: None)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders, and links only for administrators")

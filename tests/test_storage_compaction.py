@@ -20,7 +20,8 @@ from wirebroker.core.truncation import truncate
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.storage.log import FolderLog
-from wirebroker.storage.store import FolderStore, Job
+from wirebroker.storage.store import FolderStore
+from wirebroker.storage.upkeep import Job
 from wirebroker.testing import operations
 from wirebroker.testing.operations import stored_records
 from wirekit import NOW

@@ -43,7 +43,7 @@ from kafkawire.errors import ProtocolError
 from kafkawire.metadata_log import metadata_bytes, read_metadata
 from wirebroker.core.producers import BatchMetadata, ProducerEntry, last_batch_only, pack
 from wirebroker.storage.metadata import MetadataLog
-from wirebroker.storage.segment import FULL, Index, OpenFiles, Segment, SegmentSettings
+from wirebroker.storage.segment import FULL, Index, Recent, Segment, SegmentSettings
 from wirebroker.storage.snapshots import read_snapshot, snapshot_bytes
 from wirekit import batch
 
@@ -217,7 +217,7 @@ def test_properties(tmp_path: Path) -> None:
 
 def test_a_segment_is_full_when_its_index_is(tmp_path: Path) -> None:
     told: list[int] = []
-    segment = Segment(tmp_path, 0, 1, SegmentSettings(0, 3, 9, lambda: told.append(1), OpenFiles()), Index())
+    segment = Segment(tmp_path, 0, 1, SegmentSettings(0, 3, 9, lambda: told.append(1), Recent(9, Segment.release)), Index())
     segment.create()
     for offset in range(4):
         assert segment.created == 1

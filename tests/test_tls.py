@@ -8,6 +8,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,6 +31,8 @@ from test_serve import COMMAND
 from wirebroker import MockKafka
 from wirebroker.client.settings import BadConfig, read_access
 from wirebroker.client.wire import address_of
+from wirebroker.commands.proxy import upstream_tls
+from wirebroker.commands.usage import UsageError
 from wirebroker.net.tls import TlsError, tls_of
 from wirebroker.security.principals import PrincipalRules, distinguished_name
 from wirekit import dial
@@ -170,6 +173,33 @@ def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
         configs = {"ssl.keystore.location": str(where), "ssl.keystore.type": "PEM"}
         with pytest.raises(TlsError, match=problem), MockKafka(security="ssl", configs=configs):
             pass
+
+
+def test_a_key_whose_password_nobody_gave_is_refused_and_not_asked_for(tmp_path: Path) -> None:
+    issued, path = trustme.CA().issue_cert("localhost"), str(tmp_path / "encrypted.pem")
+    key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    locked = serialization.BestAvailableEncryption(b"secret")
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+    Path(path).write_bytes(pem + b"".join(each.bytes() for each in issued.cert_chain_pems))
+    said = r"the key is encrypted, and no password is given\. Set ssl\.key\.password"
+    stored = {"ssl.keystore.type": "PEM", "ssl.keystore.location": path}
+    with pytest.raises(TlsError, match=f"encrypted.pem: {said}"), MockKafka(security="ssl", configs=stored):
+        pass
+    with pytest.raises(UsageError, match=said):
+        upstream_tls(path, path, None)
+    stored["security.protocol"] = "SSL"
+    settings = tmp_path / "client.properties"
+    settings.write_text("".join(f"{name}={value}\n" for name, value in stored.items()))
+    with pytest.raises(BadConfig, match=said):
+        read_access(str(settings))
+
+
+def test_a_start_that_fails_leaves_no_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kafka = MockKafka(security="ssl", host="203.0.113.1")  # an address that no machine has
+    with pytest.raises(OSError, match="203"):
+        kafka.start()
+    assert not list(tmp_path.iterdir())
 
 
 def test_certificates_signed_with_sha_1_as_kafka_takes_them() -> None:

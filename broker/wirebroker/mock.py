@@ -231,6 +231,9 @@ class MockKafka(Waits):
                 await self._control.listen("127.0.0.1", 0)
         except BaseException:
             await self._stop()
+            if self._tls_folder is not None:
+                self._tls_folder.cleanup()
+                self._tls_folder = None
             raise
         made.announce(self)
 

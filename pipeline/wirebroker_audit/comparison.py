@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kafkawire.disk.names import LOG, file_name, offsets_in
+from kafkawire.disk.opening import open_to_read
 from wirebroker.audit.findings import Finding, Severity, plural
 from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.scan import Array, headers_at
@@ -151,7 +152,7 @@ def _batches(folder: Path, first: int, stop: int) -> Iterator[tuple[Array, int |
         if following <= first or start >= stop:
             continue
         path, expected = folder / file_name(start, LOG), 0
-        with path.open("rb", buffering=0) as file:
+        with open_to_read(path, 0) as file:
             for begin, view, walked in whole_batches(file, 0, path.stat().st_size):
                 positions = np.array(walked.positions, np.int64)
                 rows = headers_at(view, positions)

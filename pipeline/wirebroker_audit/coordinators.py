@@ -17,6 +17,7 @@ from kafkawire.coordinator_records import TRANSACTION_RECORDS
 from kafkawire.coordinator_records.transaction_log import TransactionLogKey, TransactionLogValue
 from kafkawire.disk.metadata import written_image
 from kafkawire.disk.names import LOG, file_name, offsets_in
+from kafkawire.disk.opening import open_to_read
 from kafkawire.errors import ProtocolError
 from wirebroker.audit.findings import Severity
 from wirebroker_audit.replicas import PartitionFolder
@@ -142,7 +143,7 @@ def _batches(folder: Path) -> Iterator[memoryview]:
     try:
         for start in offsets_in(folder, LOG):
             path = folder / file_name(start, LOG)
-            with path.open("rb", buffering=0) as file:
+            with open_to_read(path, 0) as file:
                 for _, view, walked in whole_batches(file, 0, path.stat().st_size):
                     for at, crc in zip(walked.positions, walked.crcs, strict=True):
                         header = read_header(view, at)

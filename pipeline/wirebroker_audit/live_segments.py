@@ -17,6 +17,7 @@ import numpy as np
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
 from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.names import LOG, SWAP, offset_of
+from kafkawire.disk.opening import open_to_read
 from kafkawire.disk.properties import PARTITION_METADATA, read_partition_metadata
 from kafkawire.primitives import format_uuid
 from wirebroker.audit.findings import EXPIRATION_MS
@@ -191,7 +192,7 @@ class Ahead:
         """The mark in the current segments; None if the log ends before it."""
         paths = dict(self.segments)
         if mark.segment in paths:
-            with paths[mark.segment].open("rb") as file:
+            with open_to_read(paths[mark.segment]) as file:
                 if holds(file, mark):
                     return mark
         first = _covering(self.segments, mark.offset)
@@ -199,7 +200,7 @@ class Ahead:
             return mark.at_segment(first)
         if first != self.segments[-1][0]:  # it is closed; the reader finds the position
             return mark._replace(segment=first, position=0, last=-1)
-        with paths[first].open("rb") as file:
+        with open_to_read(paths[first]) as file:
             last, position, offset, _ = place_of(file, mark.offset)
         if offset < mark.offset:
             return None
@@ -215,7 +216,7 @@ class Ahead:
             position = 0
         first, path = self.segments[-1]
         mark = self.mark if first == self.mark.segment else self.mark.at_segment(first)
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             yield from _marks_in(file, mark)
 
 
@@ -326,7 +327,7 @@ class _StretchReader:
             if not begin <= first < reach:
                 continue
             try:
-                file = path.open("rb")
+                file = open_to_read(path)
             except FileNotFoundError:
                 return False
             with file:

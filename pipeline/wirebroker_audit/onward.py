@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.batches import HEADER_SIZE
+from kafkawire.disk.damage import reason
 from kafkawire.disk.names import LOG, offset_of
+from kafkawire.disk.opening import open_to_read
 from wirebroker_audit.live_segments import Ahead, Mark, holds, place_of, why_restarted
 from wirebroker_audit.remote import place
 from wirebroker_audit.replicas import PartitionFolder
@@ -154,7 +156,7 @@ def _left(folder: PartitionFolder, covered: Covered, splits: list[Split], found:
             found.goes_on[key] = covered
             return [part for each in splits for part in _after(each, begin, covered, found)]
     except OSError as changed:
-        why = f"its segments could not be compared with the earlier report ({changed.strerror}); it is read from its beginning"
+        why = f"its segments could not be compared with the earlier report ({reason(changed)}); it is read from its beginning"
     found.goes_on.pop(key, None)
     found.notices.append(restarted(key, why))
     return splits
@@ -180,7 +182,7 @@ def _another(folder: PartitionFolder, splits: list[Split], covered: Covered) -> 
     path = next((each.path for each in splits if _base(each) == mark.segment), None)
     if covered.crc < 0 or path is None or mark.last < 0 or folder.cleaned_until >= 0:
         return ""
-    with place(path).open("rb") as file:
+    with open_to_read(place(path)) as file:
         if not holds(file, mark):
             return ""
         file.seek(mark.last)
@@ -194,7 +196,7 @@ def _after(split: Split, begin: Mark, covered: Covered, found: Onward) -> list[S
         return [split] if base is None or base > begin.segment else []
     position, segment = begin.position, split.segment
     if begin.last < 0 and begin.offset > base:  # the cleaner has rewritten the segment
-        with place(split.path).open("rb") as file:
+        with open_to_read(place(split.path)) as file:
             position = place_of(file, begin.offset).position
     if (base, position) == (covered.mark.segment, covered.mark.position):
         segment = covered.label

@@ -12,6 +12,8 @@ from typing import BinaryIO
 import numpy as np
 
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD
+from kafkawire.disk.damage import reason
+from kafkawire.disk.opening import open_to_read
 from kafkawire.primitives import Buffer
 from wirebroker.audit.findings import EXPIRATION_MS, PREALLOCATED
 from wirebroker_audit.remote import place, size_of
@@ -75,13 +77,13 @@ def read_split(split: Split, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chu
         yield reader.damage(split.problem, split.error, 0, 0)
         return
     try:
-        with place(split.path).open("rb", buffering=0) as file:
+        with open_to_read(place(split.path), 0) as file:
             yield from reader.read(file)
     except FileNotFoundError:
         yield reader.gone()
     except OSError as refused:
         where = f"{split.path} at {reader.position}"
-        yield reader.damage("unreadable", f"{where}: {refused.strerror or refused}", reader.position, 0)
+        yield reader.damage("unreadable", f"{where}: {reason(refused)}", reader.position, 0)
 
 
 def read_opened(split: Split, file: BinaryIO, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:

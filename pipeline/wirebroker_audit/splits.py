@@ -10,8 +10,10 @@ from typing import BinaryIO
 
 import numpy as np
 
+from kafkawire.disk.damage import reason
 from kafkawire.disk.indexes import OFFSET_ENTRY
 from kafkawire.disk.names import LOG, OFFSET_INDEX, offset_of
+from kafkawire.disk.opening import open_to_read, read_whole
 from wirebroker_audit.directory import find_partitions
 from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.scan import find_batch
@@ -40,7 +42,7 @@ def find_splits(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPL
         try:
             names = sorted(each.name for each in folder.path.iterdir() if each.name.endswith(LOG))
         except OSError as refused:
-            splits.append(_unreadable(len(splits), folder, folder.path, f"{folder.path}: {refused.strerror or refused}"))
+            splits.append(_unreadable(len(splits), folder, folder.path, f"{folder.path}: {reason(refused)}"))
             continue
         firsts = {name: offset_of(name, LOG) for name in names}
         starts = [first for first in firsts.values() if first is not None]
@@ -59,9 +61,11 @@ def _splits_of(
 ) -> Iterator[Split]:
     try:
         found = path.stat()
+        if not found.st_size:
+            open_to_read(path).close()  # a pipe or a device looks empty, and is refused
         bounds = [0, *_boundaries(path, found.st_size, split_bytes), found.st_size]
     except OSError as refused:
-        yield _unreadable(number, folder, path, f"{path}: {refused.strerror or refused}")
+        yield _unreadable(number, folder, path, f"{path}: {reason(refused)}")
         return
     for start, stop in pairwise(bounds):
         if stop > start:
@@ -84,7 +88,7 @@ def _boundaries(path: Path, size: int, split_bytes: int) -> list[int]:
         return []
     indexed = _index_positions(path.with_suffix(OFFSET_INDEX))
     found: list[int] = []
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         for target in range(split_bytes, size - split_bytes // 4, split_bytes):
             near = int(indexed[np.searchsorted(indexed, target, "right") - 1]) if len(indexed) else 0
             begin = near if target - split_bytes // 8 < near else target
@@ -97,7 +101,7 @@ def _boundaries(path: Path, size: int, split_bytes: int) -> list[int]:
 def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The positions in the offset index; it is preallocated, so zeros at its end do not count."""
     try:
-        raw = path.read_bytes()
+        raw = read_whole(path)
     except OSError:
         return np.empty(0, np.int64)
     entries = np.frombuffer(raw[: len(raw) // OFFSET_ENTRY.size * OFFSET_ENTRY.size], ">i4").reshape(-1, 2)

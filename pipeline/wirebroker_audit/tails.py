@@ -10,6 +10,7 @@ from kafkawire.disk.checkpoints import LEADER_EPOCHS, read_epochs
 from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.indexes import OFFSET_ENTRY
 from kafkawire.disk.names import LOG, OFFSET_INDEX, file_name, offsets_in
+from kafkawire.disk.opening import open_to_read
 from wirebroker_audit.remote import size_of
 from wirebroker_audit.scan import looks_like_batch
 from wirebroker_audit.segments import next_batch
@@ -42,7 +43,7 @@ def tail_of(folder: Path) -> Tail:
         starts = offsets_in(folder, LOG)
         if not starts:
             return Tail(0, epoch)
-        with (folder / file_name(starts[-1], LOG)).open("rb", buffering=0) as file:
+        with open_to_read(folder / file_name(starts[-1], LOG), 0) as file:
             header = _last_header(file, _indexed(folder / file_name(starts[-1], OFFSET_INDEX), size_of(file)))
     except OSError:
         return Tail(leader_epoch=epoch)
@@ -58,7 +59,7 @@ def _indexed(path: Path, size: int) -> int:
     Kafka makes the file at its largest size, so zeros may follow. After a power cut the index may reach beyond the segment.
     """
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_to_read(path, 0) as file:
             low, high = 0, size_of(file) // OFFSET_ENTRY.size
             found = 0
             while low < high:

@@ -21,6 +21,7 @@ from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_d
 from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.segments import read_split
 from wirebroker_audit.splits import SPLIT_BYTES, find_splits
+from wirebroker_audit.tails import tail_of
 
 ADDED = ("marker", "content", "run", "missing", "after_damage", "problem", "detail")
 
@@ -219,6 +220,27 @@ def test_what_cannot_be_read_is_a_row_with_the_file(tmp_path: Path) -> None:
     problems = {(row["problem"], str(row["detail"]).partition(str(folder))[1]) for row in rows_of(tmp_path)}
     assert problems == {("unreadable", str(folder))}
     assert len(rows_of(tmp_path)) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
+@pytest.mark.parametrize("kind", ["a symbolic link", "a pipe"])
+def test_only_a_plain_file_is_read_as_a_segment(tmp_path: Path, kind: str) -> None:
+    writer = log(tmp_path)
+    writer.data(1, count=2)
+    writer.save(tmp_path / "logs")
+    segment = only_segment(tmp_path / "logs")
+    segment.rename(tmp_path / "elsewhere")
+    if kind == "a pipe":
+        os.mkfifo(segment)
+    else:
+        segment.symlink_to(tmp_path / "elsewhere")
+    segment.with_suffix(".index").unlink(missing_ok=True)
+    os.mkfifo(segment.with_suffix(".index"))
+    (row,) = rows_of(tmp_path / "logs")
+    assert row["problem"] == "unreadable"
+    assert f"this is {kind}; a log directory holds only files" in str(row["detail"])
+    assert str(row["detail"]).count(str(segment)) == 1
+    assert tail_of(segment.parent).end == -1
 
 
 def test_a_directory_without_partitions_says_what_was_looked_for(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ class Access:
         return replace(self, max_rate=self.max_rate / max(tasks, 1))
 
     def context(self) -> ssl.SSLContext | None:
-        """For the sockets; None without TLS. Raises ssl.SSLError for text that is not a certificate."""
+        """For the sockets; None without TLS. Raises ssl.SSLError for text that is not a certificate, BadStore."""
         if not self.protocol.endswith("SSL"):
             return None
         context = ssl.create_default_context(cadata=self.trusted or None)
@@ -121,7 +121,7 @@ def read_access(path: str) -> Access:
         access.context()
     except ssl.SSLError as wrong:
         raise BadConfig(f"--command-config {path}: a certificate or key cannot be used: {wrong.reason or wrong}") from wrong
-    except BadConfig as wrong:
+    except (BadConfig, BadStore) as wrong:
         raise BadConfig(f"--command-config {path}: {wrong}") from None
     return access
 
@@ -189,12 +189,7 @@ def _pem(pairs: Mapping[str, str], store: str) -> str:
             raise BadConfig(f"ssl.{store}.type is {kind}, but ssl.{store}.{inline[0]} needs PEM")
         return "\n".join(given)
     try:
-        if converted := pem_of(store, pairs):
-            return converted
-    except BadStore as wrong:
-        raise BadConfig(str(wrong)) from None
-    try:
-        return Path(location).read_text(encoding="ascii")
+        return pem_of(store, pairs) or Path(location).read_text(encoding="ascii")
     except UnicodeDecodeError:
         raise BadConfig(f"ssl.{store}.location: {location} is not PEM") from None
     except OSError as refused:

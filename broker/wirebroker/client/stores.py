@@ -77,9 +77,26 @@ def _of_jks(data: bytes, store: str, settings: Mapping[str, str]) -> str:
     return key * (store == "keystore") + "".join(map(ssl.DER_cert_to_PEM_cert, found.certificates))
 
 
+def load_key(context: ssl.SSLContext, certificate: str, key: str | None = None, password: str = "") -> None:
+    """Give a context a key and its certificates from PEM files. Raises ssl.SSLError, BadStore, OSError.
+
+    OpenSSL asks for a missing password on the terminal. This function refuses the key instead.
+    """
+
+    def known() -> str:
+        if not password:
+            raise BadStore(
+                "the key is encrypted, and no password is given. Set ssl.key.password if Kafka's settings name the key; else "
+                "write the key without its password (`openssl pkey -in FILE -out key.pem`) and name that file"
+            )
+        return password
+
+    context.load_cert_chain(certificate, key, known)
+
+
 def load_identity(context: ssl.SSLContext, pem: str, password: str = "") -> None:
-    """Give a context a key and its certificates. Raises ssl.SSLError."""
+    """Give a context a key and its certificates. Raises ssl.SSLError, BadStore."""
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # ssl reads keys from files alone
         file.write(pem)
         file.flush()
-        context.load_cert_chain(file.name, password=password)
+        load_key(context, file.name, password=password)

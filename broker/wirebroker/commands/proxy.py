@@ -8,6 +8,7 @@ import ssl
 from contextlib import ExitStack
 
 from wirebroker.apis.loading import load_messages
+from wirebroker.client.stores import BadStore, load_key
 from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.serve import (
     attach_sink,
@@ -121,8 +122,8 @@ def upstream_tls(authority: str | None, certificate: str | None, key: str | None
         raise UsageError(f"--upstream-tls-ca {authority}: this is not a certificate in PEM form ({wrong.reason})") from None
     if certificate is not None:
         try:
-            context.load_cert_chain(certificate, key)
-        except ssl.SSLError as wrong:
-            problem = f"certificate and key cannot be used ({wrong.reason or wrong})"
+            load_key(context, certificate, key)
+        except (ssl.SSLError, BadStore) as wrong:
+            problem = f"certificate and key cannot be used ({getattr(wrong, 'reason', '') or wrong})"
             raise UsageError(f"--upstream-tls-cert {certificate}: {problem}") from None
     return context

@@ -15,7 +15,8 @@ from kafkawire.disk.damage import DataError
 from wirebroker.engine.engine import Engine
 from wirebroker.net.clock import Clock
 from wirebroker.requests.effects import Close, Effect
-from wirebroker.storage.store import FolderStore, Job
+from wirebroker.storage.store import FolderStore
+from wirebroker.storage.upkeep import Job
 
 logger = logging.getLogger("wirebroker")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkawire.extras import how_to_install
-from wirebroker.client.stores import BadStore, load_identity, pem_of
+from wirebroker.client.stores import BadStore, load_identity, load_key, pem_of
 from wirebroker.core.configs import PER_LISTENER
 from wirebroker.security.protocols import SecurityProtocol
 
@@ -72,7 +72,7 @@ class Tls:
             if self.key_store:
                 load_identity(context, self.key_store)
             else:
-                context.load_cert_chain(self.certificate, self.key, self.key_password or None)
+                load_key(context, self.certificate, self.key, self.key_password)
             if protocol is SecurityProtocol.SSL and self.client != "none":
                 if self.client_ca is None:
                     raise TlsError("client certificates need the authority that signed them (--tls-client-ca)")
@@ -84,6 +84,8 @@ class Tls:
         except ssl.SSLError as wrong:
             why = CAUSES.get(wrong.reason, wrong.reason) or wrong
             raise TlsError(f"{self.certificate}: certificate and key cannot be used ({why})") from None
+        except BadStore as wrong:
+            raise TlsError(f"{self.key or self.certificate}: {wrong}") from None
         except OSError as missing:
             raise TlsError(f"a certificate or key cannot be read: {missing.strerror or missing}") from None
         return context

@@ -1,10 +1,11 @@
-"""A log directory in Kafka's own form: what `--data DIR` writes and reads.
+"""A log directory in Kafka's own form: what `--data DIR` writes and reads. `kafkawire.disk` reads and writes each kind of file.
 
-names, properties, checkpoints, indexes, snapshots    one kind of file each, pure: bytes or text in and out
-walking           batches in a .log file: whole, torn or damaged
-segment, log      a partition's files as a `core.logs.Log`, to which `core.partition` writes
-recovery          what a partition's folder holds: offsets, producers, transactions; torn tails are cut
-compaction        closed segments of a compacted topic, without what is no longer needed
-metadata          topics, settings and producer ids: __cluster_metadata-0
-locking, store    the directory as a whole
+store                 the data directory as a whole, which the engine knows
+loading, changes      a start restores the cluster from the directory; changes of the cluster go to the metadata
+upkeep, moves         what all logs share: jobs, syncs, deletions; moves between log directories
+log, segment          a partition's files as a `core.logs.Log`, to which `core.partition` writes
+recovery, inspection  what a partition's folder holds at a start, and whether its files fit each other
+compaction            closed segments of a compacted topic, without what is no longer needed
+directory, locking    the log directories of the brokers, and the lock of each
+metadata              topics, settings and producer ids: __cluster_metadata-0
 """

@@ -1,11 +1,11 @@
-"""One broker's log directory: its lock, meta.properties, checkpoints, and the folders in it."""
+"""The log directories of brokers: their locks, meta.properties, checkpoints, and the folders in them."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kafkawire.disk.checkpoints import (
@@ -26,9 +26,11 @@ from kafkawire.disk.opening import unplain
 from kafkawire.disk.properties import META_PROPERTIES, properties_text, read_properties
 from kafkawire.disk.walking import ANYWHERE
 from kafkawire.primitives import format_uuid, parse_uuid
+from wirebroker.core.cluster import CLUSTER_ID
 from wirebroker.core.names import topic_name_error
 from wirebroker.storage import files
 from wirebroker.storage.locking import LOCK, SECOND_LOCK, DirectoryLock
+from wirebroker.storage.metadata import MetadataLog
 from wirebroker.storage.notes import note
 from wirebroker.storage.recovery import Known
 
@@ -96,6 +98,8 @@ class LogDirectory:
         self.path = str(root.resolve())
         """The path that clients see."""
         self.node_id = node_id
+        self.latest_epochs: dict[tuple[str, int], int] = {}
+        """The leader epochs in the metadata, while it is loaded."""
         make_root(root)
         self._lock = _locked(root)
         try:
@@ -177,6 +181,7 @@ class LogDirectory:
             self._log_starts.get(where, 0),
             starts_there=self.clean and self._has_starts,
             gaps_below=self.cleaned.get(where, 0) if self._knows_cleaned else ANYWHERE,
+            latest_epoch=self.latest_epochs.get(where),
         )
 
     @property
@@ -258,3 +263,85 @@ class LogDirectory:
         for path in list(self.root.iterdir()):
             if is_deleted_folder(path.name) and path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
+
+
+class LogDirectories:
+    """The log directories of all brokers of a cluster, and its metadata, which is in the first one."""
+
+    def __init__(self, roots: Sequence[Path], nodes: range, random_bytes: Callable[[int], bytes]) -> None:
+        """Open and lock the directories. Each broker has one in each of these `roots`. Raises DataError, OSError."""
+        self.roots = roots
+        self.cluster_id = CLUSTER_ID
+        self.of: dict[int, list[LogDirectory]] = {}
+        """The log directories of each broker."""
+        self.metadata: MetadataLog
+        try:
+            self._open(nodes, random_bytes)
+        except BaseException:
+            self.release()
+            raise
+
+    def _open(self, nodes: range, random_bytes: Callable[[int], bytes]) -> None:
+        root, brokers = self.roots[0], len(nodes)
+        found = len([path for path in root.glob("node-*") if (path / META_PROPERTIES).exists()])
+        for each in self.roots:
+            if brokers > 1 and (each / META_PROPERTIES).exists():
+                raise DataError(f"{each} is the data of one broker; start it with --brokers 1")
+        for number, node_id in enumerate(nodes, 1):
+            # With fewer directories and no topic yet, the first start was killed.
+            if found > brokers or (0 < found < number and self.metadata.image.topics):
+                raise DataError(f"{root} is the data of {found} brokers; start it with --brokers {found}")
+            held = self.of[node_id] = []
+            for each in self.roots:
+                place = each
+                if brokers > 1:
+                    place = each / f"node-{number}"
+                    make_root(each)
+                    files.make_folder(place)
+                held.append(LogDirectory(place, node_id, self.cluster_id, random_bytes))
+                if place is held[0].root and number == 1:
+                    self.cluster_id = held[0].cluster_id
+                    self.metadata = MetadataLog(place, held[0].metadata_end, clean=held[0].clean)
+                else:
+                    self._check(held[-1], held[0])
+
+    def _check(self, directory: LogDirectory, first: LogDirectory) -> None:
+        """Raises DataError if this log directory cannot be one of the broker that has the `first` one."""
+        if directory.cluster_id != self.cluster_id:
+            raise DataError(
+                f"{directory.root} is of the cluster {directory.cluster_id}, and {self.roots[0]} of {self.cluster_id}"
+            )
+        if directory.stored_node_id != first.stored_node_id:
+            nodes = directory.stored_node_id, first.stored_node_id
+            raise DataError(f"{directory.root} is the data of broker {nodes[0]}, and {first.root} that of broker {nodes[1]}")
+        if len(self.roots) > 1 and directory is not first and (directory.root / METADATA_FOLDER).exists():
+            raise DataError(f"{directory.root} holds the metadata; name it before {first.root}")
+
+    def __iter__(self) -> Iterator[LogDirectory]:
+        for held in self.of.values():
+            yield from held
+
+    def at(self, node_id: int, path: str) -> LogDirectory:
+        """The log directory of this broker at the path that clients see."""
+        return next(each for each in self.of[node_id] if each.path == path)
+
+    @property
+    def paths(self) -> dict[int, list[str]]:
+        """The paths that clients see, by broker."""
+        return {node_id: [directory.path for directory in held] for node_id, held in self.of.items()}
+
+    @property
+    def first_node(self) -> int:
+        """The smallest id of a broker, which writes the metadata."""
+        return min(self.of)
+
+    def partitions(self) -> Iterator[tuple[LogDirectory, tuple[str, int], Path]]:
+        """All partitions' folders, also those that the metadata does not have."""
+        for directory in self:
+            for where, path in directory.partitions():
+                yield directory, where, path
+
+    def release(self) -> None:
+        """Release the locks."""
+        for directory in self:
+            directory.release()

@@ -61,17 +61,12 @@ def is_folder(path: Path) -> bool:
     return True
 
 
-def open_to_append(path: Path) -> int:
-    """A descriptor for reading anywhere and writing at the end of the file, which is created if it is missing."""
-    return open_to_write(path, os.O_RDWR | os.O_APPEND)
-
-
 def open_to_append_at(path: Path, size: int) -> int:
-    """Open a file of this size to append. Bytes after it, from a failed write, are cut off.
+    """Open a file of this size to read anywhere and to append. Bytes after it, from a failed write, are cut off.
 
     Raises OSError, FileNotFoundError also if something is missing.
     """
-    fd = open_to_append(path)
+    fd = open_to_write(path, os.O_RDWR | os.O_APPEND)
     try:
         found = os.fstat(fd).st_size
         if found < size:
@@ -85,8 +80,8 @@ def open_to_append_at(path: Path, size: int) -> int:
 
 
 def open_to_read(path: Path) -> int:
-    """A descriptor for reading."""
-    return os.open(path, os.O_RDONLY | PLAIN)
+    """A descriptor for reading. Raises DamagedFile if it is not a plain file."""
+    return open_plain(path, os.O_RDONLY)
 
 
 def read_at(fd: int, size: int, position: int) -> bytes:

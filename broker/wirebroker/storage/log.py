@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 from kafkawire.batches import HEADER_SIZE, read_header
 from kafkawire.disk.checkpoints import LEADER_EPOCHS, epochs_text
@@ -18,68 +16,25 @@ from kafkawire.disk.names import (
     SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    deleted_folder_name,
     file_name,
     offsets_in,
 )
+from kafkawire.disk.walking import ANYWHERE
 from kafkawire.primitives import Buffer
+from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.logs.cleaning import Task, plan
 from wirebroker.core.logs.interface import EMPTY, Kept, Owner, Slice
 from wirebroker.storage import files
 from wirebroker.storage.compaction import Cleaned, compact
+from wirebroker.storage.directory import LogDirectory
+from wirebroker.storage.inspection import Inspection
+from wirebroker.storage.notes import note
 from wirebroker.storage.recovery import LogSettings, Recovered, recover
 from wirebroker.storage.segment import Index, Segment
 from wirebroker.storage.snapshots import snapshot_bytes
-
-if TYPE_CHECKING:
-    from wirebroker.storage.directory import LogDirectory
-    from wirebroker.storage.inspection import Inspection
-
-INDEXES_KEPT = 16
-"""The number of closed segments whose indexes stay in memory, for all partitions together."""
-
-
-class RecentIndexes:
-    """Forgets the indexes of the closed segments that were least recently searched."""
-
-    def __init__(self) -> None:
-        self._recent: OrderedDict[Segment, None] = OrderedDict()
-
-    def touch(self, segment: Segment) -> None:
-        """Note a search in this segment."""
-        self._recent[segment] = None
-        self._recent.move_to_end(segment)
-        if len(self._recent) > INDEXES_KEPT:
-            self._recent.popitem(last=False)[0].let_go()
-
-
-class Store(Protocol):
-    """A data directory as one of its logs sees it."""
-
-    recent: RecentIndexes
-    latest_epochs: dict[tuple[str, int], int]
-    """The leader epochs in the metadata, while the directory is loaded."""
-
-    def inspection_of(self, topic: str) -> Inspection:
-        """How closely a start looks at a log of this topic."""
-
-    def written(self, log: FolderLog) -> None:
-        """Note that this log has been written to and is not synced."""
-
-    def failed(self, failure: OSError) -> None:
-        """Report a failed write."""
-
-    def rolled(self, log: FolderLog) -> None:
-        """Sync a closed segment."""
-
-    def forget(self, log: FolderLog) -> None:
-        """Forget this log, which needs no more syncs."""
-
-    def discard(self, paths: Iterable[Path]) -> None:
-        """Delete these files later. Raises OSError."""
-
-    def delete_folder(self, log: FolderLog) -> None:
-        """Delete the folder of a deleted partition later. Raises OSError."""
+from wirebroker.storage.upkeep import Upkeep
 
 
 class FolderLog:
@@ -88,7 +43,7 @@ class FolderLog:
     largest_segment = 2**31 - 1
 
     def __init__(
-        self, store: Store, directory: LogDirectory, where: tuple[str, int], folder: Path, settings: LogSettings,
+        self, store: Upkeep, directory: LogDirectory, where: tuple[str, int], folder: Path, settings: LogSettings,
         configs: TopicConfigs, now: int,
     ) -> None:  # fmt: skip
         """Open the folder, and create or recover its log. Raises DamagedFile, OSError."""
@@ -110,8 +65,9 @@ class FolderLog:
             raise
 
     def _recover(self, now: int) -> Recovered:
-        known = self.directory.known_of(self.where)._replace(latest_epoch=self._store.latest_epochs.get(self.where))
-        return recover(self.folder, self._settings, known, self._store.inspection_of(self.where[0]), now)
+        # The coordinators read all of their logs anyway.
+        inspection = Inspection(ANYWHERE) if self.where[0] in INTERNAL_TOPICS else self._store.inspection
+        return recover(self.folder, self._settings, self.directory.known_of(self.where), inspection, now)
 
     def _take(self, found: Recovered) -> None:
         self.segments = found.segments
@@ -136,8 +92,8 @@ class FolderLog:
         for segment in self.segments:
             segment.let_go()
         self._take(self._recover(now))
-        kept, self._kept = self._kept, None
-        return kept
+        assert self._owner is not None
+        return self.belongs_to(self._owner)
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
         """Take the leader epochs and where they began. They are written at once if the checkpoint has one that no longer
@@ -226,7 +182,14 @@ class FolderLog:
         """Delete the log: rename its folder, and remove it in a job."""
         self.release()
         self.segments = [self.active]
-        self._store.delete_folder(self)
+        self._store.forget(self)
+        self.directory.forget(self.where)
+        try:
+            gone = self.folder.rename(self.folder.with_name(deleted_folder_name(*self.where, self._store.unique())))
+        except OSError as failure:
+            note(f"{self.folder} is of a partition that was deleted, and cannot be removed: {failure.strerror}")
+            return
+        self._store.remove_later(gone)
 
     # Writing
 
@@ -254,7 +217,7 @@ class FolderLog:
         closed, self.active = self.active, following
         closed.let_go()
         self.segments.append(following)
-        self._store.rolled(self)
+        self._store.rolled(self, self.end_offset)
 
     def _segment(self, base_offset: int, now: int) -> Segment:
         return Segment(self.folder, base_offset, now, self._settings.segments, Index())
@@ -287,7 +250,7 @@ class FolderLog:
         while True:
             segment = self.segments[at]
             if segment is not self.active:
-                self._store.recent.touch(segment)
+                self._store.recent.use(segment)
             position = segment.find(offset)
             if position < segment.size or segment is self.active:
                 return segment, position

@@ -151,8 +151,8 @@ class MetadataLog:
         existed, self.exists = self.exists, True
         return not existed
 
-    def append(self, records: Iterator[tuple[Message, int]], now: int) -> bool:
-        """Append these records, each with its version; whether there were any. Raises OSError; then none is appended."""
+    def append(self, records: Iterator[tuple[Message, int]], now: int) -> None:
+        """Append these records, each with its version. Raises OSError; then none is appended."""
         values = [metadata_bytes(record, version) for record, version in records]
         before = self._size, self.end_offset
         try:
@@ -163,7 +163,6 @@ class MetadataLog:
             with suppress(OSError):  # it is tried again with the next record
                 self._open()
             raise
-        return bool(values)
 
     def _append(self, values: Sequence[bytes], now: int) -> None:
         if values:

@@ -11,22 +11,21 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkawire.disk.names import CLEANED, DELETED, deleted_folder_name, folder_name, future_folder_name
 from kafkawire.disk.properties import PARTITION_METADATA
 from wirebroker.storage import files
+from wirebroker.storage.directory import LogDirectories, LogDirectory
 from wirebroker.storage.log import FolderLog
 from wirebroker.storage.notes import note
+from wirebroker.storage.upkeep import Job, Upkeep
 
 if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
-    from wirebroker.core.log_dirs import LogDirs
     from wirebroker.core.partition import Partition
-    from wirebroker.storage.directory import LogDirectory
 
 FEW_BYTES, ROUNDS = 1 << 20, 10
 """A copy goes on, at most so many times, while more than so many bytes were written meanwhile. Then the partition waits."""
@@ -72,34 +71,15 @@ class Copy:
         files.sync(self._target.parent)
 
 
-class Store(Protocol):
-    """A data directory as its moves see it."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster that is served from here."""
-
-    def directory_at(self, node_id: int, path: str) -> LogDirectory:
-        """The log directory of this broker at the path that clients see."""
-
-    def unique(self) -> bytes:
-        """16 bytes that no other folder has in its name."""
-
-    def add_job(self, work: Callable[[], None], done: Callable[[], None], failed: Callable[[], None]) -> None:
-        """Call `work` in a thread, and then `done`, or `failed` if it raises OSError."""
-
-    def remove_later(self, folder: Path) -> None:
-        """Remove this folder in a job."""
-
-    def is_compacting(self, log: FolderLog) -> bool:
-        """Whether this log is being compacted in a thread."""
-
-
 class Moves:
     """The moves of a store, one after the other."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Upkeep, cluster: Cluster, directories: LogDirectories) -> None:
         self._store = store
+        self._cluster = cluster
+        self._dirs = cluster.log_dirs
+        self._dirs.mover = self.move
+        self._directories = directories
         self._wanted: dict[FolderLog, tuple[LogDirectory, Path]] = {}
         """Where a log is to be, and its `-future` folder there."""
         self._unfinished: list[tuple[tuple[str, int], LogDirectory]] = []
@@ -116,7 +96,7 @@ class Moves:
                 dirs.moved(partition, node_id, path)
                 self._changed()
             return
-        target = self._store.directory_at(node_id, path)
+        target = self._directories.at(node_id, path)
         if log in self._wanted and self._wanted[log][0] is target:
             return
         self._give_up(partition)
@@ -142,7 +122,7 @@ class Moves:
         def failed() -> None:
             self._give_up(partition, future)
 
-        self._store.add_job(work, lambda: self._arrive(partition, future, copy), failed)
+        self._store.jobs.append(Job(work, lambda: self._arrive(partition, future, copy), apart=True, failed=failed))
 
     def _arrive(self, partition: Partition, future: Path, copy: Copy | None) -> None:
         """Swap the folders, unless the move is not wanted any more. Raises OSError; then the partition stays."""
@@ -152,7 +132,7 @@ class Moves:
         target, wanted = self._wanted.get(log, (None, None))
         if target is None or wanted != future:
             return
-        if self._store.is_compacting(log):
+        if self._store.compacting is log:
             self._queue(partition, future, copy)
             return
         try:
@@ -203,13 +183,12 @@ class Moves:
 
     # A start
 
-    def finish(self, directories: Iterable[LogDirectory]) -> None:
+    def finish(self) -> None:
         """Put complete copies in the place of folders that are gone already, and note which other moves were wanted."""
-        directories = list(directories)
-        for directory in directories:
+        for directory in self._directories:
             for where, future in directory.futures():
                 name = folder_name(*where)
-                mine = [each.root / name for each in directories if each.node_id == directory.node_id]
+                mine = [each.root / name for each in self._directories.of[directory.node_id]]
                 if not any(folder.is_dir() for folder in mine) and (future / PARTITION_METADATA).exists():
                     future.rename(directory.root / name)
                     note(f"{directory.root / name}: the move to this log directory was interrupted, and is complete now")
@@ -218,24 +197,18 @@ class Moves:
                 if not (directory.root / name).is_dir():
                     self._unfinished.append((where, directory))
 
-    def resume(self, cluster: Cluster) -> None:
+    def resume(self) -> None:
         """Begin again the moves that a start has found unfinished. Raises OSError."""
         for (topic, index), directory in self._unfinished:
-            partition = cluster.partition(topic, index)
+            partition = self._cluster.partition(topic, index)
             if partition is not None:
                 note(f"{topic}-{index}: the move to {directory.root} was interrupted, and begins again")
                 self.move(partition, directory.node_id, directory.path)
         self._unfinished.clear()
 
-    # What belongs to the cluster
-
-    @property
-    def _dirs(self) -> LogDirs:
-        return self._store.cluster.log_dirs
-
     def _changed(self) -> None:
         """The metadata has changed; the host writes it down after the present job or request."""
-        self._store.cluster.version += 1
+        self._cluster.version += 1
 
 
 def _log_of(partition: Partition) -> FolderLog:

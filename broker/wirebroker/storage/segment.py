@@ -49,28 +49,34 @@ FULL = -(1 << 64)
 """The creation time of a full segment: so long ago that the next batch goes to a new one."""
 MOST_OPEN = 128
 """The number of files that a store keeps open for writing."""
+INDEXES_KEPT = 16
+"""The number of closed segments whose indexes stay in memory, for all partitions together."""
 _LARGEST_SPAN = 1 << 30
 """The number of offsets after which a segment is full; its indexes have room for twice as many."""
 
 
-class OpenFiles:
-    """Closes the file that was opened first when too many are open. The next write opens it again.
+class Recent:
+    """Calls `release` with the segment that was least recently used if there are more than `most`.
 
-    So a few descriptors are enough for thousands of partitions.
+    So a few descriptors and a few indexes are enough for thousands of partitions.
     """
 
-    def __init__(self) -> None:
-        self._open: dict[Segment, None] = {}
+    def __init__(self, most: int, release: Callable[[Segment], None]) -> None:
+        self._most, self._release = most, release
+        self._held: dict[Segment, None] = {}
 
-    def opened(self, segment: Segment) -> None:
-        """The segment has opened its file."""
-        self._open[segment] = None
-        if len(self._open) > MOST_OPEN:
-            next(iter(self._open)).release()
+    def use(self, segment: Segment) -> None:
+        """The segment is used now."""
+        self.forget(segment)
+        self._held[segment] = None
+        if len(self._held) > self._most:
+            oldest = next(iter(self._held))
+            self.forget(oldest)
+            self._release(oldest)
 
-    def closed(self, segment: Segment) -> None:
-        """The segment has closed it."""
-        self._open.pop(segment, None)
+    def forget(self, segment: Segment) -> None:
+        """The segment is released already."""
+        self._held.pop(segment, None)
 
 
 class SegmentSettings(NamedTuple):
@@ -83,7 +89,8 @@ class SegmentSettings(NamedTuple):
     offsets: int
     times: int
     written: Callable[[], None]
-    files: OpenFiles
+    files: Recent
+    """The segments whose files are open for writing."""
     failed: Callable[[OSError], None] = lambda failure: None
     """Called with the error when a write fails."""
 
@@ -255,11 +262,11 @@ class Segment:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-            self._settings.files.closed(self)
+            self._settings.files.forget(self)
 
     def _open(self) -> None:
         self._fd = files.open_to_append_at(self.path(), self.size)
-        self._settings.files.opened(self)
+        self._settings.files.use(self)
 
     def reopened(self) -> Segment:
         """This closed segment as an active one: another object, so that a reader of the closed one notices."""

@@ -36,3 +36,8 @@ class DamagedFile(DataError):
         self.why = why
         where = f"{path}" if position is None else f"{path}, position {position}"
         super().__init__(f"{where}: {why}")
+
+
+def reason(failure: OSError) -> str:
+    """Why a file cannot be used, without its path."""
+    return failure.why if isinstance(failure, DamagedFile) else failure.strerror or str(failure)

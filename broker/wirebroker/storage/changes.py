@@ -1,0 +1,121 @@
+"""Changes of the cluster are written to its metadata log, before any response about them leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from kafkawire.disk.metadata import NO_LEADER, TOPIC, Image, PartitionImage, TopicImage, difference
+from wirebroker.core.cluster import Cluster, Topic
+from wirebroker.core.image import image_of
+from wirebroker.core.partition import Partition
+from wirebroker.storage.directory import LogDirectories
+
+
+class Changes:
+    """Finds what has changed since the last write, and appends the records of it."""
+
+    def __init__(
+        self, cluster: Cluster, directories: LogDirectories, unused: Mapping[tuple[int, str], Mapping[str, str]]
+    ) -> None:
+        """`unused` are settings of the metadata, by resource, that the cluster cannot use. They stay."""
+        self._cluster = cluster
+        self._directories = directories
+        self._metadata = directories.metadata
+        self._unused = unused
+        self._versions: tuple[int, int, int] | None = None
+        """The cluster's versions at the last write; None if all of the cluster has to be looked at."""
+
+    def write_all(self) -> None:
+        """Look at all of the cluster at the next write."""
+        self._versions = None
+
+    def write(self, now: int, only: Sequence[Partition] = ()) -> None:
+        """Write the changes, which are those of these partitions if any are named. Raises OSError."""
+        known, self._versions = self._versions, None
+        added = None if known is None else self._only_added(known)
+        if known is None or (added is None and not only):
+            self._write_image(self._image(), now)
+        else:
+            self._write_some(only, added or (), now)
+        self._versions = _versions(self._cluster)
+
+    def _write_some(self, changed: Sequence[Partition], added: Iterable[Topic], now: int) -> None:
+        """Write changed partitions or else new topics, without looking at all the others."""
+        written = self._metadata.image
+        before = Image(next_producer_id=written.next_producer_id)
+        after = Image(next_producer_id=self._cluster.producer_ids.next_block)
+        for partition in changed:
+            topic_id, index = self._cluster.topics[partition.topic].topic_id, partition.index
+            known = written.topics[topic_id].partitions.get(index)
+            if known is not None:  # else it is being made, and is written down when it is
+                before.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = known
+                image = self._partition_image(partition)
+                after.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = image
+        for topic in added if not changed else ():
+            self._enter(topic, after)
+        self._append(before, after, now)
+        for topic_id, held in after.topics.items():
+            written.topics.setdefault(topic_id, held).partitions.update(held.partitions)
+        written.settings |= after.settings
+        written.next_producer_id = after.next_producer_id
+
+    def write_end(self, now: int) -> None:
+        """Write everything as it is after the brokers have stopped."""
+        image = self._image()
+        image.topics = {topic_id: _handed_over(topic) for topic_id, topic in image.topics.items()}
+        self._write_image(image, now)
+
+    def _only_added(self, before: tuple[int, int, int]) -> list[Topic] | None:
+        """The topics created since the last write; None if anything else has changed."""
+        created, *other = (now - then for now, then in zip(_versions(self._cluster), before, strict=True))
+        return None if any(other) else list(islice(reversed(self._cluster.topics.values()), created))[::-1]
+
+    def _write_image(self, image: Image, now: int) -> None:
+        self._append(self._metadata.image, image, now)
+        self._metadata.image = image
+
+    def _append(self, before: Image, after: Image, now: int) -> None:
+        self._metadata.append(difference(before, after, self._directories.first_node), now)
+
+    def _image(self) -> Image:
+        """The image of the cluster now. Unchanged parts are the objects of the last image."""
+        image = image_of(self._cluster)
+        settings = image.settings
+        for topic in self._cluster.topics.values():
+            self._enter(topic, image)
+        for resource, unused in self._unused.items():
+            if resource[0] != TOPIC:
+                settings[resource] = {**unused, **settings.get(resource, {})}
+        return image
+
+    def _enter(self, topic: Topic, image: Image) -> None:
+        """Add the topic as it is now to an image."""
+        written, resource = self._metadata.image, (TOPIC, topic.name)
+        known = written.topics.get(topic.topic_id)
+        now = TopicImage(topic.name, {each.index: self._partition_image(each) for each in topic.partitions})
+        image.topics[topic.topic_id] = known if known is not None and known == now else now
+        held = {**self._unused.get(resource, {}), **topic.configs.overrides}
+        before = written.settings.get(resource)
+        image.settings[resource] = before if before == held else held
+
+    def _partition_image(self, partition: Partition) -> PartitionImage:
+        of, replicas = self._cluster.log_dirs.of, partition.replicas
+        ids = tuple(self._directories.at(node_id, of(partition, node_id)).id for node_id in replicas)
+        return PartitionImage(
+            tuple(replicas), tuple(partition.in_sync), partition.leader, partition.leader_epoch, partition.adding,
+            partition.removing, ids,
+        )  # fmt: skip
+
+
+def _versions(cluster: Cluster) -> tuple[int, int, int]:
+    """How many topics were created, and how many other changes were made, of topics and of settings."""
+    return cluster.topics_created, cluster.version - cluster.topics_created, cluster.configs.version
+
+
+def _handed_over(topic: TopicImage) -> TopicImage:
+    """The topic after its broker has stopped: each partition is without a leader, in a new leader epoch, as in Kafka."""
+    partitions = {
+        index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1) for index, each in topic.partitions.items()
+    }
+    return TopicImage(topic.name, partitions)

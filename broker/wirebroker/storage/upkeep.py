@@ -1,0 +1,190 @@
+"""The work that the logs of a data directory share: syncing, deleting files, and reporting a disk that fails.
+
+Long work is a `Job`: the driver of the engine calls its `work` in a thread, and its `done` in the engine's thread.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from kafkawire.disk.names import DELETED
+from wirebroker.storage import files
+from wirebroker.storage.inspection import Inspection
+from wirebroker.storage.metadata import MetadataLog
+from wirebroker.storage.notes import note
+from wirebroker.storage.segment import INDEXES_KEPT, MOST_OPEN, Recent, Segment
+
+ALWAYS, INTERVAL, NEVER = "always", "interval", "never"
+"""When written data is synced: before a response, every log.flush.interval.ms, or when the system decides."""
+
+
+class Job(NamedTuple):
+    """A long task: any thread may call `work`; the engine's thread then calls `done`."""
+
+    work: Callable[[], None]
+    done: Callable[[], None]
+    apart: bool = False
+    """Whether the job has a thread of its own, because it takes very long. There is at most one such job."""
+    failed: Callable[[], None] = lambda: None
+    """Called instead of `done` if `work` raises OSError."""
+
+
+class Syncable(Protocol):
+    """A log that needs syncs."""
+
+    end_offset: int
+
+    def unsynced(self, end: int) -> list[Segment]:
+        """The segments that begin below `end` and were written to since they were last synced."""
+
+    def sync(self, segments: Iterable[Segment]) -> None:
+        """Sync these segments, in any thread. Raises OSError."""
+
+    def synced_up_to(self, offset: int) -> None:
+        """Note that everything before `offset` is synced."""
+
+
+class Upkeep:
+    """A data directory as its logs and its moves see it."""
+
+    def __init__(self, root: Path, sync: str, metadata: MetadataLog, random_bytes: Callable[[int], bytes]) -> None:
+        self.root = root
+        self.sync = sync
+        self.metadata = metadata
+        self.jobs: deque[Job] = deque()
+        self.recent = Recent(INDEXES_KEPT, Segment.let_go)
+        """The closed segments that have their indexes in memory."""
+        self.inspection = Inspection()
+        """How many cleanly closed segments the start still reads whole."""
+        self.compacting: Syncable | None = None
+        """The log that is being compacted in a thread."""
+        self._files = Recent(MOST_OPEN, Segment.release)
+        self._random_bytes = random_bytes
+        self._dirty: dict[Syncable, None] = {}
+        """The logs that were written to since they were last synced."""
+        self._made: list[Path] = []
+        """Other files and folders that were made or changed since then."""
+        self._trouble = False
+        """Whether a write has failed since the last time that all succeeded."""
+
+    def unique(self) -> bytes:
+        """16 bytes that no other folder has in its name."""
+        return self._random_bytes(16)
+
+    def failed(self, failure: OSError) -> None:
+        """Report a failed write, once until all writes succeed again."""
+        if not self._trouble:
+            self._trouble = True
+            note(
+                f"{self.root} cannot be written to: {words(failure)}. Requests that need it are refused until then; this "
+                "message is not repeated"
+            )
+
+    def succeeded(self) -> None:
+        """Report that all writes succeed again, if one has failed."""
+        if self._trouble:
+            self._trouble = False
+            note(f"{self.root} can be written to again")
+
+    # Deleting
+
+    def discard(self, paths: Iterable[Path]) -> None:
+        """Delete these files: rename them at once, and remove them in a job. Raises OSError."""
+        renamed: list[Path] = []
+
+        def remove() -> None:
+            for path in renamed:
+                with suppress(OSError):  # the next start removes it
+                    path.unlink(missing_ok=True)
+
+        self.jobs.append(Job(remove, nothing))
+        for path in paths:
+            renamed.append(path.rename(path.with_name(path.name + DELETED)))
+
+    def remove_later(self, folder: Path) -> None:
+        """Remove this folder in a job."""
+        self.jobs.append(Job(lambda: shutil.rmtree(folder, ignore_errors=True), nothing))
+
+    # Syncing
+
+    def written(self, log: Syncable) -> None:
+        """Note that this log has been written to and is not synced."""
+        self._dirty[log] = None
+
+    def forget(self, log: Syncable) -> None:
+        """Forget this log, which needs no more syncs."""
+        self._dirty.pop(log, None)
+
+    def rolled(self, log: Syncable, end: int) -> None:
+        """Sync the segments before `end`. Kafka syncs a closed segment with any setting, so that recovery begins after it.
+
+        With `--sync always` the sync that the next responses wait for includes it.
+        """
+        if not self.holds_responses:
+            self.jobs.append(self._sync_job({log: end}, []))
+
+    @property
+    def holds_responses(self) -> bool:
+        """Whether a response waits until all earlier writes are synced."""
+        return self.sync == ALWAYS
+
+    def sync_now(self) -> Job | None:
+        """A job that syncs all writes up to now; None if there are none."""
+        metadata_end = self.metadata.end_offset
+        if not self._dirty and metadata_end <= self.metadata.synced_offset:
+            return None
+        ends, made = {log: log.end_offset for log in self._dirty}, list(dict.fromkeys(self._made))
+        self._dirty.clear()
+        self._made.clear()
+        return self._sync_job(ends, made, metadata_end)
+
+    def _sync_job(self, ends: Mapping[Syncable, int], made: list[Path], metadata_end: int = 0) -> Job:
+        """Sync these logs and the metadata, each up to an offset, and other files. After a failure the next sync takes them."""
+        metadata, segments = self.metadata, {log: log.unsynced(end) for log, end in ends.items()}
+        paths = [*made, metadata.path] if metadata_end > metadata.synced_offset else made
+        for segment in chain.from_iterable(segments.values()):
+            segment.dirty = False
+
+        def work() -> None:
+            for path in paths:
+                files.sync(path)
+            for log, written in segments.items():
+                log.sync(written)
+
+        def done() -> None:
+            for log, end in ends.items():
+                log.synced_up_to(end)
+            metadata.synced_offset = max(metadata.synced_offset, metadata_end)
+
+        def failed() -> None:
+            self._made += made
+            for segment in chain.from_iterable(segments.values()):
+                segment.touched()
+
+        return Job(work, done, failed=failed)
+
+    def run_jobs(self) -> None:
+        """Do all jobs in this thread. Raises OSError; the later jobs are then still in the queue."""
+        while self.jobs:
+            job = self.jobs.popleft()
+            try:
+                job.work()
+            except OSError:
+                job.failed()
+                raise
+            job.done()
+
+
+def words(failure: OSError) -> str:
+    """The system's words for a failure, and the file."""
+    return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"
+
+
+def nothing() -> None:
+    """Do nothing."""
