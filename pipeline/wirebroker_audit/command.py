@@ -28,10 +28,10 @@ from rich.text import Text
 
 from wirebroker.client.settings import Access, read_access
 from wirebroker.common.printable import printable, printable_lines
-from wirebroker_audit.interruption import Interruption
-from wirebroker_audit.java import NoJava
-from wirebroker_audit.places import BadPlace, input_path, local_path, log_path
-from wirebroker_audit.remote import is_remote, place
+from wirebroker_audit.logs.places import BadPlace, input_path, local_path, log_path
+from wirebroker_audit.logs.remote import is_remote, place
+from wirebroker_audit.spark.interruption import Interruption
+from wirebroker_audit.spark.java import NoJava
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,10 +94,10 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from wirebroker_audit.catalog import FindingsTable
-    from wirebroker_audit.exports import Exports
     from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, audit
-    from wirebroker_audit.session import BRIEF, ONCE, get_session
+    from wirebroker_audit.report.catalog import FindingsTable
+    from wirebroker_audit.report.exports import Exports
+    from wirebroker_audit.spark.session import BRIEF, ONCE, get_session
 
     # PySpark warns of pandas 3 from 4.2 on; the audit uses Arrow and not pandas
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -229,7 +229,7 @@ def show(result: Result, console: Console, out: Path) -> None:
         words = "{variant}: {recognised} retries recognised, {rejected} rejected, {doubled} stored again, {lost} lost"
         console.print(words.format(**variant), markup=False)
     for topic, sums in (summary.get("table") or {"topics": {}})["topics"].items():
-        from wirebroker_audit.against_table import sentence
+        from wirebroker_audit.checks.against_table import sentence
 
         console.print(printable(f"{topic}: {sentence(sums)}"), markup=False, soft_wrap=True)
     for notice in summary["notices"]:

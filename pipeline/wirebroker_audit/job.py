@@ -20,23 +20,25 @@ from pyspark.sql.types import StringType, StructField, StructType
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
 from wirebroker.client.settings import Access, BadConfig
 from wirebroker.common.version import __version__
-from wirebroker_audit import against_table, checks, consumers, contents, groups, other_rules, schema, tables
-from wirebroker_audit.against_table import BadTable, Description, is_description, read_description, read_table
-from wirebroker_audit.coordinators import Open
-from wirebroker_audit.directory import NotALogDirectory, find_partitions
-from wirebroker_audit.earlier import Earlier, state_of, with_last_batches
-from wirebroker_audit.history import HISTORY, earlier, entry_of, save
-from wirebroker_audit.intended import BadJournal, check_journal, read_journal
-from wirebroker_audit.onward import BATCHES, COVERED, RUNS, BadReport, State, read_state
+from wirebroker_audit.checks import against_table, consumers, contents, groups, other_rules
+from wirebroker_audit.checks import batches as checks
+from wirebroker_audit.checks.against_table import BadTable, Description, is_description, read_description, read_table
+from wirebroker_audit.checks.coordinators import Open
+from wirebroker_audit.checks.reconcile import reconcile
+from wirebroker_audit.folding.earlier import Earlier, state_of, with_last_batches
+from wirebroker_audit.folding.onward import BATCHES, COVERED, RUNS, BadReport, State, read_state
+from wirebroker_audit.inputs.journal import BadJournal, check_journal, read_journal
+from wirebroker_audit.inputs.policy import IGNORED, BadPolicy, Policies, read_policies
+from wirebroker_audit.inputs.trace import BadTrace, read_trace
+from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
+from wirebroker_audit.logs.places import is_elsewhere
+from wirebroker_audit.logs.replicas import PartitionFolder
 from wirebroker_audit.origin import SMALL_RECORDS, Cluster, Directory, Origin
-from wirebroker_audit.places import is_elsewhere
-from wirebroker_audit.policy import IGNORED, BadPolicy, Policies, read_policies
-from wirebroker_audit.reconcile import reconcile
-from wirebroker_audit.replicas import PartitionFolder
-from wirebroker_audit.scan import EVERYTHING
-from wirebroker_audit.sources.trace import BadTrace, read_trace
-from wirebroker_audit.splits import SMALL_BYTES, is_small
-from wirebroker_audit.tables import collected, local_rows, settled, united
+from wirebroker_audit.reading.scan import EVERYTHING
+from wirebroker_audit.reading.splits import SMALL_BYTES, is_small
+from wirebroker_audit.report.history import HISTORY, earlier, entry_of, save
+from wirebroker_audit.spark import schema, tables
+from wirebroker_audit.spark.tables import collected, local_rows, settled, united
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, ask
 
 RECORDS_LIMIT = 1_000_000

@@ -28,15 +28,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from wirebroker.audit.findings import EXPIRATION_MS
-from wirebroker_audit import checks, schema
-from wirebroker_audit.chaining import chained
+from wirebroker_audit.checks import batches as checks
+from wirebroker_audit.folding.chaining import chained
+from wirebroker_audit.folding.log_starts import from_log_starts
+from wirebroker_audit.folding.micro_batches import Folder, MicroBatches
+from wirebroker_audit.inputs.policy import Policy
 from wirebroker_audit.job import CURRENT, LIVE
-from wirebroker_audit.live_segments import RESTARTED
-from wirebroker_audit.log_starts import from_log_starts
-from wirebroker_audit.micro_batches import Folder, MicroBatches
 from wirebroker_audit.origin import Cluster, Directory
-from wirebroker_audit.policy import Policy
-from wirebroker_audit.tables import collected, in_groups, settled
+from wirebroker_audit.reading.live_segments import RESTARTED
+from wirebroker_audit.spark import schema
+from wirebroker_audit.spark.tables import collected, in_groups, settled
 
 SAID = 500
 """Characters of a failure that are shown."""

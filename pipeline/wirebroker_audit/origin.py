@@ -14,18 +14,18 @@ from pyspark.sql.datasource import DataSource
 from kafkawire.disk.names import LOG, offset_of
 from kafkawire.primitives import format_uuid
 from wirebroker.client.settings import OPTION, Access
-from wirebroker_audit import schema
-from wirebroker_audit.comparison import at_the_ends, compare, pairs
-from wirebroker_audit.coordinators import TRANSACTION_TOPIC, Coordinators
-from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_directory
-from wirebroker_audit.live_log import Range, crc_before
-from wirebroker_audit.onward import Covered, Key, State, onward, onward_live
-from wirebroker_audit.scan import EVERYTHING
-from wirebroker_audit.segments import Split
+from wirebroker_audit.checks.comparison import at_the_ends, compare, pairs
+from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators
+from wirebroker_audit.folding.onward import Covered, Key, State, onward, onward_live
+from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
+from wirebroker_audit.reading.live_log import Range, crc_before
+from wirebroker_audit.reading.scan import EVERYTHING
+from wirebroker_audit.reading.segments import Split
+from wirebroker_audit.reading.splits import find_splits, is_small
 from wirebroker_audit.sources.broker import BrokerRecordSource, BrokerSource, partitions_as_text
 from wirebroker_audit.sources.files import SegmentRecordSource, SegmentSource, load_plan, save_plan, save_splits
-from wirebroker_audit.splits import find_splits, is_small
-from wirebroker_audit.tables import is_together, local_rows, source
+from wirebroker_audit.spark import schema
+from wirebroker_audit.spark.tables import is_together, local_rows, source
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client
 
 SMALL_RECORDS = 100_000

@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on this machine."""
-    from wirebroker_audit.session import get_session
+    from wirebroker_audit.spark.session import get_session
 
     session = get_session("local[2]", QUICK)
     yield session

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from audit_spark.synthetic import Writer, batch
-from wirebroker_audit import against_table
-from wirebroker_audit.against_table import BadTable, read_description, sentence
+from wirebroker_audit.checks import against_table
+from wirebroker_audit.checks.against_table import BadTable, read_description, sentence
 from wirebroker_audit.job import CannotAudit, Request, audit
-from wirebroker_audit.tables import local_rows
+from wirebroker_audit.spark.tables import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,11 +35,11 @@ from wirebroker.audit.journal import Intended
 from wirebroker.audit.reconcile import reconcile
 from wirebroker.audit.stored import compacted_to, scan
 from wirebroker.commands.cli import main
-from wirebroker_audit import tables
+from wirebroker_audit.checks.reconcile import match_rows
 from wirebroker_audit.command import show
-from wirebroker_audit.directory import find_partitions
 from wirebroker_audit.job import Request, Result, audit
-from wirebroker_audit.reconcile import match_rows
+from wirebroker_audit.logs.directory import find_partitions
+from wirebroker_audit.spark import tables
 from wirekit import RawProducer
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def test_what_cannot_be_followed_is_said_in_a_sentence(
     make_directory(tmp_path / "logs", seed=1, partitions=1, faults=())
     Path("file").write_text("")
     context = SimpleNamespace(defaultParallelism=1, statusTracker=lambda: None, setLogLevel=lambda _: None)
-    monkeypatch.setattr("wirebroker_audit.session.get_session", lambda *given: SimpleNamespace(sparkContext=context))
+    monkeypatch.setattr("wirebroker_audit.spark.session.get_session", lambda *given: SimpleNamespace(sparkContext=context))
     monkeypatch.setattr(Request, "check", lambda *given: None)
     assert main(["audit", "--follow", "1", *flags]) == 2
     (said,) = [line for line in capsys.readouterr().err.splitlines() if not line.endswith("…")]

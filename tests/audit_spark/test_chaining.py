@@ -14,10 +14,10 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 
 from audit_spark.synthetic import make_directory  # noqa: E402
 from wirebroker.audit.findings import EXPIRATION_MS  # noqa: E402
-from wirebroker_audit.chaining import chained  # noqa: E402
-from wirebroker_audit.folding import RUNS, fold  # noqa: E402
-from wirebroker_audit.segments import Split, read_split  # noqa: E402
-from wirebroker_audit.splits import find_splits  # noqa: E402
+from wirebroker_audit.folding.chaining import chained  # noqa: E402
+from wirebroker_audit.folding.runs import RUNS, fold  # noqa: E402
+from wirebroker_audit.reading.segments import Split, read_split  # noqa: E402
+from wirebroker_audit.reading.splits import find_splits  # noqa: E402
 
 
 def rows_of(split: Split) -> pa.Table:

@@ -24,10 +24,13 @@ from wirebroker.audit.content import digest, head
 from wirebroker.audit.journal import intended_rows
 from wirebroker.audit.matching import Repeats
 from wirebroker.audit.stored import StoredPartition
-from wirebroker_audit import contents, intended, records, tables
-from wirebroker_audit.intended import BadJournal, read_journal
-from wirebroker_audit.reconcile import reconcile
-from wirebroker_audit.scan import BATCHES, Chunk
+from wirebroker_audit.checks import contents
+from wirebroker_audit.checks.reconcile import reconcile
+from wirebroker_audit.inputs import journal as intended
+from wirebroker_audit.inputs.journal import BadJournal, read_journal
+from wirebroker_audit.reading import records
+from wirebroker_audit.reading.scan import BATCHES, Chunk
+from wirebroker_audit.spark import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

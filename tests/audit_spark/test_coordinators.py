@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 
 from audit_spark.synthetic import Writer
 from wirebroker import MockKafka
-from wirebroker_audit.coordinators import TRANSACTION_TOPIC, Coordinators, Open
-from wirebroker_audit.directory import find_partitions
+from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators, Open
 from wirebroker_audit.job import Request, audit
+from wirebroker_audit.logs.directory import find_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

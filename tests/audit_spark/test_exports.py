@@ -22,12 +22,11 @@ from audit_spark.synthetic import Writer
 from wirebroker import MockKafka
 from wirebroker.audit.findings import Finding
 from wirebroker.commands.cli import build_parser, main
-from wirebroker_audit import exports
 from wirebroker_audit.command import first_line
+from wirebroker_audit.inputs.policy import BadPolicy, Policies, read_policies
 from wirebroker_audit.job import CannotAudit, Request, Result
-from wirebroker_audit.places import input_path, local_path
-from wirebroker_audit.policy import BadPolicy, Policies, read_policies
-from wirebroker_audit.report import formats
+from wirebroker_audit.logs.places import input_path, local_path
+from wirebroker_audit.report import exports, formats
 from wirebroker_audit.wire import BrokerError
 
 DATA = Path(__file__).parents[1] / "data"
@@ -254,7 +253,7 @@ def test_flags_that_cannot_be_met_are_refused_at_once(
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
     Path("empty").mkdir()
-    monkeypatch.setattr("wirebroker_audit.session.get_session", lambda *given: pytest.fail("Spark was started"))
+    monkeypatch.setattr("wirebroker_audit.spark.session.get_session", lambda *given: pytest.fail("Spark was started"))
     assert main(["audit", *([] if "--path" in flags else ["--path", "."]), "--out", "out", *flags]) == 2
     assert words in capsys.readouterr().err
 

@@ -16,11 +16,11 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 import pyarrow.parquet as pq  # noqa: E402
 
 from audit_spark.synthetic import make_directory  # noqa: E402
-from wirebroker_audit.contents import doubles, pack  # noqa: E402
-from wirebroker_audit.folding import HEADER, KEYS, RUNS, fold, keep_and_fold  # noqa: E402
-from wirebroker_audit.scan import BATCHES  # noqa: E402
-from wirebroker_audit.segments import read_split  # noqa: E402
-from wirebroker_audit.splits import find_splits  # noqa: E402
+from wirebroker_audit.checks.contents import doubles, pack  # noqa: E402
+from wirebroker_audit.folding.runs import HEADER, KEYS, RUNS, fold, keep_and_fold  # noqa: E402
+from wirebroker_audit.reading.scan import BATCHES  # noqa: E402
+from wirebroker_audit.reading.segments import read_split  # noqa: E402
+from wirebroker_audit.reading.splits import find_splits  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_the_batches_are_kept_when_the_runs_are_taken_and_not_before(chunks: lis
 
 @pytest.mark.parametrize("buckets", [1, 3, 50])
 def test_checksums_that_repeat_in_their_topic_are_found(buckets: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wirebroker_audit.contents.BUCKET", 64)
+    monkeypatch.setattr("wirebroker_audit.checks.contents.BUCKET", 64)
     dice = random.Random(buckets)
     rows = [(f"t{dice.randrange(3)}", dice.choice((dice.randrange(-40, 40) << 32, dice.getrandbits(63)))) for _ in range(500)]
     given = [

@@ -14,10 +14,10 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from wirebroker import MockKafka
-from wirebroker_audit.groups import OFFSETS_TOPIC, Seen, findings_of, read_commits, summary_of
+from wirebroker_audit.checks.groups import OFFSETS_TOPIC, Seen, findings_of, read_commits, summary_of
 from wirebroker_audit.job import Request, audit
-from wirebroker_audit.segments import read_split
-from wirebroker_audit.splits import find_splits
+from wirebroker_audit.reading.segments import read_split
+from wirebroker_audit.reading.splits import find_splits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

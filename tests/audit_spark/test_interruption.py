@@ -18,8 +18,8 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from audit_spark.synthetic import make_directory
-from wirebroker_audit.interruption import Interruption
 from wirebroker_audit.job import _whole_or_nothing
+from wirebroker_audit.spark.interruption import Interruption
 
 
 def in_java(what: Callable[[], None]) -> Callable[[], None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.extras import how_to_install
-from wirebroker_audit.java import MISSING_MODULE, NoJava, provide_java
+from wirebroker_audit.spark.java import MISSING_MODULE, NoJava, provide_java
 
 
 def test_without_java_the_runtime_of_the_wheel_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,12 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from audit_spark.synthetic import Writer, disorder, duplicate, gap, ordinary
 from audit_spark.test_chaining import parts_of, rows_of
 from wirebroker import MockKafka
-from wirebroker_audit import micro_batches
-from wirebroker_audit.checks import findings_of
+from wirebroker_audit.checks.batches import findings_of
+from wirebroker_audit.folding import micro_batches
 from wirebroker_audit.live import CURRENT, State, start
 from wirebroker_audit.origin import Cluster, Directory
-from wirebroker_audit.splits import find_splits
-from wirebroker_audit.tables import local
+from wirebroker_audit.reading.splits import find_splits
+from wirebroker_audit.spark.tables import local
 from wirekit import RawProducer
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from kafkawire.messages.delete_topics import DeleteTopicsRequest
 from responses import only
 from wirebroker import MockKafka
 from wirebroker_audit import wire
-from wirebroker_audit.live_log import Range, read_range, split_offsets
-from wirebroker_audit.scan import EVERYTHING
+from wirebroker_audit.reading.live_log import Range, read_range, split_offsets
+from wirebroker_audit.reading.scan import EVERYTHING
 from wirebroker_audit.wire import BrokerError, Client, LivePartition
 from wirekit import RawProducer
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from wirebroker_audit import live
-from wirebroker_audit.policy import Policy
+from wirebroker_audit.inputs.policy import Policy
 
 
 class Query:

@@ -17,13 +17,14 @@ from pyspark.sql.types import StructType  # noqa: E402
 
 from audit_spark.synthetic import FAULTS, TRANSACTIONAL, Writer, bad_length, bad_magic, cut, make_directory  # noqa: E402
 from wirebroker.audit.findings import EXPIRATION_MS  # noqa: E402
-from wirebroker_audit import checks, schema  # noqa: E402
-from wirebroker_audit.chaining import chained  # noqa: E402
-from wirebroker_audit.folding import RUNS, fold  # noqa: E402
-from wirebroker_audit.live_segments import UNREAD, Mark, Stretch, _sound_batches, read_stretch, segments_now  # noqa: E402
-from wirebroker_audit.log_starts import from_log_starts  # noqa: E402
-from wirebroker_audit.scan import BATCHES  # noqa: E402
-from wirebroker_audit.tables import local, local_rows, settled, together  # noqa: E402
+from wirebroker_audit.checks import batches as checks  # noqa: E402
+from wirebroker_audit.folding.chaining import chained  # noqa: E402
+from wirebroker_audit.folding.log_starts import from_log_starts  # noqa: E402
+from wirebroker_audit.folding.runs import RUNS, fold  # noqa: E402
+from wirebroker_audit.reading.live_segments import UNREAD, Mark, Stretch, _sound_batches, read_stretch, segments_now  # noqa: E402
+from wirebroker_audit.reading.scan import BATCHES  # noqa: E402
+from wirebroker_audit.spark import schema  # noqa: E402
+from wirebroker_audit.spark.tables import local, local_rows, settled, together  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

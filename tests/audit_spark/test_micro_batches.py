@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wirebroker_audit import micro_batches
-from wirebroker_audit.micro_batches import BREADTH, Folder, MicroBatches
+from wirebroker_audit.folding import micro_batches
+from wirebroker_audit.folding.micro_batches import BREADTH, Folder, MicroBatches
 
 
 class Killed(BaseException):

@@ -9,9 +9,9 @@ import pytest
 
 from kafkawire.batches import HEADER, Record, build_batch, read_header, seal
 from kafkawire.compression import GZIP
-from wirebroker_audit import records
-from wirebroker_audit.scan import Chunk, Linker, Place, batch_rows, walk
-from wirebroker_audit.singles import find_singles
+from wirebroker_audit.reading import records
+from wirebroker_audit.reading.scan import Chunk, Linker, Place, batch_rows, walk
+from wirebroker_audit.reading.singles import find_singles
 
 ONES = [
     Record(0, 0, None, b"plain"), Record(0, 0, b"k", None), Record(0, 0, b"", b""), Record(3, 5, b"k" * 70, b"v" * 9000),

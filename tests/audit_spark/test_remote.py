@@ -18,12 +18,12 @@ import pyarrow as pa
 from audit_spark.synthetic import Writer, make_directory
 from audit_spark.tiny_s3 import serving
 from wirebroker import MockKafka
-from wirebroker_audit import remote
-from wirebroker_audit.directory import NotALogDirectory, read_directory
-from wirebroker_audit.places import BadPlace, log_path
-from wirebroker_audit.remote import RemotePath, place
-from wirebroker_audit.segments import Split, read_split
-from wirebroker_audit.splits import find_splits
+from wirebroker_audit.logs import remote
+from wirebroker_audit.logs.directory import NotALogDirectory, read_directory
+from wirebroker_audit.logs.places import BadPlace, log_path
+from wirebroker_audit.logs.remote import RemotePath, place
+from wirebroker_audit.reading.segments import Split, read_split
+from wirebroker_audit.reading.splits import find_splits
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_what_a_store_refuses_is_an_os_error(s3: Path, monkeypatch: pytest.Monke
     def refuse(path: object) -> None:
         raise pa.ArrowException("Unknown error: no token\nSee Azure")
 
-    monkeypatch.setattr("wirebroker_audit.remote._system", refuse)
+    monkeypatch.setattr("wirebroker_audit.logs.remote._system", refuse)
     with pytest.raises(OSError, match="no token") as refused:
         place("s3a://broker/logs").is_dir()
     assert (refused.value.filename, refused.value.strerror) == ("s3a://broker/logs", "Unknown error: no token")

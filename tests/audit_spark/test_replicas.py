@@ -17,10 +17,10 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from audit_spark.synthetic import Writer
 from wirebroker import MockKafka
 from wirebroker.audit.findings import Finding
-from wirebroker_audit import tails
-from wirebroker_audit.comparison import at_the_ends, compare, pairs
-from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_directory
+from wirebroker_audit.checks.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.job import Request, audit
+from wirebroker_audit.logs import tails
+from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

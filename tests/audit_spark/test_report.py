@@ -19,10 +19,10 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from matplotlib.textpath import TextPath
 
 from wirebroker.audit.findings import KINDS, severity_of
-from wirebroker_audit.history import HISTORY, KEPT, earlier, save
 from wirebroker_audit.report import page, plots
 from wirebroker_audit.report.colours import PALETTE, SEVERITIES
 from wirebroker_audit.report.gather import Timeline
+from wirebroker_audit.report.history import HISTORY, KEPT, earlier, save
 
 READABLE = 10
 """Pixels of the smallest letters, on a phone that is this wide without its margins."""

@@ -16,12 +16,12 @@ from kafkawire.disk.metadata import written_image
 from wirebroker import MockKafka
 from wirebroker.audit.findings import BatchRow
 from wirebroker.audit.stored import scan
-from wirebroker_audit import segments
-from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_directory
-from wirebroker_audit.scan import EVERYTHING
-from wirebroker_audit.segments import read_split
-from wirebroker_audit.splits import SPLIT_BYTES, find_splits
-from wirebroker_audit.tails import tail_of
+from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
+from wirebroker_audit.logs.tails import tail_of
+from wirebroker_audit.reading import segments
+from wirebroker_audit.reading.scan import EVERYTHING
+from wirebroker_audit.reading.segments import read_split
+from wirebroker_audit.reading.splits import SPLIT_BYTES, find_splits
 
 ADDED = ("marker", "content", "run", "missing", "after_damage", "problem", "detail")
 

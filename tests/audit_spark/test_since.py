@@ -14,12 +14,12 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from audit_spark.synthetic import TRANSACTIONAL, Writer
-from wirebroker_audit.directory import find_partitions
+from wirebroker_audit.folding.onward import BadReport, Covered, Onward, State, onward, onward_live, read_state
 from wirebroker_audit.job import Request, audit
-from wirebroker_audit.live_segments import topic_id_of
-from wirebroker_audit.onward import BadReport, Covered, Onward, State, onward, onward_live, read_state
-from wirebroker_audit.segments import read_split
-from wirebroker_audit.splits import find_splits
+from wirebroker_audit.logs.directory import find_partitions
+from wirebroker_audit.reading.live_segments import topic_id_of
+from wirebroker_audit.reading.segments import read_split
+from wirebroker_audit.reading.splits import find_splits
 from wirebroker_audit.wire import LivePartition
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from audit_spark.restless import Restless
 from audit_spark.synthetic import Writer
 from wirebroker import MockKafka
-from wirebroker_audit import live_segments, segments, wire
+from wirebroker_audit import wire
+from wirebroker_audit.reading import live_segments, segments
 from wirebroker_audit.sources import files
 from wirebroker_audit.sources.files import SegmentReader
 from wirebroker_audit.sources.streams import BrokerStream, Position, SegmentStream

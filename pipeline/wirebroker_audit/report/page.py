@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from wirebroker.audit.findings import KINDS, plural
 from wirebroker.common.printable import printable_lines
-from wirebroker_audit.against_table import sentence
+from wirebroker_audit.checks.against_table import sentence
 from wirebroker_audit.report import plots
 from wirebroker_audit.report.colours import variables
 from wirebroker_audit.report.gather import Row, first_findings, heat_map, timelines

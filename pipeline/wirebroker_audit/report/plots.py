@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from wirebroker.audit.findings import COPIES
-from wirebroker_audit.other_rules import NO_IDEMPOTENCE
+from wirebroker_audit.checks.other_rules import NO_IDEMPOTENCE
 from wirebroker_audit.report.colours import PAPER, SEVERITIES, STORED
 from wirebroker_audit.report.figures import LETTER_INCHES, SMALL, Size, legend_above, picture, shortened, whole_numbers
 from wirebroker_audit.report.gather import Row, Timeline

@@ -22,10 +22,10 @@ from pyspark.sql.types import StructType
 
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker.client.settings import Access
-from wirebroker_audit import schema
-from wirebroker_audit.live_log import Range, read_range, split_offsets
+from wirebroker_audit.reading.live_log import Range, read_range, split_offsets
 from wirebroker_audit.sources.files import rows_of
 from wirebroker_audit.sources.streams import BrokerStream
+from wirebroker_audit.spark import schema
 from wirebroker_audit.wire import Client, LivePartition
 
 

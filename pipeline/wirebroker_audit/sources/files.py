@@ -21,15 +21,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from wirebroker.audit.findings import EXPIRATION_MS
-from wirebroker_audit import schema
-from wirebroker_audit.folding import keep_and_fold
-from wirebroker_audit.records import record_rows
-from wirebroker_audit.remote import place
-from wirebroker_audit.scan import Chunk
-from wirebroker_audit.segments import Split, read_split
+from wirebroker_audit.folding.runs import keep_and_fold
+from wirebroker_audit.logs.remote import place
+from wirebroker_audit.reading.records import record_rows
+from wirebroker_audit.reading.scan import Chunk
+from wirebroker_audit.reading.segments import Split, read_split
+from wirebroker_audit.reading.splits import SPLIT_BYTES, find_splits
 from wirebroker_audit.sources.packing import packed
 from wirebroker_audit.sources.streams import SegmentStream
-from wirebroker_audit.splits import SPLIT_BYTES, find_splits
+from wirebroker_audit.spark import schema
 
 LEAST_SHARE = 16 * 1024 * 1024
 """The least bytes of a task when a segment is split."""

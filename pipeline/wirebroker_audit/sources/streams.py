@@ -23,10 +23,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker.client.settings import Access
-from wirebroker_audit.directory import NotALogDirectory, find_partitions
-from wirebroker_audit.live_log import Range, Restarted, read_range
-from wirebroker_audit.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches
-from wirebroker_audit.replicas import PartitionFolder
+from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
+from wirebroker_audit.logs.replicas import PartitionFolder
+from wirebroker_audit.reading.live_log import Range, Restarted, read_range
+from wirebroker_audit.reading.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches
 from wirebroker_audit.sources.packing import packed
 from wirebroker_audit.wire import Client, LivePartition
 

@@ -1,0 +1,1 @@
+"""The checks: from runs, batches and records to findings."""

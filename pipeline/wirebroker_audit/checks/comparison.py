@@ -1,0 +1,225 @@
+"""The replicas of a partition, batch by batch: what `kafka-replica-verification` does, for logs at rest.
+
+A follower stores its leader's batches unchanged, so below the high watermark two replicas have the same batches with the same
+checksums. A task compares one segment of another replica with the same offsets of the one that is read, side by side. So memory
+does not grow with the logs, and there is at most one finding of each kind for a segment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kafkawire.disk.names import LOG, file_name, offsets_in
+from kafkawire.disk.opening import open_to_read
+from wirebroker.audit.findings import Finding, Severity, plural
+from wirebroker_audit.logs.replicas import PartitionFolder
+from wirebroker_audit.logs.tails import tail_of
+from wirebroker_audit.reading.scan import Array, headers_at
+from wirebroker_audit.reading.segments import whole_batches
+
+BASE, LAST, CRC, COMPUTED, POSITION = range(5)
+"""The columns of batches: the checksum in the header, and that of the bytes."""
+_SAME = np.dtype([("base", "i8"), ("last", "i8"), ("crc", "i8")])
+
+
+def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
+    """What the ends of a partition's replicas show against the high watermarks that the brokers wrote down."""
+    read = folder if folder.others else folder.with_tail(tail_of(folder.path))
+    for each in (read, *read.others):
+        if 0 <= each.tail.end < each.high_watermark:
+            yield _truncated(each)
+    wanted = min(read.high_watermark, read.tail.end)
+    for each in read.others:
+        if 0 <= each.tail.end < wanted:
+            words = (
+                f"{each.name}: the replica of {each.owner} ends at offset {each.tail.end}, {_records(wanted - each.tail.end)} "
+                f"below the high watermark {wanted} of {read.owner}"
+            )
+            yield _finding("replica_behind", "info", each, (each.tail.end, wanted - 1), words, high_watermark=wanted)
+
+
+def _truncated(folder: PartitionFolder) -> Finding:
+    """A broker that is shut down writes the checkpoint last. A copy of a running one may have a checkpoint of a later time."""
+    end, mark = folder.tail.end, folder.high_watermark
+    words = (
+        f"{folder.name}: the log of {folder.owner} ends at offset {end}, but its broker wrote down the high watermark {mark}: "
+        f"{_records(mark - end)} that consumers could read {'is' if mark - end == 1 else 'are'} gone"
+    )
+    if not folder.was_stopped:
+        words += ", unless the directory was copied while the broker ran"
+    severity: Severity = "certain" if folder.was_stopped else "likely"
+    return _finding("truncated", severity, folder, (end, mark - 1), words, end=end, high_watermark=mark)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One segment of another replica, and the replica that is read."""
+
+    read: PartitionFolder
+    other: PartitionFolder
+    first: int
+    """the segment's base offset"""
+    stop: int
+    """the next segment's, or the end of the log"""
+
+
+def pairs(folders: Iterable[PartitionFolder]) -> Iterator[Pair]:
+    """The work of a comparison."""
+    for read in folders:
+        for other in read.others:
+            try:
+                starts = offsets_in(other.path, LOG)
+            except OSError:
+                continue
+            stops = [*starts[1:], max(other.tail.end, *starts[-1:])] if starts else []
+            yield from (Pair(read, other, first, stop) for first, stop in zip(starts, stops, strict=True))
+
+
+def compare(pair: Pair) -> list[Finding]:
+    """What is wrong with this segment of the other replica."""
+    damage, differing = _Stretch(), _Stretch()
+    try:
+        ours, at = _Cursor(_batches(pair.read.path, pair.first, pair.stop)), pair.first
+        for theirs, lost in _batches(pair.other.path, pair.first, pair.stop):
+            end = int(theirs[-1, LAST]) + 1
+            bad = theirs[:, CRC] != theirs[:, COMPUTED]
+            damage.add(theirs[bad])
+            if lost is not None:
+                damage.add(np.array([[at, max(int(theirs[0, BASE]) - 1, at), 0, 0, lost]]))
+            mine = ours.until(end)
+            mine = mine[
+                (mine[:, BASE] >= (at if lost is None else theirs[0, BASE])) & ~np.isin(mine[:, BASE], theirs[bad, BASE])
+            ]
+            _differ(differing, pair, theirs[~bad], mine)
+            at = end
+        rest = ours.until(pair.stop)
+        _differ(differing, pair, rest[:0], rest[rest[:, BASE] >= at])
+    except OSError:
+        pass  # the segment was deleted meanwhile, or truncated; the audit itself reports what it cannot read
+    return [*_damaged(pair, damage), *_diverging(pair, differing)]
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """The first and the last offset of some batches, their number, and the first one's position."""
+
+    first: int = -1
+    last: int = -1
+    position: int = -1
+    count: int = 0
+
+    def add(self, rows: Array) -> None:
+        """Batches of higher offsets than those before."""
+        if len(rows):
+            at = int(rows[:, BASE].argmin())
+            if self.first < 0:
+                self.first, self.position = int(rows[at, BASE]), int(rows[at, POSITION])
+            self.last = max(self.last, int(rows[:, LAST].max()))
+            self.count += len(rows)
+
+
+def _differ(found: _Stretch, pair: Pair, theirs: Array, ours: Array) -> None:
+    """Batches in the compared range that only one of the two has, or that differ."""
+    low = max(each for one in (pair.read, pair.other) for each in (one.begins_at, one.cleaned_until))
+    limit = _limit(pair)
+    mine, others = (np.ascontiguousarray(rows[:, : CRC + 1]).view(_SAME)[:, 0] for rows in (ours, theirs))
+    rows = np.concatenate([ours[~np.isin(mine, others)], theirs[~np.isin(others, mine)]])
+    found.add(rows[(rows[:, BASE] >= low) & (rows[:, LAST] < limit)])
+
+
+def _limit(pair: Pair) -> int:
+    """The offset below which both must be alike.
+
+    In one leader epoch only the leader appends, so that followers have nothing else. In an older one the other replica's
+    records count up to its high watermark: those beyond it were never committed.
+    """
+    read, other = pair.read.tail, pair.other.tail
+    if other.leader_epoch >= read.leader_epoch:
+        return min(other.end, read.end)
+    return min(pair.other.high_watermark, other.end)
+
+
+def _batches(folder: Path, first: int, stop: int) -> Iterator[tuple[Array, int | None]]:
+    """Batches from the segments that may hold these offsets; and the position of bytes before them that hold no batch."""
+    starts = offsets_in(folder, LOG)
+    for start, following in zip(starts, [*starts[1:], stop], strict=True):
+        if following <= first or start >= stop:
+            continue
+        path, expected = folder / file_name(start, LOG), 0
+        with open_to_read(path, 0) as file:
+            for begin, view, walked in whole_batches(file, 0, path.stat().st_size):
+                positions = np.array(walked.positions, np.int64)
+                rows = headers_at(view, positions)
+                base = rows["base_offset"].astype(np.int64)
+                columns = base, base + rows["last_offset_delta"], rows["crc"], np.array(walked.crcs), positions + begin
+                yield np.stack([each.astype(np.int64) for each in columns], 1), expected if begin > expected else None
+                expected = begin + walked.end
+
+
+class _Cursor:
+    """Takes the batches of a replica in order, as far as the other one has come."""
+
+    def __init__(self, batches: Iterator[tuple[Array, int | None]]) -> None:
+        self._batches = batches
+        self._held: Array = np.empty((0, POSITION + 1), np.int64)
+
+    def until(self, end: int) -> Array:
+        """The next batches that begin before this offset."""
+        taken = []
+        while True:
+            count = int(np.searchsorted(self._held[:, BASE], end))
+            taken.append(self._held[:count])
+            self._held = self._held[count:]
+            if len(self._held) or (following := next(self._batches, None)) is None:
+                return np.concatenate(taken)
+            self._held = following[0]
+
+
+def _damaged(pair: Pair, found: _Stretch) -> Iterator[Finding]:
+    if found.count:
+        read, other, file = pair.read, pair.other, f"{pair.other.path}/{file_name(pair.first, LOG)}"
+        words = (
+            f"{other.name}: the replica of {other.owner} is damaged, in {found.count:,} of its batches: the first at offset "
+            f"{found.first}, position {found.position} of {file}. The replica of {read.owner} was read"
+        )
+        evidence = {"file": file, "position": found.position, "batches": found.count}
+        yield _finding("replica_damage", "certain", other, (found.first, found.last), words, **evidence)
+
+
+def _diverging(pair: Pair, found: _Stretch) -> Iterator[Finding]:
+    if found.count:
+        read, other = pair.read, pair.other
+        where = f"at offset {found.first}" if found.first == found.last else f"between offsets {found.first} and {found.last}"
+        words = (
+            f"{other.name}: the replicas of {read.owner}, which was read, and of {other.owner} differ {where}, below the high "
+            "watermark"
+        )
+        if 0 <= read.tail.end <= found.first < read.high_watermark:
+            words += (
+                f". {read.owner} has lost these records, and {other.owner} still has them. Copy {other.path} before the "
+                "brokers start: if they start as they are, followers delete what their leader lacks"
+            )
+        elif other.tail.leader_epoch < read.tail.leader_epoch:
+            words += (
+                f". {other.owner} was left behind in leader epoch {other.tail.leader_epoch}: records that it had committed "
+                "are not in the cluster any more, as after an unclean election"
+            )
+        evidence = {"batches": found.count, "read": str(read.path), "replica": str(other.path)}
+        yield _finding("replica_divergence", "certain", other, (found.first, found.last), words, **evidence)
+
+
+def _records(count: int) -> str:
+    return plural(count, "record")
+
+
+def _finding(
+    kind: str, severity: Severity, folder: PartitionFolder, offsets: tuple[int, int], words: str, **evidence: Any
+) -> Finding:
+    told = json.dumps({"replica": str(folder.path), **evidence})
+    return Finding(kind, severity, folder.topic, folder.partition, -1, -1, -1, -1, *offsets, told, words)

@@ -1,0 +1,52 @@
+"""The groups' commits on Spark: one task for each partition of `__consumer_offsets`, and what producers wrote between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+
+from wirebroker.audit.findings import INTERNAL_TOPICS
+from wirebroker_audit.checks.batches import LOG_ORDER, PARTITION, intact
+from wirebroker_audit.checks.groups import OFFSETS_TOPIC, Seen, read_commits
+from wirebroker_audit.origin import Origin
+from wirebroker_audit.reading.live_log import read_range
+from wirebroker_audit.reading.segments import Split, read_split
+from wirebroker_audit.spark.tables import is_together
+
+TASKS = 1000
+
+
+def commits(spark: SparkSession, origin: Origin, topics: frozenset[str]) -> Seen | None:
+    """What the groups have committed for these topics; None if the origin has no commits."""
+    work = origin.work_of(OFFSETS_TOPIC)
+    if not work:
+        return None
+
+    def read(parts: Any) -> Seen:
+        chunks = (read_split(each) if isinstance(each, Split) else read_range(each) for each in parts)
+        return read_commits(chain.from_iterable(chunks), topics)
+
+    seen = Seen()
+    tasks = spark.sparkContext.parallelize(work, min(len(work), TASKS)).map(read)
+    for each in map(read, work) if is_together(spark) else tasks.toLocalIterator():
+        seen.add(each)
+    return seen
+
+
+def outputs(spark: SparkSession, batches: DataFrame, seen: Seen) -> Mapping[int, tuple[int, int]]:
+    """By producer that commits offsets in transactions: the records of its committed transactions, and of the aborted ones."""
+    producers = [(each,) for pipeline in seen.pipelines.values() for each in pipeline.producers]
+    if not producers:
+        return {}
+    mine = spark.createDataFrame(producers, "producer_id long").distinct()
+    rows = intact(batches).where(~sf.col("topic").isin(*INTERNAL_TOPICS)).join(sf.broadcast(mine), "producer_id")
+    after = Window.partitionBy(*PARTITION, "producer_id").orderBy(*LOG_ORDER).rowsBetween(1, Window.unboundedFollowing)
+    ended = sf.first(sf.when(sf.col("marker") >= 0, sf.col("marker")), ignorenulls=True).over(after)
+    rows = rows.withColumn("ended", ended).where("marker < 0")
+    sums = (sf.coalesce(sf.sum(sf.when(sf.col("ended") == number, sf.col("records"))), sf.lit(0)) for number in (1, 0))
+    found = rows.groupBy("producer_id").agg(*(each.alias(name) for each, name in zip(sums, ("kept", "dropped"), strict=True)))
+    return {row["producer_id"]: (row["kept"], row["dropped"]) for row in found.collect()}

@@ -1,0 +1,306 @@
+"""Records that are stored again, by their content; in a log with too many records, whole batches.
+
+A *unit* is a record, or all records of a batch. The rules are those of `wirebroker.audit.reconcile`: units are compared within
+their topic, and only those that a read_committed consumer sees.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from kafkawire.batches import CONTROL, TRANSACTIONAL
+from wirebroker.audit.content import SHOWN
+from wirebroker.audit.findings import INTERNAL_TOPICS
+from wirebroker.audit.matching import MANY, Repeats
+from wirebroker_audit.checks.batches import LOG_ORDER, PARTITION, PRODUCER, finding, intact
+from wirebroker_audit.reading.scan import Array, is_intact
+from wirebroker_audit.spark.tables import collected, in_groups, mapped, settled, united
+from wirebroker_audit.spark.wording import ROW, WORDS
+
+UNIT = (
+    "topic", "partition", "base_offset", "last_offset", "timestamp", "producer_id", "producer_epoch", "base_sequence",
+    "last_sequence", "content", "key", "value_hash", "shown",
+)  # fmt: skip
+SIDE = ("partition", "producer_id", "producer_epoch", "base_sequence", "last_sequence", "base_offset", "last_offset")
+
+
+# Units
+
+
+def head(data: str) -> Column:
+    """The beginning of the bytes in a column, as `wirebroker.audit.content.head` shows it; they need not be UTF-8."""
+    text = sf.make_valid_utf8(sf.substring(data, 1, SHOWN * 4).cast("string"))
+    line = sf.regexp_replace(sf.substring(text, 1, SHOWN), r"[\p{C}\p{Z}&&[^ ]]", "\N{MIDDLE DOT}")
+    more = sf.when((sf.length(text) > SHOWN) | (sf.length(data) > SHOWN * 4), "…").otherwise("")
+    return sf.coalesce(sf.concat(sf.lit("'"), line, more, sf.lit("'")), sf.lit("null"))
+
+
+def outcomes(data: DataFrame, batches: DataFrame) -> DataFrame:
+    """The outcome of the transactional batches `data`: `transaction` is committed, aborted or open."""
+    data = data.select(*PRODUCER, *LOG_ORDER, sf.lit(None).cast("tinyint").alias("marker"))
+    markers = intact(batches).where("marker >= 0").select(*PRODUCER, *LOG_ORDER, "marker")
+    markers = markers.join(data.select(*PRODUCER).distinct(), [*PRODUCER], "left_semi")
+    backwards = Window.partitionBy(*PRODUCER).orderBy(*(sf.desc(name) for name in LOG_ORDER))
+    ending = sf.last("marker", ignorenulls=True).over(backwards)
+    state = sf.when(sf.col("next") == 1, "committed").when(sf.col("next") == 0, "aborted").otherwise("open")
+    ended = united([data, markers]).withColumn("next", ending).where("marker IS NULL")
+    return ended.select(*PARTITION, *LOG_ORDER, state.alias("transaction"))
+
+
+def with_outcome(rows: DataFrame, data: DataFrame, batches: DataFrame) -> DataFrame:
+    """Rows with the `transaction` of the batch at their place in the log, one of `data`: committed, aborted, open, or none."""
+    data = data.where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL)) == TRANSACTIONAL)
+    if data.isEmpty():
+        return rows.withColumn("transaction", sf.lit("none"))
+    return rows.join(outcomes(data, batches), [*PARTITION, *LOG_ORDER], "left").fillna("none", ["transaction"])
+
+
+def visible(rows: DataFrame) -> DataFrame:
+    """The rows that a read_committed consumer of an ordinary topic sees."""
+    return external(rows).where(sf.col("transaction").isin("none", "committed"))
+
+
+def external(rows: DataFrame) -> DataFrame:
+    """The rows of the applications' topics."""
+    return rows.where(~sf.col("topic").isin(*INTERNAL_TOPICS))
+
+
+def units_of_records(records: DataFrame) -> DataFrame:
+    """Each record as a unit, with the outcome of its transaction."""
+    same = {"base_offset": "offset", "last_offset": "offset", "base_sequence": "sequence", "last_sequence": "sequence"}
+    shown = records.withColumn("shown", head("value_head"))
+    return shown.select(*(sf.col(same.get(name, name)).alias(name) for name in UNIT), "transaction")
+
+
+def units_of_batches(batches: DataFrame) -> DataFrame:
+    """Each batch of data as a unit, identified by two checksums of its stored records and their number."""
+    content = sf.concat_ws(":", sf.hex("content"), "records", "bytes", sf.col("attributes").bitwiseAND(sf.lit(7)))
+    return (
+        batches.withColumn("content", content)
+        .withColumn("timestamp", sf.col("max_timestamp"))
+        .withColumn("key", sf.lit(None).cast("binary"))
+        .withColumn("value_hash", sf.lit(None).cast("string"))
+        .withColumn("shown", sf.lit(None).cast("string"))
+        .select(*UNIT)
+    )
+
+
+def data_batches(batches: DataFrame) -> DataFrame:
+    """The batches that hold records of an application."""
+    data = (sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0) & (sf.col("records") > 0)
+    return intact(batches).where(data)
+
+
+def bad_records(problems: DataFrame) -> DataFrame:
+    """Batches whose checksum matches but whose records cannot be read."""
+    none = {name: sf.lit(-1) for name in ("base_sequence", "last_sequence")}
+    at = {"base_offset": sf.col("batch_offset"), "last_offset": sf.col("batch_offset")}
+    rows = problems.where("problem = 'bad_batch'").withColumns(none | at)
+    words = WORDS.damaged(ROW.segment, ROW.position, ROW.base_offset, ROW.detail)
+    return finding(rows, "bad_batch", sf.struct("segment", "position", "detail"), words)
+
+
+def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
+    """The number of offsets that retention, DeleteRecords and compaction removed from each partition."""
+    cleaned = intact(batches).join(sf.broadcast(bounds), [*PARTITION]).where("base_offset < cleaned_until")
+    holes = cleaned.groupBy(*PARTITION).agg(
+        (sf.max("last_offset") + 1 - sf.first("log_start") - sf.sum("records")).alias("holes")
+    )
+    gone = sf.col("log_start") + sf.greatest(sf.coalesce("holes", sf.lit(0)), sf.lit(0))
+    return bounds.join(holes, [*PARTITION], "left").select(*PARTITION, gone.alias("deleted"))
+
+
+# Copies
+
+BUCKET = 500_000
+"""About how many checksums are sorted at a time."""
+MOST_BUCKETS = 10_000
+TASKS = 1000
+"""Tasks at most that read files."""
+PACKED = StructType(
+    [StructField("topic", StringType()), StructField("bucket", IntegerType()), StructField("contents", BinaryType())]
+)
+DOUBLED = StructType([StructField("topic", StringType()), StructField("content", LongType())])
+
+
+def pack(chunks: Iterable[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
+    """Checksums by topic and bucket, as arrays of 64-bit numbers, about `BUCKET` checksums at a time."""
+    held: defaultdict[str, list[Array]] = defaultdict(list)
+    count = 0
+    for chunk in chunks:
+        topics = chunk.column("topic").dictionary_encode()
+        numbers, contents = topics.indices.to_numpy(), chunk.column("content").to_numpy()
+        for number, topic in enumerate(topics.dictionary.to_pylist()):
+            held[topic].append(contents[numbers == number])
+        count += len(contents)
+        if count >= BUCKET:
+            yield _packed(held, buckets)
+            count = 0
+            held.clear()
+    if held:
+        yield _packed(held, buckets)
+
+
+def _packed(held: Mapping[str, list[Array]], buckets: int) -> pa.RecordBatch:
+    rows: list[tuple[str, int, bytes]] = []
+    for topic, pieces in held.items():
+        contents = np.concatenate(pieces)
+        bucket = (contents.view(np.uint64) >> np.uint64(32)) % np.uint64(buckets)
+        order = np.argsort(bucket, kind="stable")
+        ends = np.searchsorted(bucket[order], np.arange(buckets), "right")
+        rows += [(topic, n, part.tobytes()) for n, part in enumerate(np.split(contents[order], ends[:-1])) if len(part)]
+    names, numbers, parts = zip(*rows, strict=True)
+    columns = [pa.array(names, pa.string()), pa.array(numbers, pa.int32()), pa.array(parts, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, ["topic", "bucket", "contents"])
+
+
+def doubles(packed: pa.Table) -> pa.Table:
+    """The checksums that occur more than once in one bucket of a topic."""
+    contents = np.frombuffer(b"".join(packed.column("contents").to_pylist()), np.int64)
+    contents = np.sort(contents)
+    found = np.unique(contents[1:][contents[1:] == contents[:-1]])
+    topics = pa.repeat(packed.column("topic")[0], len(found))
+    return pa.table({"topic": topics, "content": pa.array(found)})
+
+
+def without_tombstones(rows: DataFrame) -> DataFrame:
+    """The records that are not tombstones, see `matching.is_tombstone`."""
+    return rows.where("key IS NULL OR value_hash IS NOT NULL")
+
+
+def repeated(units: DataFrame) -> DataFrame:
+    """The units whose content occurs more than once in their topic."""
+    counted = units.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies")).where("copies > 1")
+    return units.join(counted.drop("copies"), ["topic", "content"], "left_semi")
+
+
+def checksums(file: str, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Topic and content of the `data_batches` of these topics in a Parquet file, an address with `file:`."""
+    columns = ["topic", "content", "attributes", "records", "problem"]
+    for rows in pq.ParquetFile(unquote(urlsplit(file).path)).iter_batches(columns=columns):
+        data = (rows.column("attributes").to_numpy() & CONTROL == 0) & (rows.column("records").to_numpy() > 0)
+        named = pc.is_in(rows.column("topic"), pa.array(topics, pa.string()))
+        yield rows.select(["topic", "content"]).filter(pc.and_(pc.and_(is_intact(rows), named), pa.array(data)))
+
+
+def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> DataFrame:
+    """`pack` of all batches. Python reads their files itself: through the JVM that costs several times as much."""
+    if not (files := data.inputFiles()):
+        return mapped(data.select("topic", "content"), lambda chunks: pack(chunks, buckets), PACKED)
+
+    def of_files(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = (number for chunk in chunks for number in chunk.column("id").to_pylist())
+        return pack((rows for number in numbers for rows in checksums(files[number], topics)), buckets)
+
+    return mapped(data.sparkSession.range(0, len(files), 1, min(len(files), TASKS)), of_files, PACKED)
+
+
+def repeated_batches(batches: DataFrame, topics: Sequence[str], count: int) -> DataFrame:
+    """Batches of data with the same checksum as another one of their topic, one of these; `count` is their approximate number.
+
+    The checksums travel as arrays: that costs a small part of a comparison of rows.
+    """
+    buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
+    data = data_batches(batches).where(sf.col("topic").isin(*topics))
+    packed = packed_batches(data, topics, buckets)
+    doubled = settled(in_groups(packed, ("topic", "bucket"), doubles, DOUBLED))
+    return data.join(doubled, ["topic", "content"], "left_semi") if not doubled.isEmpty() else data.limit(0)
+
+
+def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
+    """How often the contents of each topic repeat. `alike` are the units that do."""
+    counted = alike.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies"))
+    many = sf.col("copies") > MANY
+    among = counted.groupBy("topic").agg(
+        sf.sum("copies").alias("among"),
+        sf.sum(sf.when(many, sf.col("copies")).otherwise(0)).alias("many"),
+        sf.sum(sf.when(many, 0).otherwise(1)).alias("contents"),
+    )
+    total = units.groupBy("topic").agg(sf.count(sf.lit(1)).alias("units"))
+    rows = collected(among.join(total, ["topic"]).orderBy("topic"))
+    return {row["topic"]: Repeats(row["units"], row["many"], row["units"] - row["among"] + row["contents"]) for row in rows}
+
+
+def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
+    """The repeated units whose contents can identify duplicates."""
+    vague = [topic for topic, each in repeats.items() if each.vague]
+    left = alike.where(~sf.col("topic").isin(*vague)) if vague else alike
+    if not any(each.many for each in repeats.values()):
+        return left
+    counted = alike.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies"))
+    return left.join(counted.where(sf.col("copies") > MANY), ["topic", "content"], "left_anti")
+
+
+def copies(units: DataFrame) -> DataFrame:
+    """All repeated units but the originals, each with the `first` copy that it is compared with."""
+    alike = ("topic", "content")
+    ranked = units.withColumn("rank", sf.row_number().over(Window.partitionBy(*alike, "partition").orderBy("base_offset")))
+    order = Window.partitionBy(*alike).orderBy("rank", "timestamp", "partition", "base_offset")
+    whole = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    here = Window.partitionBy(*alike, "partition").orderBy("rank")
+    side = sf.struct(*SIDE, "timestamp")
+    return (
+        ranked.withColumn("number", sf.row_number().over(order))
+        .withColumn("original", sf.first(side).over(whole))
+        .withColumn("here", sf.first(side).over(here))
+        .where("number > 1")
+        .withColumn("first", sf.when(sf.col("rank") == 1, sf.col("original")).otherwise(sf.col("here")))
+        .withColumn("severity", sf.lit("likely"))
+        .drop("original", "here", "rank", "number")
+    )
+
+
+def untold(again: DataFrame, told: DataFrame) -> DataFrame:
+    """The copies with their `kind`, without those that the batches' checks reported as `duplicate`."""
+    named = again.withColumn("kind", WORDS.kind(ROW.first, ROW)).withColumn(
+        "severity", sf.when(sf.col("kind") == "duplicate", "certain").otherwise(sf.col("severity"))
+    )
+    by_sequence = told.where("kind = 'duplicate'").select(
+        *PARTITION, sf.explode(sf.sequence("first_offset", "last_offset")).alias("base_offset")
+    )
+    fresh = named.where("kind = 'duplicate'").join(by_sequence, [*PARTITION, "base_offset"], "left_anti")
+    return united([named.where("kind <> 'duplicate'"), fresh.select(*named.columns)])
+
+
+def stored_again(again: DataFrame) -> DataFrame:
+    """A finding for each stretch of copies that lie side by side both times, of the same producers and epochs."""
+    likeness = (
+        "topic", "partition", "kind", "severity", "producer_id", "producer_epoch", "first_partition", "first_producer_id",
+        "first_producer_epoch",
+    )  # fmt: skip
+    flat = again.select("*", *(sf.col(f"first.{name}").alias(f"first_{name}") for name in (*SIDE, "timestamp")))
+    order = Window.partitionBy(*likeness).orderBy("base_offset")
+    beside = (sf.lag("last_offset").over(order) + 1 == sf.col("base_offset")) & (
+        sf.lag("first_last_offset").over(order) + 1 == sf.col("first_base_offset")
+    )
+    runs = flat.withColumn("breaks", sf.coalesce(~beside, sf.lit(True)).cast("int")).withColumn(
+        "stretch", sf.sum("breaks").over(order)
+    )
+    ends = {name: sf.min_by if name.endswith("base_sequence") else sf.max_by for name in
+            ("base_sequence", "last_sequence", "first_base_sequence", "first_last_sequence")}  # fmt: skip
+    grouped = runs.groupBy(*likeness, "stretch").agg(
+        sf.min("base_offset").alias("base_offset_"), sf.max("last_offset").alias("last_offset"),
+        sf.min("first_base_offset").alias("first_base_offset"), sf.max("first_last_offset").alias("first_last_offset"),
+        *(pick(name, "base_offset").alias(name) for name, pick in ends.items()),
+        sf.sum(sf.col("last_offset") - sf.col("base_offset") + 1).alias("records"),
+        sf.min_by("shown", "base_offset").alias("value"), sf.min_by("key", "base_offset").alias("key_bytes"),
+        sf.min(sf.col("timestamp") == sf.col("first_timestamp")).alias("same_timestamps"),
+    ).withColumnRenamed("base_offset_", "base_offset")  # fmt: skip
+    evidence = sf.struct(
+        "records", "first_partition", "first_producer_id", "first_producer_epoch", "first_base_sequence",
+        "first_last_sequence", "first_base_offset", "first_last_offset",
+        head("key_bytes").alias("key"), "value", "same_timestamps",
+    )  # fmt: skip
+    label = WORDS.label(ROW.key_bytes.isNotNull(), head("key_bytes"), ROW.value)
+    labelled = grouped.withColumn("label", sf.coalesce(label, sf.lit("")))
+    return finding(labelled, ROW.kind, evidence, WORDS.stored_twice(ROW), ROW.severity)

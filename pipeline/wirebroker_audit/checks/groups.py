@@ -1,0 +1,260 @@
+"""The consumers' half: what `__consumer_offsets` says that groups have committed, against the logs. No Spark here.
+
+A task reads one partition of the topic in the order of its log. A commit inside a transaction counts when its marker comes, as
+in Kafka (OffsetMetadataManager). Compaction removes earlier commits, so what a group did long ago may not show.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafkawire.batches import CONTROL, TRANSACTIONAL, iter_records, read_header
+from kafkawire.coordinator_log import read_record
+from kafkawire.coordinator_records import GROUP_RECORDS
+from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from kafkawire.errors import ProtocolError
+from wirebroker.audit.findings import Finding
+from wirebroker_audit.reading.scan import Chunk
+
+OFFSETS_TOPIC = "__consumer_offsets"
+COMMITS = {1: GROUP_RECORDS[1]}
+BACK_LIMIT = 1000
+"""Commits that went back that a task lists; all are counted."""
+LISTED = 1000
+"""Groups' partitions, and consume-transform-produce groups, that the summary lists."""
+Key = tuple[str, int]
+
+
+class Commit(NamedTuple):
+    """A group's commit for a partition."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    """the next one to read; −1 if the record deletes the commit"""
+    at_ms: int
+    topic_id: bytes
+    producer_id: int
+    """of the transaction, −1 without one"""
+
+
+class Back(NamedTuple):
+    """A commit below the one before it."""
+
+    before: Commit
+    commit: Commit
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """What a group has committed inside transactions: consume, transform, produce."""
+
+    producers: set[int] = field(default_factory=set)
+    committed: int = 0
+    """transactions"""
+    aborted: int = 0
+    inputs: int = 0
+    """offsets that committed transactions have passed"""
+    again: int = 0
+    """offsets by which they went back: these inputs were transformed twice"""
+    open: int = 0
+    """transactions without a marker"""
+
+    def add(self, other: Pipeline) -> None:
+        """Add what another task has seen."""
+        self.producers |= other.producers
+        for name in ("committed", "aborted", "inputs", "again", "open"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the commits show, in one partition of the topic or in all."""
+
+    current: dict[tuple[str, str, int], Commit] = field(default_factory=dict)
+    counts: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    back: list[Back] = field(default_factory=list)
+    more_back: int = 0
+    pipelines: dict[str, Pipeline] = field(default_factory=dict)
+
+    def add(self, other: Seen) -> None:
+        """Add what another task has seen; a group lies in one partition."""
+        self.current |= other.current
+        self.counts |= other.counts
+        self.back += other.back
+        self.more_back += other.more_back
+        for group, each in other.pipelines.items():
+            self.pipelines.setdefault(group, Pipeline()).add(each)
+
+
+def read_commits(chunks: Iterable[Chunk], topics: frozenset[str] = frozenset()) -> Seen:
+    """What the commits for these topics show, or for all, in a partition's chunks in the order of the log."""
+    reader = _Reader(topics)
+    for chunk in chunks:
+        if chunk.begin >= 0:
+            reader.take(chunk)
+    return reader.end()
+
+
+class _Reader:
+    def __init__(self, topics: frozenset[str]) -> None:
+        self._topics = topics
+        self._seen = Seen()
+        self._pending: dict[int, list[Commit]] = {}
+
+    def take(self, chunk: Chunk) -> None:
+        names = ("problem", "attributes", "position", "bytes", "producer_id", "marker")
+        for problem, attributes, position, size, producer, marker in zip(
+            *(chunk.rows.column(name).to_pylist() for name in names), strict=True
+        ):
+            if problem not in (None, "offset_regression"):
+                continue
+            if attributes & CONTROL:
+                self._ended(producer, marker == 1)
+                continue
+            at = chunk.places[position] if chunk.places else position - chunk.begin
+            commits = list(self._commits(chunk.view[at : at + size], producer if attributes & TRANSACTIONAL else -1))
+            if attributes & TRANSACTIONAL:
+                self._pending.setdefault(producer, []).extend(commits)
+            else:
+                for each in commits:
+                    self._apply(each)
+
+    def end(self) -> Seen:
+        for producer, commits in self._pending.items():
+            for group in {each.group for each in commits}:
+                self._pipeline(group, producer).open += 1
+        return self._seen
+
+    def _commits(self, batch: memoryview, producer: int) -> Iterator[Commit]:
+        try:
+            read_header(batch)
+            for record in iter_records(batch):
+                read = read_record(COMMITS, record.key or b"", record.value)
+                if read is None or not isinstance(read.key, OffsetCommitKey):
+                    continue
+                key, value = read.key, read.value
+                if self._topics and key.topic not in self._topics:
+                    continue
+                told = (-1, -1, bytes(16))
+                if isinstance(value, OffsetCommitValue):
+                    told = (value.offset, value.commit_timestamp, value.topic_id)
+                yield Commit(key.group, key.topic, key.partition, *told, producer)
+        except ProtocolError:  # the audit of the topic itself reports damage
+            return
+
+    def _ended(self, producer: int, committed: bool) -> None:
+        commits = self._pending.pop(producer, [])
+        for group in {each.group for each in commits}:
+            pipeline = self._pipeline(group, producer)
+            pipeline.committed += committed
+            pipeline.aborted += not committed
+        for each in commits if committed else ():
+            self._apply(each)
+
+    def _apply(self, commit: Commit) -> None:
+        key = (commit.group, commit.topic, commit.partition)
+        if commit.offset < 0:
+            self._seen.current.pop(key, None)
+            return
+        before = self._seen.current.get(key)
+        self._seen.current[key] = commit
+        self._seen.counts[key] = self._seen.counts.get(key, 0) + 1
+        if before is None or _is_another_topic(before.topic_id, commit.topic_id):
+            return
+        if commit.producer_id >= 0:
+            pipeline = self._pipeline(commit.group, commit.producer_id)
+            pipeline.inputs += max(commit.offset - before.offset, 0)
+            pipeline.again += max(before.offset - commit.offset, 0)
+        if commit.offset < before.offset:
+            if len(self._seen.back) < BACK_LIMIT:
+                self._seen.back.append(Back(before, commit))
+            else:
+                self._seen.more_back += 1
+
+    def _pipeline(self, group: str, producer: int) -> Pipeline:
+        found = self._seen.pipelines.setdefault(group, Pipeline())
+        found.producers.add(producer)
+        return found
+
+
+def _is_another_topic(one: bytes, other: bytes) -> bool:
+    return any(one) and any(other) and one != other
+
+
+# Against the logs
+
+
+def findings_of(seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int) -> Iterator[Finding]:
+    """The findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or later."""
+    for before, commit in seen.back:
+        if (commit.topic, commit.partition) in ranges:
+            yield _went_back(before, commit)
+    for commit in seen.current.values():
+        start, end = ranges.get((commit.topic, commit.partition), (0, commit.offset))
+        if commit.offset < start:
+            words = (
+                f"group {commit.group!r} has committed offset {commit.offset}, but the log begins at {start} by now: the group "
+                f"has not committed the records up to {start - 1}, and cannot read them any more"
+            )
+            yield _finding("group_skipped", "info", commit, (commit.offset, start - 1), words, log_start=start)
+        elif commit.offset > end and commit.at_ms < began_ms:
+            words = (
+                f"group {commit.group!r} has committed offset {commit.offset}, but the log ends at {end}: the log was "
+                f"truncated or created again, and what is written below {commit.offset} from now on may never reach the group"
+            )
+            yield _finding("group_skipped", "info", commit, (end, commit.offset - 1), words, log_end=end)
+
+
+def _went_back(before: Commit, commit: Commit) -> Finding:
+    count = before.offset - commit.offset
+    records = "record" if count == 1 else f"{count:,} records"
+    words = (
+        f"group {commit.group!r} committed offset {commit.offset} at {_time(commit.at_ms)}, after {before.offset} at "
+        f"{_time(before.at_ms)}: the {records} from there on may have been processed twice"
+    )
+    if commit.producer_id >= 0:
+        words += f". Producer {commit.producer_id} committed it in a transaction, so the outputs may exist twice as well"
+    offsets = (commit.offset, before.offset - 1)
+    return _finding("commit_regression", "likely", commit, offsets, words, before=before.offset, before_at_ms=before.at_ms)
+
+
+def _finding(kind: str, severity: Any, commit: Commit, offsets: tuple[int, int], words: str, **more: object) -> Finding:
+    evidence = {"group": commit.group, "committed": commit.offset, "at_ms": commit.at_ms} | more
+    if commit.producer_id >= 0:
+        evidence["producer_id"] = commit.producer_id
+    return Finding(
+        kind, severity, commit.topic, commit.partition, -1, -1, -1, -1, *offsets,
+        json.dumps(evidence), f"{commit.topic}-{commit.partition}: {words}",
+    )  # fmt: skip
+
+
+def _time(at_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at_ms / 1000)) if at_ms >= 0 else "an unknown time"
+
+
+def summary_of(
+    seen: Seen, ranges: Mapping[Key, tuple[int, int]], outputs: Mapping[int, tuple[int, int]]
+) -> dict[str, list[dict[str, Any]]]:
+    """For `summary.json`. `outputs`: by producer id the records of its committed transactions, and of the aborted ones."""
+    rows = []
+    for (group, topic, number), commit in sorted(seen.current.items())[:LISTED]:
+        _, end = ranges.get((topic, number), (0, -1))
+        about = {"group": group, "topic": topic, "partition": number, "committed": commit.offset}
+        rows.append(
+            about | {"commits": seen.counts[group, topic, number], "lag": max(end - commit.offset, 0) if end >= 0 else None}
+        )
+    pipelines = []
+    for group, each in sorted(seen.pipelines.items())[:LISTED]:
+        made = [outputs.get(producer, (0, 0)) for producer in each.producers]
+        pipelines.append({
+            "group": group, "producers": len(each.producers), "committed": each.committed, "aborted": each.aborted,
+            "open": each.open, "inputs": each.inputs, "inputs_again": each.again,
+            "outputs": sum(kept for kept, _ in made), "outputs_aborted": sum(dropped for _, dropped in made),
+        })  # fmt: skip
+    return {"groups": rows, "pipelines": pipelines}

@@ -1,0 +1,139 @@
+"""The stored records against the application's journal: lost records, further copies, and records whose sending failed.
+
+A journal names a record by topic, key and value. Most names occur once in the journal and once in the log, and SQL matches
+those; only the others are matched one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from wirebroker.audit.matching import Place, Wish, match
+from wirebroker_audit.checks.batches import PARTITION, finding
+from wirebroker_audit.checks.contents import SIDE, head
+from wirebroker_audit.spark.tables import in_groups, settled, united
+from wirebroker_audit.spark.wording import ROW, WORDS
+
+Row = dict[str, Any]
+NAME = ("topic", "key", "value_hash")
+
+
+class Reconciled(NamedTuple):
+    """The result of matching."""
+
+    unnamed: DataFrame
+    """stored units that the journal does not name"""
+    beyond: DataFrame
+    """copies that were not intended, each with the `first` copy that it is compared with"""
+    findings: DataFrame
+    """lost, unacknowledged_stored"""
+
+
+def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted: DataFrame) -> Reconciled:
+    """Match the stored records with the intended ones.
+
+    `units` are the visible records with their `value_hash`, `hidden` those of transactions that were aborted or are open,
+    `deleted` has the number of offsets that retention or compaction removed from each partition.
+    """
+    stored, wanted = _named(units), _named(intended)
+    trivial = _trivial(stored, wanted)
+    open_names = wanted.join(trivial, ["name"], "left_anti")
+    matched = settled(_matched(stored.join(open_names.select("name").distinct(), ["name"], "left_semi"), open_names))
+    unnamed = stored.join(wanted.select("name").distinct(), ["name"], "left_anti").drop("name")
+    lost = _lost(matched.where("outcome = 'missing'"), _named(hidden), deleted)
+    return Reconciled(unnamed, matched.where("outcome = 'beyond'"), united([lost, _unacknowledged(matched)]))
+
+
+def _named(rows: DataFrame) -> DataFrame:
+    parts = (sf.col("topic"), sf.coalesce(sf.hex("key"), sf.lit("-")), sf.coalesce("value_hash", sf.lit("-")))
+    return rows.withColumn("name", sf.concat_ws(":", *parts))
+
+
+def _trivial(stored: DataFrame, wanted: DataFrame) -> DataFrame:
+    """The names that occur once in the journal and once in the log, on a matching partition, and did not fail."""
+    once = wanted.groupBy("name").agg(
+        sf.count(sf.lit(1)).alias("wanted"),
+        sf.max("partition").alias("meant"),
+        sf.min("acknowledged").alias("acknowledged"),
+    )
+    there = stored.groupBy("name").agg(sf.count(sf.lit(1)).alias("stored"), sf.max("partition").alias("partition"))
+    fits = sf.col("meant").isNull() | (sf.col("meant") == sf.col("partition"))
+    well = (sf.col("wanted") == 1) & (sf.col("stored") == 1) & fits & sf.coalesce("acknowledged", sf.lit(True))
+    return once.join(there, ["name"]).where(well).select("name")
+
+
+def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
+    """`outcome` of each record without a match: beyond, failed or missing."""
+    left = stored.withColumn("side", sf.lit("stored"))
+    right = wanted.withColumn("side", sf.lit("wanted"))
+    both = united([left, right])
+    side = StructType([field for field in both.schema.fields if field.name in (*SIDE, "timestamp")])
+    fields = [field for field in both.schema.fields if field.name != "side"]
+    schema = StructType(
+        [
+            *fields,
+            StructField("outcome", StringType()),
+            StructField("severity", StringType()),
+            StructField("first", side),
+        ]
+    )
+    arrow = to_arrow_schema(schema)
+
+    def match(table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        made = match_rows([row for row in rows if row["side"] == "stored"], [row for row in rows if row["side"] == "wanted"])
+        return pa.Table.from_pylist([{name: row.get(name) for name in arrow.names} for row in made], schema=arrow)
+
+    return in_groups(both, ("name",), match, schema)
+
+
+def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
+    """The stored copies and the intended records of one name that `wirebroker.audit.matching` does not give to each other."""
+    places = [Place(row["partition"], row["base_offset"], row["timestamp"]) for row in stored]
+    matched = match(places, [Wish(each["partition"], each["acknowledged"]) for each in wanted])
+    made = [wanted[wish] | {"outcome": "missing"} for wish in matched.missing]
+    made += [stored[copy] | {"outcome": "failed", "producer": wanted[wish]["producer"]} for copy, wish in matched.failed]
+    for again, first in matched.beyond:
+        side = {name: stored[first][name] for name in (*SIDE, "timestamp")}
+        made.append(stored[again] | {"outcome": "beyond", "severity": "certain", "first": side})
+    return made
+
+
+def _unacknowledged(matched: DataFrame) -> DataFrame:
+    rows = matched.where("outcome = 'failed'")
+    evidence = sf.struct(head("key").alias("key"), "producer")
+    words = WORDS.unacknowledged_stored(_record(), ROW.base_offset)
+    return finding(rows, "unacknowledged_stored", evidence, words, "certain")
+
+
+def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFrame:
+    """Records that are not stored. If no more are missing than offsets were deleted, they may be among the deleted ones."""
+    place = sf.coalesce("partition", sf.lit(-1))
+    near = hidden.groupBy("name").agg(
+        *(sf.max_by(name, "base_offset").alias(f"near_{name}") for name in ("transaction", "partition", "base_offset"))
+    )
+    rows = missing.select(*NAME, "name", place.alias("partition"), "acknowledged", "producer", "shown")
+    groups = rows.groupBy(*PARTITION).agg(sf.count(sf.lit(1)).alias("missing"))
+    of_topic = deleted.groupBy("topic").agg(sf.sum("deleted").alias("deleted")).withColumn("partition", sf.lit(-1))
+    gone = united([deleted.select(*PARTITION, "deleted"), of_topic])
+    counted = groups.join(gone, [*PARTITION], "left").fillna(0, ["deleted"])
+    severity = sf.when(sf.col("deleted") == 0, "certain").when(sf.col("missing") <= sf.col("deleted"), "info")
+    lost = rows.join(sf.broadcast(counted), [*PARTITION]).join(near, ["name"], "left")
+    hides = WORDS.in_transaction(ROW.near_partition, ROW.near_base_offset, ROW.near_transaction == "aborted")
+    words = WORDS.lost(_record(), ROW.acknowledged, sf.coalesce(hides, sf.lit("")), ROW.missing, ROW.deleted)
+    none = {name: sf.lit(-1) for name in SIDE if name != "partition"}
+    evidence = sf.struct(head("key").alias("key"), "acknowledged", "producer")
+    return finding(lost.withColumns(none), "lost", evidence, words, severity.otherwise("likely"))
+
+
+def _record() -> Column:
+    """The record as the journal names it."""
+    record: Column = WORDS.record(ROW.key.isNotNull(), head("key"), ROW.shown)
+    return record

@@ -1,0 +1,1 @@
+"""From batches to runs, and on from what an earlier audit has read."""

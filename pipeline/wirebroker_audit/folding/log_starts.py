@@ -1,0 +1,36 @@
+"""Runs that reach across the log start of their partition, although the batches below it no longer count."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from wirebroker_audit.checks import batches as checks
+from wirebroker_audit.checks.batches import PARTITION, PRODUCER
+from wirebroker_audit.spark import schema
+from wirebroker_audit.spark.tables import settled
+
+
+def from_log_starts(folded: DataFrame, batches: DataFrame, starts: DataFrame) -> DataFrame:
+    """The runs; those that reach across a log start, and matter to a check, are folded again from the batches that are left.
+
+    A check looks at the beginning of a run only if its producer is suspicious, or if a transaction is open since then. So the
+    batches of a healthy log are not read. `starts` has topic, partition and log_start.
+    """
+    across = folded.join(sf.broadcast(starts), [*PARTITION]).where("producer_id >= 0 AND first.last_offset < log_start")
+    across = settled(across)
+    if across.isEmpty():
+        return folded
+    keys = (*PRODUCER, "segment", "run")
+    suspicious = checks.suspects(folded).select(*PRODUCER).distinct().withColumn("suspicious", sf.lit(True))
+    chosen = (
+        across.join(suspicious, [*PRODUCER], "left")
+        .where("suspicious OR open.last_offset < log_start")
+        .select(*keys, sf.col("first.position").alias("start"), sf.col("last.position").alias("stop"))
+    )  # fmt: skip
+    chosen = settled(chosen)
+    if chosen.isEmpty():
+        return folded
+    left = batches.drop("run").join(sf.broadcast(chosen), [*PRODUCER, "segment"]).where("position BETWEEN start AND stop")
+    others = folded.join(sf.broadcast(chosen.select(*keys)), [*keys], "left_anti")
+    return settled(others.unionByName(checks.runs(left.select(*schema.BATCHES.names))))

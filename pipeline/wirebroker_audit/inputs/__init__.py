@@ -1,0 +1,1 @@
+"""What the user gives beside the log: a journal, a trace, policies."""

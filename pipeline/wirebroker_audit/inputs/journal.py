@@ -1,0 +1,178 @@
+"""The application's journal, as `wirebroker.audit.journal` describes it, from JSON lines or Parquet.
+
+Spark's workers check each row with the functions of `wirebroker.audit.journal`; SQL merges rows with the same id. The journal
+is read once, and the audit keeps the columns that it matches records by, with hashes in place of values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from wirebroker.audit.journal import FIELDS, parse_line, part_of
+from wirebroker_audit.spark.tables import mapped, settled, united
+
+PARTS = pa.schema(
+    [
+        pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("key", pa.binary()),
+        pa.field("value_hash", pa.string()), pa.field("acknowledged", pa.bool_()), pa.field("producer", pa.string()),
+        pa.field("shown", pa.string()), pa.field("key_form", pa.string()), pa.field("value_form", pa.string()),
+        pa.field("id", pa.string()), pa.field("problem", pa.string()), pa.field("line", pa.binary()),
+    ]
+)  # fmt: skip
+"""One row of a journal. `…_form` is the field that holds the key or the value; a malformed row has a `problem` and, in a file
+of lines, the `line`."""
+COLUMNS = ("topic", "partition", "key", "value_hash", "acknowledged", "producer", "shown")
+CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "producer": "string"}
+"""Columns whose Parquet type may differ: pandas stores partitions as floating point if some are null."""
+
+LOOKED_AT = 20_000
+"""Lines at the beginning of a journal that are checked before Spark starts."""
+
+
+class BadJournal(Exception):
+    """A line or a file is not a journal; the text names it and the reason."""
+
+
+def check_journal(path: str) -> None:
+    """Look at the beginning of a journal without Spark. Raises BadJournal, OSError."""
+    if _is_parquet(path):
+        first = next(iter(sorted(Path(path).glob("*.parquet"))), Path(path)) if Path(path).is_dir() else Path(path)
+        try:
+            _check_names(pq.read_schema(first).names, path)
+        except pa.ArrowInvalid as refused:
+            raise BadJournal(f"{path}: the file is not Parquet") from refused
+        return
+    if Path(path).is_dir():
+        if not any(each.is_file() for each in Path(path).iterdir()):
+            raise BadJournal(f"--intended {path}: the directory holds no file")
+        return
+    with Path(path).open("rb") as file:
+        for number, line in enumerate(islice(file, LOOKED_AT), 1):
+            if line.strip() and (problem := _of_line(line).get("problem")):
+                raise BadJournal(f"{path}, line {number}{problem}")
+
+
+def read_journal(spark: SparkSession, path: str) -> DataFrame:
+    """One row for each intended record, with the columns `COLUMNS`. Raises BadJournal."""
+    parts = settled(_parquet(spark, path) if _is_parquet(path) else _lines(spark, path))
+    if (bad := parts.where("problem IS NOT NULL").first()) is not None:
+        raise BadJournal(f"{_where(path, bad['line'])}{bad['problem']}")
+    rows = _merged(parts)
+    if (bad := rows.where("problem IS NOT NULL").first()) is not None:
+        raise BadJournal(f"{path}: {bad['problem']}")
+    return rows.select(*COLUMNS)
+
+
+def _is_parquet(path: str) -> bool:
+    local = Path(path)
+    return path.endswith(".parquet") or (local.is_dir() and any(local.glob("*.parquet")))
+
+
+def _parquet(spark: SparkSession, path: str) -> DataFrame:
+    try:
+        rows = spark.read.parquet(path)
+    except (PySparkException, Py4JError) as refused:
+        raise BadJournal(f"{path}: the file is not Parquet") from refused
+    _check_names(rows.columns, path)
+    rows = rows.withColumns({name: sf.col(name).cast(to) for name, to in CASTS.items() if name in rows.columns})
+    return mapped(rows, _of_rows, from_arrow_schema(PARTS))
+
+
+def _lines(spark: SparkSession, path: str) -> DataFrame:
+    lines = spark.read.text(path).select(sf.col("value").cast("binary").alias("line"))  # it need not be UTF-8
+    return mapped(lines, _of_lines, from_arrow_schema(PARTS))
+
+
+def _of_rows(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
+        yield pa.RecordBatch.from_pylist([_part(row) for row in chunk.to_pylist()], schema=PARTS)
+
+
+def _of_lines(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
+        lines = chunk.column("line").to_pylist()
+        yield pa.RecordBatch.from_pylist([_of_line(line) for line in lines if line.strip()], schema=PARTS)
+
+
+def _of_line(line: bytes) -> dict[str, Any]:
+    try:
+        row = parse_line(line, "")
+    except ValueError as wrong:
+        return {"problem": str(wrong), "line": line}
+    part = _part(row)
+    return part | {"line": line} if "problem" in part else part
+
+
+def _part(row: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        made = part_of(row, "")
+    except ValueError as wrong:
+        return {"problem": str(wrong)}
+    forms = {name: next((form for form in _FORMS[name] if row.get(form) is not None), None) for name in _FORMS}
+    entry = row.get("id")
+    return {
+        "topic": made.topic or None, "partition": made.partition, "key": made.key, "value_hash": made.digest,
+        "acknowledged": made.acknowledged, "producer": made.producer, "shown": made.shown if forms["value"] else None,
+        "key_form": forms["key"], "value_form": forms["value"], "id": None if entry is None else json.dumps(entry),
+    }  # fmt: skip
+
+
+_FORMS = {name: [field for field in FIELDS if field == name or field.startswith(f"{name}_")] for name in ("key", "value")}
+
+
+def _where(path: str, line: bytes | None) -> str:
+    """The file and the line number, if the file can be read here."""
+    try:
+        with Path(path).open("rb") as file:
+            number = next((number for number, each in enumerate(file, 1) if each.rstrip(b"\r\n") == line), 0)
+    except OSError:
+        number = 0
+    return f"{path}, line {number}" if number else path
+
+
+def _check_names(names: list[str], where: str) -> None:
+    for name in names:
+        if name not in FIELDS:
+            close = get_close_matches(name, FIELDS, 1)
+            raise BadJournal(f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+
+
+def _merged(parts: DataFrame) -> DataFrame:
+    """Rows with the same id are one record: each adds fields that the others leave null, and true outranks false.
+
+    A `problem` is one that only all rows together show.
+    """
+    plain = [name for name in COLUMNS if name != "acknowledged"]
+    two = [_two_forms(name, sf.min(f"{name}_form"), sf.max(f"{name}_form")) for name in _FORMS]
+    by_id = (
+        parts.where("id IS NOT NULL").groupBy("id")
+        .agg(
+            *(sf.first(name, ignorenulls=True).alias(name) for name in plain), sf.max("acknowledged").alias("acknowledged"),
+            sf.coalesce(*two).alias("forms"),
+        )
+        .withColumn("problem", sf.coalesce("forms", sf.when(sf.col("topic").isNull(), sf.concat(
+            sf.lit("no row with the id "), "id", sf.lit(" has a topic")))))
+    )  # fmt: skip
+    both = united([parts.where("id IS NULL").select(*COLUMNS, "problem"), by_id.select(*COLUMNS, "problem")])
+    return both.fillna("null", ["shown"])
+
+
+def _two_forms(name: str, one: Column, other: Column) -> Column:
+    words = sf.concat(
+        sf.lit("the rows with the id "), "id", sf.lit(": "), one, sf.lit(" and "), other,
+        sf.lit(f" give the {name} twice; use one of them"),
+    )  # fmt: skip
+    return sf.when(one < other, words)

@@ -1,0 +1,251 @@
+"""A Kafka log directory: which partitions it holds, where each log starts, and how far compaction got.
+
+The directory may be a broker's (`log.dirs`), or contain several of those, or be a single partition's folder. `replicas` chooses
+the one that is read if several brokers hold a partition. The audit leaves out what Kafka does not count as part of a log:
+`.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and `__cluster_metadata`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkawire.disk.checkpoints import CLEAN_SHUTDOWN, CLEANED, HIGH_WATERMARKS, LOG_STARTS, Offsets, read_offsets
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.metadata import METADATA_TOPIC, WrittenImage, written_image
+from kafkawire.disk.names import LOG, is_deleted_folder, offsets_in, partition_of
+from kafkawire.disk.properties import META_PROPERTIES, PARTITION_METADATA, read_partition_metadata, read_properties
+from wirebroker_audit.logs.remote import RemotePath, is_remote
+from wirebroker_audit.logs.replicas import Cluster, PartitionFolder, choose
+from wirebroker_audit.reading.scan import EVERYTHING
+
+NOT_PARTITIONS = {
+    "delete": "waits for its deletion",
+    "stray": "was set aside by its broker, because the partition does not belong there",
+    "future": "is a copy that its broker has not finished",
+}
+"""Why a folder like `orders-0.0123…cdef-stray` is not read (LogManager)."""
+_ASIDE = re.compile(rf"(.+)-[0-9]+\.[0-9a-f]{{32}}-({'|'.join(NOT_PARTITIONS)})")
+_TIERED = re.compile(r"[0-9]{20}-[A-Za-z0-9_-]{22}\.log")
+"""A segment of tiered storage: its base offset and the id of the remote segment."""
+LOST_AND_FOUND = "lost+found"
+"""A file system keeps this folder at its root, and only root may read it."""
+
+
+class NotALogDirectory(Exception):
+    """The directory holds nothing to audit; the text names the missing thing."""
+
+
+class LogDirectory(NamedTuple):
+    """The partitions under a directory, in the order of topic and partition."""
+
+    partitions: list[PartitionFolder]
+    problems: list[str]
+    """a sentence about each file or directory that cannot be read"""
+    notices: list[str]
+
+
+class _LogDir(NamedTuple):
+    """What the files of a log directory record about its partitions."""
+
+    starts: Offsets
+    cleaned: Offsets | None
+    """None if the file is damaged"""
+    high_watermarks: Offsets
+    node: int | None
+    was_stopped: bool
+    written: WrittenImage | None
+    problems: list[str]
+    cleaner_known: bool
+    """whether it has the cleaner's checkpoint, which every broker writes"""
+
+
+def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
+    """The partitions of these topics under `root`, or of all. Raises NotALogDirectory."""
+    try:
+        if not root.is_dir():
+            raise NotALogDirectory(f"{root} is not a directory" if root.exists() else f"{root} does not exist")
+    except OSError as refused:  # a remote place that does not answer
+        raise NotALogDirectory(f"{root}: {refused.strerror or refused}") from refused
+    resolved = root.resolve()
+    if isinstance(resolved, RemotePath):
+        resolved.list_whole()
+    problems: list[str] = []
+    try:
+        if alone := _is_partition(resolved.name) and bool(offsets_in(resolved, LOG)):
+            by_log_dir = {resolved.parent: [resolved]}
+        elif folders := _folders_in(resolved):
+            by_log_dir = {resolved: folders}
+        else:
+            by_log_dir, problems = _log_dirs_in(resolved)
+        log_dirs = {path: _read_log_dir(path) for path in by_log_dir}
+        found = _partitions_in(by_log_dir, log_dirs)
+        notices = [] if alone else [each for path in by_log_dir for each in _set_aside(path, topics)]
+    except OSError as refused:
+        raise NotALogDirectory(f"{refused.filename or root}: {refused.strerror or refused}") from refused
+    if not found and (tiered := _tiered_segment(resolved)) is not None:
+        raise NotALogDirectory(
+            f"{root} holds segments of tiered storage, such as {tiered}, which the audit does not read; a broker reads them: "
+            "--bootstrap"
+        )
+    if not found:
+        raise NotALogDirectory(f"{root} holds no partition: it contains no folder like `orders-0`")
+    if topics and (missing := set(topics) - {each.topic for each in found}):
+        raise NotALogDirectory(f"{root} holds no topic {', '.join(sorted(missing))}")
+    cluster = Cluster([] if alone else [each.written for each in log_dirs.values() if each.written is not None])
+    chosen, more = _chosen([each for each in found if not topics or each.topic in topics], cluster)
+    if not chosen:
+        raise NotALogDirectory(f"{root} holds no partition of a topic that exists: {more[0]}")
+    used = {each.path.parent for each in chosen}
+    problems = [problem for log_dir in sorted(used) for problem in log_dirs[log_dir].problems] + problems
+    return LogDirectory(chosen, problems, notices + more)
+
+
+def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionFolder]:
+    """The partitions alone, as `read_directory` finds them. Raises NotALogDirectory."""
+    return read_directory(root, topics).partitions
+
+
+def _is_partition(name: str) -> bool:
+    found = partition_of(name)
+    return found is not None and found[0] != METADATA_TOPIC and not is_deleted_folder(name)
+
+
+def _tiered_segment(folder: Path, depth: int = 3) -> Path | None:
+    """The first segment of tiered storage in the folder and those below it."""
+    with suppress(OSError):
+        for each in sorted(folder.iterdir()):
+            if _TIERED.fullmatch(each.name):
+                return each
+            if depth and each.is_dir() and (found := _tiered_segment(each, depth - 1)) is not None:
+                return found
+    return None
+
+
+def _folders_in(log_dir: Path) -> list[Path]:
+    """The folders that are partitions by their names; a broker's own directory may be called `node-1`."""
+    folders = [each for each in sorted(log_dir.iterdir()) if _is_partition(each.name) and each.is_dir()]
+    return [each for each in folders if not _is_log_dir(each)]
+
+
+def _is_log_dir(folder: Path) -> bool:
+    """Whether the folder is a broker's, although its name could be a partition's. Copies may lack the broker's own files."""
+    with suppress(OSError):
+        return (folder / META_PROPERTIES).exists() or any(
+            _is_partition(each.name) and each.is_dir() for each in folder.iterdir()
+        )
+    return False
+
+
+def _log_dirs_in(root: Path) -> tuple[dict[Path, list[Path]], list[str]]:
+    """The partitions' folders by log directory, and a sentence for each directory that cannot be read."""
+    found: dict[Path, list[Path]] = {}
+    problems = []
+    for each in sorted(path for path in root.iterdir() if path.is_dir()):
+        if is_remote(each) or os.access(each, os.R_OK | os.X_OK):
+            found[each] = _folders_in(each)
+        elif each.name != LOST_AND_FOUND:
+            problems.append(f"{each}: permission denied, so nothing in it was audited")
+    return found, problems
+
+
+def _set_aside(log_dir: Path, topics: tuple[str, ...]) -> list[str]:
+    """A sentence for each kind of folder that Kafka keeps beside the partitions and does not count as one."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(each.name for each in log_dir.iterdir()):
+        if (match := _ASIDE.fullmatch(name)) and (not topics or match[1] in topics):
+            found.setdefault(match[2], []).append(name)
+    return [
+        f"{log_dir / names[0]} {NOT_PARTITIONS[kind]}; it was not read"
+        + (f", and neither were {len(names) - 1:,} more of this kind" if names[1:] else "")
+        for kind, names in found.items()
+    ]
+
+
+def _read_log_dir(log_dir: Path) -> _LogDir:
+    read: list[Offsets | None] = []
+    problems = []
+    for name in (LOG_STARTS, CLEANED, HIGH_WATERMARKS):
+        try:
+            read.append(read_offsets(log_dir / name).offsets)
+        except DamagedFile as damaged:
+            read.append(None)
+            problems.append(str(damaged))
+        except OSError as refused:
+            read.append(None)
+            problems.append(f"{log_dir / name}: {refused.strerror}")
+    starts, cleaned, high_watermarks = read
+    node = None
+    with suppress(OSError, ValueError):
+        node = int(read_properties(log_dir / META_PROPERTIES).get("node.id", ""))
+    stopped = (log_dir / CLEAN_SHUTDOWN).exists()
+    return _LogDir(
+        starts or {},
+        cleaned,
+        high_watermarks or {},
+        node,
+        stopped,
+        written_image(log_dir),
+        problems,
+        (log_dir / CLEANED).exists(),
+    )
+
+
+def _partitions_in(by_log_dir: Mapping[Path, list[Path]], log_dirs: Mapping[Path, _LogDir]) -> list[PartitionFolder]:
+    images = [each.written for each in log_dirs.values() if each.written is not None]
+    compacted = frozenset[str]().union(*(each.compacted_topics() for each in images))
+    result = []
+    for log_dir, folders in by_log_dir.items():
+        starts, cleaned, high_watermarks, node, was_stopped, *_ = log_dirs[log_dir]
+        for folder in folders:
+            key = partition_of(folder.name)
+            assert key is not None
+            # if the checkpoint does not tell how far compaction got, compaction may explain every hole
+            unknown = cleaned is None or (key not in cleaned and key[0] in compacted)
+            cleaned_until = EVERYTHING if unknown else (cleaned or {}).get(key, -1)
+            made = PartitionFolder(
+                folder, *key, starts.get(key, 0), cleaned_until, node=node, topic_id=_topic_id(folder),
+                high_watermark=high_watermarks.get(key, -1), was_stopped=was_stopped,
+                policy_known=bool(images) or log_dirs[log_dir].cleaner_known,
+            )  # fmt: skip
+            result.append(_with_segments(made, key[0] in compacted))
+    return result
+
+
+def _topic_id(folder: Path) -> bytes | None:
+    with suppress(OSError):  # DamagedFile is one
+        return read_partition_metadata(folder / PARTITION_METADATA)
+    return None
+
+
+def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
+    """Add what the segments' names show and the checkpoints do not.
+
+    The cleaner rewrites whole segments: it drops aborted batches up to the end of the segment in which its checkpoint lies
+    (Kafka's Cleaner.doClean). It writes the checkpoint after a pass; during a pass it may be anywhere but in the last
+    segment.
+    """
+    try:
+        starts = offsets_in(folder.path, LOG)
+    except OSError:
+        return folder  # the reader of the splits reports it
+    cleaned_until = folder.cleaned_until
+    if cleaned_until > 0:
+        cleaned_until = next((first for first in starts if first >= cleaned_until), cleaned_until)
+    if compacts:
+        cleaned_until = max([cleaned_until, *starts[-1:]])
+    return replace(folder, first_segment=starts[0] if starts else 0, cleaned_until=cleaned_until)
+
+
+def _chosen(found: Sequence[PartitionFolder], cluster: Cluster) -> tuple[list[PartitionFolder], list[str]]:
+    """The replica of each partition that is read, in the order of topic and partition; and sentences about the others."""
+    replicas: dict[tuple[str, int], list[PartitionFolder]] = {}
+    for each in found:
+        replicas.setdefault((each.topic, each.partition), []).append(each)
+    choices = [choose(alike, cluster) for _, alike in sorted(replicas.items())]
+    return [each.read for each in choices if each.read is not None], [each for choice in choices for each in choice.notices]

@@ -1,0 +1,48 @@
+"""The paths that the command takes: plain ones, and `file:` addresses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from wirebroker_audit.logs.remote import SCHEMES, place
+
+_ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
+"""A scheme of two letters or more: `C:/logs` is a path."""
+
+
+class BadPlace(Exception):
+    """An address is not one of this machine; the text says which, and what to do."""
+
+
+def is_elsewhere(text: str) -> bool:
+    """Whether the text is an address of another scheme than `file:`."""
+    match = _ADDRESS.match(text)
+    return match is not None and match[1].lower() != "file"
+
+
+def local_path(text: str, flag: str) -> Path:
+    """The path in a plain text or a `file:` address. Raises BadPlace."""
+    if (match := _ADDRESS.match(text)) is None:
+        return Path(text)
+    if is_elsewhere(text):
+        raise BadPlace(
+            f"{flag} {text}: the audit cannot open {match[1]}: addresses here, only paths and file: addresses. Mount the "
+            "place on this machine and on the executors, or copy what is to be audited"
+        )
+    found = urlsplit(text)
+    if found.netloc not in ("", "localhost"):
+        raise BadPlace(f"{flag} {text}: the address names the host {found.netloc}; write file:/// for a path of this machine")
+    return Path(unquote(found.path))
+
+
+def log_path(text: str, flag: str) -> Path:
+    """The place of a log directory: a path, a `file:` address, or an address of `remote.SCHEMES`. Raises BadPlace."""
+    match = _ADDRESS.match(text)
+    return place(text) if match is not None and match[1].lower() in SCHEMES else local_path(text, flag)
+
+
+def input_path(text: str, flag: str) -> str:
+    """For what Spark reads itself: `file:` addresses as paths, and addresses of other schemes as they are. Raises BadPlace."""
+    return text if is_elsewhere(text) else str(local_path(text, flag))

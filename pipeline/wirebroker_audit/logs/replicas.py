@@ -1,0 +1,171 @@
+"""The replicas of a partition, and which of them is read: that of the current topic, then the one of the newest leader epoch.
+
+How far a replica reaches decides last. After an unclean election the old leader's log reaches farther than the log that the
+cluster has now. The folder of a deleted topic, on a broker that was down when the topic was created again, may reach farther
+than that of its successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkawire.disk.metadata import PartitionImage, WrittenImage
+from kafkawire.primitives import format_uuid
+from wirebroker_audit.logs.tails import UNKNOWN, Tail, tail_of
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFolder:
+    """One partition's folder, and what the files beside it record."""
+
+    path: Path
+    topic: str
+    partition: int
+    log_start: int
+    """offsets below it are no longer part of the log"""
+    cleaned_until: int
+    """compaction may have removed offsets below it; −1 if the cleaner never ran"""
+    first_segment: int = 0
+    """the first segment's base offset. Kafka writes no checkpoint when retention deletes whole segments"""
+    node: int | None = None
+    """the broker's node.id; None without meta.properties"""
+    topic_id: bytes | None = None
+    """None without partition.metadata"""
+    high_watermark: int = -1
+    """as the broker wrote it down last; −1 without a checkpoint"""
+    was_stopped: bool = False
+    """whether the broker was shut down in order"""
+    policy_known: bool = True
+    """whether a file says how far compaction got, or which topics are compacted; none does beside a folder copied alone"""
+    tail: Tail = UNKNOWN
+    """only if there are several replicas"""
+    others: tuple[PartitionFolder, ...] = ()
+    """the other replicas of the same topic"""
+    why: str = ""
+    """why this one of several is read"""
+
+    @property
+    def begins_at(self) -> int:
+        """The log start offset, from the checkpoint and the segments' names."""
+        return max(self.log_start, self.first_segment)
+
+    def with_tail(self, tail: Tail) -> PartitionFolder:
+        """The same, and the end of its log."""
+        return replace(self, tail=tail)
+
+    @property
+    def name(self) -> str:
+        """`orders-0`"""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def owner(self) -> str:
+        """`node 2`, or the folder's path if the broker's number is unknown."""
+        return str(self.path) if self.node is None else f"node {self.node}"
+
+
+class Choice(NamedTuple):
+    """The replica that is read, if there is one of the current topic; and sentences about those that are not."""
+
+    read: PartitionFolder | None
+    notices: list[str]
+
+
+class Cluster:
+    """What the newest metadata among several log directories knows of topics and leaders."""
+
+    def __init__(self, written: Sequence[WrittenImage]) -> None:
+        whole = [each for each in written if each.is_whole]
+        newest = max(whole, key=lambda each: (each.leader_epoch, each.end), default=None)
+        self._image = None if newest is None else newest.image
+        self._ids = {} if newest is None else {topic.name: topic_id for topic_id, topic in newest.image.topics.items()}
+
+    def why_not(self, folder: PartitionFolder) -> str:
+        """Why the folder is not part of its topic, as a clause; "" if it is, or if nobody knows."""
+        current = self._ids.get(folder.topic)
+        if self._image is None or folder.topic_id in (None, current):
+            return ""
+        if current is None:
+            return "belongs to a deleted topic: the cluster's metadata has no topic of this name"
+        ids = format_uuid(folder.topic_id or b""), format_uuid(current)
+        return "belongs to a deleted topic of this name, with the id {}; the topic now has the id {}".format(*ids)
+
+    def partition(self, folder: PartitionFolder) -> PartitionImage | None:
+        """What the metadata has of its partition."""
+        topic_id = self._ids.get(folder.topic)
+        if self._image is None or topic_id is None:
+            return None
+        return self._image.topics[topic_id].partitions.get(folder.partition)
+
+
+def choose(alike: Sequence[PartitionFolder], cluster: Cluster) -> Choice:
+    """Which of the replicas of one partition is read, with its `why` and its `others`."""
+    notices, current = [], []
+    for each in alike:
+        if wrong := cluster.why_not(each):
+            notices.append(f"{each.name}: {each.path} {wrong}; it was not read")
+        else:
+            current.append(each)
+    if not current:
+        return Choice(None, notices)
+    if len(alike) == 1:
+        return Choice(current[0], [])
+    current, older = _newest_topic([each.with_tail(tail_of(each.path)) for each in current])
+    notices += [
+        f"{each.name}: {each.path} belongs to another topic of this name, whose last record is older; it was not read"
+        for each in older
+    ]
+    image = cluster.partition(current[0])
+    best = max(current, key=lambda each: _standing(each, image))
+    others = tuple(each for each in current if each is not best)
+    notices += [_reaches_farther(each, best) for each in others if _is_ahead(each, best)]
+    return Choice(replace(best, others=others, why=_why(best, others, image)), notices)
+
+
+def _newest_topic(found: list[PartitionFolder]) -> tuple[list[PartitionFolder], list[PartitionFolder]]:
+    """The replicas of one topic, and those of others. Without metadata the time of the last record tells which is current."""
+    ids = {each.topic_id for each in found if each.topic_id is not None}
+    if len(ids) < 2:
+        return found, []
+    newest = max(found, key=lambda each: (each.topic_id is not None, each.tail.timestamp)).topic_id
+    return [each for each in found if each.topic_id in (None, newest)], [
+        each for each in found if each.topic_id not in (None, newest)
+    ]
+
+
+def _standing(folder: PartitionFolder, image: PartitionImage | None) -> tuple[int, bool, bool, int]:
+    """What speaks for a replica, the weightiest first."""
+    leads = image is not None and folder.node == image.leader
+    in_sync = image is not None and folder.node in image.in_sync
+    epoch = max(folder.tail.leader_epoch, image.leader_epoch) if image is not None and leads else folder.tail.leader_epoch
+    return epoch, leads, in_sync, folder.tail.end
+
+
+def _why(best: PartitionFolder, others: Sequence[PartitionFolder], image: PartitionImage | None) -> str:
+    if not others:
+        return "the other folders are those of deleted topics"
+    epoch, leads, in_sync, end = _standing(best, image)
+    next_epoch, _, other_in_sync, other_end = max(_standing(each, image) for each in others)
+    if leads:
+        return f"it is the leader, in leader epoch {epoch}"
+    if epoch > next_epoch:
+        return f"its leader epoch is {epoch}, the others' at most {next_epoch}"
+    if in_sync and not other_in_sync:
+        return "it is the last replica that was in sync"
+    return f"its end offset is {end}, the others' at most {other_end}" if end > other_end else "the replicas end alike"
+
+
+def _is_ahead(other: PartitionFolder, best: PartitionFolder) -> bool:
+    has_lost = best.tail.end < best.high_watermark  # that is a finding, and its records may not be lost to the cluster
+    return other.tail.end > best.tail.end and other.tail.leader_epoch < best.tail.leader_epoch and not has_lost
+
+
+def _reaches_farther(other: PartitionFolder, best: PartitionFolder) -> str:
+    return (
+        f"{other.name}: the replica of {other.owner} reaches offset {other.tail.end}, in leader epoch "
+        f"{other.tail.leader_epoch}; that of {best.owner}, which was read, reaches {best.tail.end}, in leader epoch "
+        f"{best.tail.leader_epoch}. The cluster no longer has the records that only the first one holds"
+    )

@@ -1,0 +1,95 @@
+"""The end of a partition's log, from a few reads: the last segment is entered by its offset index. No Spark here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
+from kafkawire.disk.checkpoints import LEADER_EPOCHS, read_epochs
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.indexes import OFFSET_ENTRY
+from kafkawire.disk.names import LOG, OFFSET_INDEX, file_name, offsets_in
+from kafkawire.disk.opening import open_to_read
+from wirebroker_audit.logs.remote import size_of
+from wirebroker_audit.reading.scan import looks_like_batch
+from wirebroker_audit.reading.segments import next_batch
+
+SEARCHED = 64 * 1024 * 1024
+"""Bytes after damage in which the next batch is looked for."""
+
+
+class Tail(NamedTuple):
+    """The end of a log."""
+
+    end: int = -1
+    """the offset after the last whole batch; 0 without a segment; −1 if the log cannot be read"""
+    leader_epoch: int = -1
+    """the newest one, from leader-epoch-checkpoint and the last batch; −1 if neither has one"""
+    timestamp: int = -1
+    """the largest of the last batch, in ms since the epoch"""
+
+
+UNKNOWN = Tail()
+
+
+def tail_of(folder: Path) -> Tail:
+    """The end of this partition's log. A leader enters its epoch in the checkpoint before it stores anything in it."""
+    try:
+        epoch = max((epoch for epoch, _ in read_epochs(folder / LEADER_EPOCHS)), default=-1)
+    except (OSError, DamagedFile):
+        epoch = -1
+    try:
+        starts = offsets_in(folder, LOG)
+        if not starts:
+            return Tail(0, epoch)
+        with open_to_read(folder / file_name(starts[-1], LOG), 0) as file:
+            header = _last_header(file, _indexed(folder / file_name(starts[-1], OFFSET_INDEX), size_of(file)))
+    except OSError:
+        return Tail(leader_epoch=epoch)
+    if header is None:
+        return Tail(starts[-1], epoch)
+    last = read_header(header, 0)
+    return Tail(last.last_offset + 1, max(epoch, last.partition_leader_epoch), last.max_timestamp)
+
+
+def _indexed(path: Path, size: int) -> int:
+    """The last position in an offset index where a segment of this size can have a batch, 0 without one.
+
+    Kafka makes the file at its largest size, so zeros may follow. After a power cut the index may reach beyond the segment.
+    """
+    try:
+        with open_to_read(path, 0) as file:
+            low, high = 0, size_of(file) // OFFSET_ENTRY.size
+            found = 0
+            while low < high:
+                middle = (low + high) // 2
+                file.seek(middle * OFFSET_ENTRY.size)
+                _, position = OFFSET_ENTRY.unpack(file.read(OFFSET_ENTRY.size))
+                if 0 < position <= size - HEADER_SIZE:
+                    low, found = middle + 1, position
+                else:
+                    high = middle
+            return found
+    except OSError:
+        return 0
+
+
+def _last_header(file: BinaryIO, begin: int) -> memoryview | None:
+    """The header of the last whole batch; from the file's beginning if no batch is at `begin`. Only headers are read."""
+    size = size_of(file)
+    position, last = begin, None
+    while position + HEADER_SIZE <= size:
+        file.seek(position)
+        header = memoryview(file.read(HEADER_SIZE))
+        if looks_like_batch(header, 0):
+            end = position + int.from_bytes(header[8:12], "big") + LOG_OVERHEAD
+            if end <= size:
+                position, last = end, header
+                continue
+        elif position == begin > 0:
+            return _last_header(file, 0)
+        if (after := next_batch(file, position + 1, min(size, position + SEARCHED))) is None:
+            break
+        position = after
+    return last

@@ -1,0 +1,1 @@
+"""From bytes to rows: batches and records as Arrow. No Spark here."""

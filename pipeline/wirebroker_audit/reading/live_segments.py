@@ -1,0 +1,394 @@
+"""A partition's folder while a broker works in it: how far it was read, and the batches after that. No Spark here.
+
+Segments change. Retention deletes them, the cleaner rewrites and joins them, and a topic can be deleted and created again. So
+an offset records how far a log was read. A mark also has the segment and position; they are used if the last batch that was
+read still ends there. Otherwise the place is found by its offset, in the segment that now holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.names import LOG, SWAP, offset_of
+from kafkawire.disk.opening import open_to_read
+from kafkawire.disk.properties import PARTITION_METADATA, read_partition_metadata
+from kafkawire.primitives import format_uuid
+from wirebroker.audit.findings import EXPIRATION_MS
+from wirebroker_audit.logs.remote import size_of
+from wirebroker_audit.logs.replicas import PartitionFolder
+from wirebroker_audit.reading.scan import Array, Chunk, Place, damage_row, headers_at, looks_like_batch
+from wirebroker_audit.reading.segments import Split, read_opened, whole_batches
+from wirebroker_audit.reading.splits import SPLIT_BYTES
+
+RESTARTED = -1
+"""The position of a `deleted` row that means: this log restarted, and its earlier rows no longer count."""
+LOOKS = 20
+"""How often a folder is listed again while it changes."""
+_NUMBER = 0x7FFF_FFFF
+
+
+class Mark(NamedTuple):
+    """How far a partition was read."""
+
+    segment: int
+    """the segment's base offset, −1 if nothing was read"""
+    position: int
+    """the position in it after the last batch that was read"""
+    offset: int
+    """the offset after that batch"""
+    last: int = -1
+    """the position where that batch begins"""
+    label: int = -1
+    """the offset that rows give for the segment, so that rows from a rewritten segment sort after earlier rows"""
+    start: int = 0
+    """the log start at the first read; the log has nothing below it"""
+    life: int = 0
+    """how often the log restarted"""
+    topic_id: str = ""
+
+    def text(self) -> str:
+        """The mark as text, for a stream's position."""
+        return ":".join(map(str, self))
+
+    def at_segment(self, first: int) -> Mark:
+        """The mark at the beginning of a segment."""
+        return self._replace(segment=first, position=0, offset=first, last=-1, label=first)
+
+
+UNREAD = Mark(-1, 0, 0)
+
+
+def mark_from(text: str) -> Mark:
+    """The mark in a text of `Mark.text`; an older text lacks the last fields."""
+    fields = text.split(":")
+    made = Mark(*map(int, fields[:7]), *fields[7:])  # type: ignore[arg-type]
+    return made if made.label >= 0 else made._replace(label=made.segment)
+
+
+def topic_id_of(folder: Path) -> str:
+    """The id of the topic to which the folder belongs, "" if partition.metadata is missing or damaged."""
+    try:
+        return format_uuid(read_partition_metadata(folder / PARTITION_METADATA))
+    except (FileNotFoundError, DamagedFile):
+        return ""
+
+
+def segments_now(folder: Path) -> list[tuple[int, Path]]:
+    """Base offset and path of each segment.
+
+    A file that is renamed during `listdir` may be missing from its result, so two listings must agree. For a moment after a
+    pass of the cleaner, a new segment still has `.swap` at the end of its name.
+    """
+    names = _names(folder)
+    for _ in range(LOOKS):
+        before, names = names, _names(folder)
+        if set(before) == set(names):
+            break
+    found: dict[int, Path] = {}
+    for name in sorted(names, reverse=True):  # X.log.swap, and then X.log instead, if that is there
+        if (first := offset_of(name.removesuffix(SWAP), LOG)) is not None:
+            found[first] = folder / name
+    return sorted(found.items())
+
+
+def _names(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
+
+
+# Positions in a log
+
+
+class _Sound(NamedTuple):
+    """Batches whose checksums match."""
+
+    begins: Array
+    ends: Array
+    base: Array
+    next_offset: Array
+
+
+def _sound_batches(file: BinaryIO, position: int) -> Iterator[_Sound]:
+    for begin, view, walked in whole_batches(file, position, size_of(file)):
+        positions = np.array(walked.positions, np.int64)
+        rows = headers_at(view, positions)
+        chosen = np.flatnonzero(rows["crc"] == np.array(walked.crcs, np.int64))
+        if len(chosen):
+            rows, begins = rows[chosen], positions[chosen] + begin
+            base = rows["base_offset"].astype(np.int64)
+            ends = begins + rows["length"] + LOG_OVERHEAD
+            yield _Sound(begins, ends, base, base + rows["last_offset_delta"] + 1)
+
+
+def holds(file: BinaryIO, mark: Mark) -> bool:
+    """Whether the last batch that was read ends at the mark in this file; then the following bytes were not read."""
+    if mark.position == 0 or mark.last < 0:
+        return mark.position == 0
+    file.seek(mark.last)
+    header = memoryview(file.read(HEADER_SIZE))
+    if not looks_like_batch(header, 0):
+        return False
+    size = int.from_bytes(header[8:12], "big") + LOG_OVERHEAD
+    whole = mark.position <= size_of(file)
+    return whole and mark.last + size == mark.position and read_header(header, 0).last_offset + 1 == mark.offset
+
+
+class Found(NamedTuple):
+    """The last batch below some offset."""
+
+    last: int = -1
+    position: int = 0
+    """the position after it"""
+    offset: int = -1
+    """the offset after it"""
+    is_end: bool = False
+    """whether no other batch follows"""
+
+
+def place_of(file: BinaryIO, offset: int) -> Found:
+    """The last batch below this offset. Damaged bytes do not count: they belong to the stretch after the batch before them."""
+    found = Found()
+    for each in _sound_batches(file, 0):
+        beyond = np.flatnonzero(each.base >= offset)
+        at = (int(beyond[0]) if len(beyond) else len(each.base)) - 1
+        if at >= 0:
+            found = Found(int(each.begins[at]), int(each.ends[at]), int(each.next_offset[at]))
+        if len(beyond):
+            return found
+    return found._replace(is_end=True)
+
+
+class Ahead:
+    """The bytes after a mark, and the marks at which reading may stop, one or more for each segment.
+
+    Raises FileNotFoundError if the folder changes meanwhile; the caller tries again later.
+    """
+
+    def __init__(self, folder: PartitionFolder, mark: Mark) -> None:
+        self.segments = segments_now(folder.path)
+        self.mark = self._begin(folder, mark)
+        self.segments = [each for each in self.segments if each[0] >= self.mark.segment]
+        self.left = max(sum(path.stat().st_size for _, path in self.segments) - self.mark.position, 0)
+
+    def _begin(self, folder: PartitionFolder, mark: Mark) -> Mark:
+        """The mark in the current segments, or at the beginning of the log if it restarted."""
+        if not self.segments:
+            return mark
+        topic_id = topic_id_of(folder.path)
+        is_another = bool(topic_id and mark.topic_id and topic_id != mark.topic_id)
+        if mark is not UNREAD and not is_another and (found := self._again(mark)) is not None:
+            return found._replace(topic_id=topic_id or mark.topic_id)
+        life = mark.life if mark is UNREAD else mark.life + 1
+        fresh = UNREAD._replace(start=folder.log_start, life=life, topic_id=topic_id)
+        return fresh.at_segment(_covering(self.segments, folder.log_start))
+
+    def _again(self, mark: Mark) -> Mark | None:
+        """The mark in the current segments; None if the log ends before it."""
+        paths = dict(self.segments)
+        if mark.segment in paths:
+            with open_to_read(paths[mark.segment]) as file:
+                if holds(file, mark):
+                    return mark
+        first = _covering(self.segments, mark.offset)
+        if first >= mark.offset:
+            return mark.at_segment(first)
+        if first != self.segments[-1][0]:  # it is closed; the reader finds the position
+            return mark._replace(segment=first, position=0, last=-1)
+        with open_to_read(paths[first]) as file:
+            last, position, offset, _ = place_of(file, mark.offset)
+        if offset < mark.offset:
+            return None
+        return mark._replace(segment=first, position=position, offset=offset, last=last, label=mark.offset)
+
+    def marks(self) -> Iterator[tuple[Mark, int]]:
+        """Each next mark, and the number of bytes before it."""
+        if not self.segments:
+            return
+        position = self.mark.position
+        for (_, path), (following, _) in zip(self.segments[:-1], self.segments[1:], strict=True):
+            yield self.mark.at_segment(following), path.stat().st_size - position
+            position = 0
+        first, path = self.segments[-1]
+        mark = self.mark if first == self.mark.segment else self.mark.at_segment(first)
+        with open_to_read(path) as file:
+            yield from _marks_in(file, mark)
+
+
+def _marks_in(file: BinaryIO, mark: Mark) -> Iterator[tuple[Mark, int]]:
+    """Marks in the segment that is being written."""
+    begin = mark.position
+    for each in _sound_batches(file, begin):
+        last = int(each.begins[-1])
+        mark = mark._replace(position=int(each.ends[-1]), offset=int(each.next_offset[-1]), last=last)
+        if mark.position - begin >= SPLIT_BYTES:
+            yield mark, mark.position - begin
+            begin = mark.position
+    yield mark, mark.position - begin
+
+
+def _covering(segments: list[tuple[int, Path]], offset: int) -> int:
+    """The segment that holds the offset, or the first segment if it begins after it."""
+    return max((first for first, _ in segments if first <= offset), default=segments[0][0])
+
+
+# Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The batches between two marks of a partition."""
+
+    folder: str
+    topic: str
+    partition: int
+    begin: Mark
+    end: Mark
+    cleaned_until: int
+    size: int = 0
+    """about how many bytes"""
+    restarted: str = ""
+    """why the log restarted; then there is nothing else to read"""
+
+
+def stretches(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Stretch]:
+    """The stretches between two marks, by the current segments. Nothing is lost if the segments change before they are read."""
+    if begin.life != end.life and begin is not UNREAD:
+        yield Stretch(str(folder.path), folder.topic, folder.partition, begin, end, -1, restarted=why_restarted(begin, end))
+        begin = UNREAD
+    segments = segments_now(folder.path) if folder.path.is_dir() else []
+    if begin is UNREAD:
+        first = _covering(segments, end.start) if segments else end.start
+        begin = end.at_segment(min(first, end.segment))
+    bounds = [end.at_segment(first) for first, _ in segments if begin.offset < first < end.offset and first <= end.segment]
+    paths = dict(segments)
+    for low, high in zip([begin, *bounds], [*bounds, end], strict=True):
+        if (low.segment, low.position, low.offset) != (high.segment, high.position, high.offset):
+            size = _size_of(paths.get(low.segment), low, high)
+            yield Stretch(str(folder.path), folder.topic, folder.partition, low, high, folder.cleaned_until, size)
+
+
+def _size_of(path: Path | None, low: Mark, high: Mark) -> int:
+    if low.segment == high.segment:
+        return max(high.position - low.position, 0)
+    try:
+        return path.stat().st_size - low.position if path is not None else 0
+    except FileNotFoundError:
+        return 0
+
+
+def why_restarted(begin: Mark, end: Mark) -> str:
+    """Why a log that was read up to one mark has another life at the other."""
+    if begin.topic_id and end.topic_id and begin.topic_id != end.topic_id:
+        return "the topic was deleted and created again; it is read from its beginning"
+    return f"the log was read up to offset {begin.offset} but now ends before that; it is read from its beginning"
+
+
+def read_stretch(wanted: Stretch, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
+    """The batches between the marks, from the current segments, and a row for each damage.
+
+    Raises OSError if a segment exists but cannot be read.
+    """
+    return _StretchReader(wanted, expiration_ms).read()
+
+
+class _StretchReader:
+    """Reads segment by segment; if the folder changes, it continues with the new segments."""
+
+    def __init__(self, wanted: Stretch, expiration_ms: int) -> None:
+        self.wanted, self.mark, self.end, self.expiration_ms = wanted, wanted.begin, wanted.end, expiration_ms
+        self.folder = Path(wanted.folder)
+
+    def read(self) -> Iterator[Chunk]:
+        if self.wanted.restarted:
+            yield self._deleted(self.wanted.restarted, 0, RESTARTED)
+            return
+        for _ in range(LOOKS):
+            if (yield from self._go_on()):
+                return
+        raise OSError(f"{self.folder}: its segments change faster than they can be read")
+
+    def _go_on(self) -> Generator[Chunk, None, bool]:
+        """Read until the segments change; whether the end was reached."""
+        segments = self._segments()
+        if (first := segments[0][0] if segments else self.end.offset) > self.mark.offset:
+            yield self._gone(min(first, self.end.offset))
+        if not segments:
+            return True
+        reach = max(self.end.offset, self.end.segment + (self.end.position > 0))
+        firsts = [first for first, _ in segments]
+        begin = self.mark.segment if self.mark.segment in firsts else _covering(segments, self.mark.offset)
+        for (first, path), following in zip(segments, [*firsts[1:], None], strict=True):
+            if not begin <= first < reach:
+                continue
+            try:
+                file = open_to_read(path)
+            except FileNotFoundError:
+                return False
+            with file:
+                if following is not None and following not in dict(self._segments()):
+                    return False  # the open file may be two joined segments
+                yield from self._read(file, first, following, path)
+            if following is not None:
+                self.mark = self.mark.at_segment(following)
+        return True
+
+    def _segments(self) -> list[tuple[int, Path]]:
+        """The segments; none if the folder is gone or belongs to another topic."""
+        try:
+            segments = segments_now(self.folder)
+        except FileNotFoundError:
+            if not self.folder.parent.is_dir():
+                raise
+            return []
+        if self.end.topic_id and topic_id_of(self.folder) not in ("", self.end.topic_id):
+            return []
+        return segments
+
+    def _read(self, file: BinaryIO, first: int, following: int | None, path: Path) -> Iterator[Chunk]:
+        """The stretch's part of one segment."""
+        label, offset = self.mark.label, self.mark.offset
+        if first == self.mark.segment and holds(file, self.mark):
+            start = self.mark.position
+        else:
+            start, label = place_of(file, offset).position if first < offset else 0, max(offset, first)
+        stop, cut = self._stop(file, first, following, path)
+        if start < stop:
+            split = Split(
+                start & _NUMBER, self.wanted.topic, self.wanted.partition, str(path), self._named(label), start, stop,
+                -1 if start else first, self.end.start, self.wanted.cleaned_until,
+            )  # fmt: skip
+            yield from read_opened(split, file, self.expiration_ms)
+        if cut is not None:
+            self.mark = self.mark._replace(offset=max(cut, offset))
+            yield self._gone(self.end.offset)
+
+    def _stop(self, file: BinaryIO, first: int, following: int | None, path: Path) -> tuple[int, int | None]:
+        """The position to stop at, and the log's end if it is before the offset to reach."""
+        if first == self.end.segment and holds(file, self.end):
+            return self.end.position, None
+        if following is not None and following <= self.end.offset and path.suffix == LOG:
+            return size_of(file), None
+        stop = self.end.offset if following is None else min(following, self.end.offset)
+        found = place_of(file, stop)
+        is_cut = following is None and found.is_end and found.offset < stop
+        return found.position, max(found.offset, first) if is_cut else None
+
+    def _gone(self, stop: int) -> Chunk:
+        """A row at the place of offsets that were deleted before they were read."""
+        begin = self.mark.offset
+        detail = f"offsets {begin} to {stop - 1} were deleted before they were read"
+        self.mark = self.mark.at_segment(stop)
+        return self._deleted(detail, begin, 0)
+
+    def _deleted(self, detail: str, offset: int, position: int) -> Chunk:
+        place = Place(self.wanted.topic, self.wanted.partition, self._named(offset), 0)
+        return damage_row(place, "deleted", detail, position=position, size=0, expected_offset=offset)
+
+    def _named(self, label: int) -> str:
+        return f"{self.folder.name}/{label:020d}.log"

@@ -1,0 +1,288 @@
+"""Reading the batches of a split, which is a stretch of one segment file, and skipping what is damaged."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD
+from kafkawire.disk.damage import reason
+from kafkawire.disk.opening import open_to_read
+from kafkawire.primitives import Buffer
+from wirebroker.audit.findings import EXPIRATION_MS, PREALLOCATED
+from wirebroker_audit.logs.remote import place, size_of
+from wirebroker_audit.reading.scan import (
+    LARGEST_BATCH,
+    Chunk,
+    Linker,
+    Place,
+    Walk,
+    batch_rows,
+    damage_row,
+    find_batch,
+    is_zero,
+    looks_like_batch,
+    stored_crc,
+    walk,
+)
+
+CHUNK = 8 * 1024 * 1024
+"""Bytes read at a time."""
+_LENGTH = struct.Struct(">i")
+_OLD = struct.Struct(">qiIb")
+"""The beginning of a message of magic 0 or 1: offset, length, CRC-32 of all after it, magic."""
+OLD_CRC_START, OLD_LEAST = 16, 14
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A stretch of one segment: the batches that begin in it."""
+
+    number: int
+    topic: str
+    partition: int
+    path: str
+    segment: str
+    """the folder and the name of the file"""
+    start: int
+    stop: int
+    first_offset: int
+    """the segment's base offset, −1 if the split does not begin at the segment's beginning"""
+    log_start: int
+    cleaned_until: int
+    error: str = ""
+    """why the segment cannot be read"""
+    problem: str = "unreadable"
+    """the kind of that error: unreadable, or deleted meanwhile"""
+    is_active: bool = False
+    """whether it is in the last segment, to which a broker appends"""
+    size: int = 0
+    """bytes of the file when it was split, and its inode: if both have changed, the file was replaced; 0: unknown"""
+    inode: int = 0
+
+
+def read_split(split: Split, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
+    """The batches that begin in the split, and a row for each damage or for a file that cannot be read.
+
+    After a pause of `expiration_ms` the broker forgets a producer, so its run ends.
+    """
+    reader = _reader_of(split, expiration_ms)
+    if split.error:
+        yield reader.damage(split.problem, split.error, 0, 0)
+        return
+    try:
+        with open_to_read(place(split.path), 0) as file:
+            yield from reader.read(file)
+    except FileNotFoundError:
+        yield reader.gone()
+    except OSError as refused:
+        where = f"{split.path} at {reader.position}"
+        yield reader.damage("unreadable", f"{where}: {reason(refused)}", reader.position, 0)
+
+
+def read_opened(split: Split, file: BinaryIO, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
+    """Like `read_split`, from a file that is already open and may have another name by now."""
+    return _reader_of(split, expiration_ms).read(file)
+
+
+def _reader_of(split: Split, expiration_ms: int) -> _SplitReader:
+    place = Place(split.topic, split.partition, split.segment, split.number, split.log_start, split.cleaned_until)
+    linker = Linker(place, expiration_ms)
+    linker.start_at(max(split.first_offset, 0))
+    return _SplitReader(split, place, linker)
+
+
+class _SplitReader:
+    """Walks through a split chunk by chunk and skips damage."""
+
+    def __init__(self, split: Split, place: Place, linker: Linker) -> None:
+        self.split, self.place, self.linker = split, place, linker
+        self.position = split.start
+        self._size = 0
+
+    def damage(self, problem: str, detail: str, position: int, size: int, head: Buffer = b"") -> Chunk:
+        expected = self.linker.next_offset
+        made = damage_row(self.place, problem, detail, position=position, size=size, expected_offset=expected, head=head)
+        self.linker.damaged(made.rows.column("producer_id")[0].as_py())
+        return made
+
+    def gone(self) -> Chunk:
+        """The file was deleted: by retention, by the cleaner, or with its topic."""
+        folder = place(self.split.path).parent
+        if folder.exists():
+            return self.damage("deleted", f"{self.split.path} was deleted before it was read", self.position, 0)
+        return self.damage("unreadable", f"{folder} no longer exists: the topic was deleted", self.position, 0)
+
+    def read(self, file: BinaryIO) -> Iterator[Chunk]:
+        self._size = size_of(file)
+        if self._size < self.split.size and not self._is_same(file):
+            yield self.damage("deleted", f"{self.split.path} was compacted before it was read", self.position, 0)
+            return
+        buffer = bytearray(CHUNK)
+        wanted = CHUNK
+        while self.position < self.split.stop:
+            view = _read_at(file, self.position, min(wanted, self._size - self.position), buffer)
+            if not view:  # Kafka cut off preallocated space, or a follower truncated to its leader
+                yield self.damage("deleted", f"{self.split.path} was cut to {self.position} bytes while it was read",
+                                  self.position, 0)  # fmt: skip
+                return
+            found = walk(view, 0, self.split.stop - self.position)
+            if found.positions and (end := self._trusted_end(file, view, found)):
+                rows = batch_rows(view, found.until(end), self.place, self.linker, self.position)
+                yield Chunk(view, rows, self.position)
+                self.position += end
+                wanted = CHUNK
+                continue
+            needed = _needed(view)
+            if needed > len(view) and self.position + needed <= self._size:
+                wanted = needed
+                continue
+            row, self.position = self._skip(file, view)
+            if row is not None:
+                yield row
+
+    def _trusted_end(self, file: BinaryIO, view: memoryview, found: Walk) -> int:
+        """The end of the walk: before its last batch if its CRC does not match and no batch begins after it.
+
+        In that case its length is wrong, or its end was never written.
+        """
+        begin, end = found.positions[-1], found.end
+        if found.crcs[-1] == stored_crc(view, begin) or self.position + end >= self._size:
+            return end
+        position = self.position + end
+        head = _read_at(file, position, min(HEADER_SIZE, self._size - position))
+        if looks_like_batch(head, 0) or (not any(head) and any(view[end - 16 : end])):
+            return end
+        return begin
+
+    def _skip(self, file: BinaryIO, view: memoryview) -> tuple[Chunk | None, int]:
+        """A row about bytes that are not a batch, and the position after them."""
+        begin, size = self.position, self._size
+        head = bytes(view[:HEADER_SIZE])
+        unwritten = is_zero(_pieces(file, begin, size))
+        if _read_at(file, begin, len(head)) != head or self._has_grown(file):  # it was being written and is complete now
+            return None, begin
+        if unwritten:
+            if self.split.is_active and size % PREALLOCATED == 0:
+                return None, self.split.stop
+            detail = f"the last {size - begin} bytes of the file are zeros"
+            return self.damage("torn_tail", detail, begin, size - begin), self.split.stop
+        if (old := old_format_until(file, begin, size)) > begin:
+            detail = f"{old - begin} bytes of {self.split.path} from position {begin} have a format from before Kafka 0.11 "
+            return self.damage("old_format", detail + "and were not examined", begin, old - begin), old
+        at = next_batch(file, begin + 1, size)
+        words = _what_is_wrong(view, size - begin)
+        if at is not None:
+            detail = f"{words}; {at - begin} bytes were skipped up to the next batch"
+            return self.damage("bad_batch", detail, begin, at - begin, head), at
+        torn = len(view) < HEADER_SIZE or looks_like_batch(view, 0)
+        detail = f"{words}; the last {size - begin} bytes of the file hold no whole batch"
+        return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin, head), self.split.stop
+
+    def _has_grown(self, file: BinaryIO) -> bool:
+        """Whether a broker has appended to the file since it was opened; then its end is not damaged."""
+        before, self._size = self._size, size_of(file)
+        return self._size > before
+
+    def _is_same(self, file: BinaryIO) -> bool:
+        """Whether it is the file that was split; a remote file is replaced whole."""
+        return bool(self.split.inode) and os.fstat(file.fileno()).st_ino == self.split.inode
+
+
+def old_format_until(file: BinaryIO, begin: int, size: int) -> int:
+    """The end of the messages of magic 0 and 1 from `begin` on. Their checksums must match."""
+    view, at = memoryview(b""), 0
+    while True:
+        if len(view) - at < _OLD.size or len(view) - at < LOG_OVERHEAD + _OLD.unpack_from(view, at)[1]:
+            begin, at = begin + at, 0
+            view = _read_at(file, begin, min(CHUNK, size - begin))
+            if len(view) < _OLD.size:
+                return begin
+        _, length, crc, magic = _OLD.unpack_from(view, at)
+        end = at + LOG_OVERHEAD + length
+        if magic not in (0, 1) or length < OLD_LEAST or end > len(view) or crc != zlib.crc32(view[at + OLD_CRC_START : end]):
+            return begin + at
+        at = end
+
+
+def _needed(view: memoryview) -> int:
+    """The size of the batch at the beginning of the view, 0 if its header is implausible."""
+    if not looks_like_batch(view, 0):
+        return HEADER_SIZE if len(view) < HEADER_SIZE else 0
+    return int(_LENGTH.unpack_from(view, 8)[0]) + LOG_OVERHEAD
+
+
+def _what_is_wrong(view: memoryview, left: int) -> str:
+    if len(view) < HEADER_SIZE:
+        return f"{left} bytes remain, but a header has {HEADER_SIZE}"
+    magic = int(np.int8(np.uint8(view[16])))
+    (length,) = _LENGTH.unpack_from(view, 8)
+    if magic != 2:
+        return f"its magic byte is {magic}, expected 2"
+    if not HEADER_SIZE - LOG_OVERHEAD <= length <= LARGEST_BATCH:
+        return f"its length is {length}"
+    if length + LOG_OVERHEAD > left:
+        return f"its header announces {length + LOG_OVERHEAD} bytes, but only {left} remain"
+    return f"its header announces {length + LOG_OVERHEAD} bytes, but its checksum does not match and no batch follows"
+
+
+def _read_at(file: BinaryIO, position: int, size: int, buffer: bytearray | None = None) -> memoryview:
+    """Up to `size` bytes from `position` on; in `buffer`, if one is given and large enough."""
+    file.seek(position)
+    if buffer is None or len(buffer) < size:
+        buffer = bytearray(size)
+    view, filled = memoryview(buffer), 0
+    while filled < size:
+        count = file.readinto(view[filled:])  # type: ignore[attr-defined]
+        if not count:
+            break
+        filled += count
+    return view[:filled]
+
+
+def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
+    while begin < end:
+        piece = _read_at(file, begin, min(CHUNK, end - begin))
+        if not piece:
+            return
+        yield piece
+        begin += len(piece)
+
+
+def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, memoryview, Walk]]:
+    """Each stretch of whole batches: its position, its bytes, and the walk over them. Damage is skipped.
+
+    It ends before a batch that is still being written: one that reaches beyond the file, and that no other one follows.
+    """
+    wanted = 2 * CHUNK
+    while position < size:
+        view = _read_at(file, position, min(wanted, size - position))
+        walked = walk(view, 0, len(view))
+        if walked.positions:
+            yield position, view, walked
+            position, wanted = position + walked.end, 2 * CHUNK
+            continue
+        needed = _needed(view)
+        if len(view) < needed <= size - position:
+            wanted = needed
+            continue
+        if (after := next_batch(file, position + 1, size)) is None:
+            return
+        position = after
+
+
+def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
+    """The next proven batch from `begin` up to the end of the file."""
+    while begin < size:
+        view = _read_at(file, begin, min(2 * CHUNK, size - begin))
+        at = find_batch(view, 0, min(len(view), CHUNK))
+        if at is not None:
+            return begin + at
+        begin += CHUNK
+    return None

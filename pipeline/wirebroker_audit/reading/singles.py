@@ -1,0 +1,88 @@
+"""Batches of one uncompressed record, all of a chunk at once: they are small, so what each costs in Python counts most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkawire.batches import COMPRESSION_MASK, HEADER_SIZE, LOG_APPEND_TIME, LOG_OVERHEAD
+from kafkawire.primitives import Buffer
+from wirebroker_audit.reading.scan import Array, headers_at
+
+LONGEST = 5
+"""Bytes of a varint that are looked at; a record with a longer one is left to the reader of any batch."""
+
+
+class Singles(NamedTuple):
+    """Which of the batches have one plain record without headers, and where these records are in the view."""
+
+    which: Array
+    headers: Array
+    offset_delta: Array
+    timestamp_delta: Array
+    key: tuple[Array, Array]
+    """begin and length, −1 for null"""
+    value: tuple[Array, Array]
+
+    def timestamps(self) -> Array:
+        """The time of each record."""
+        appended = self.headers["attributes"] & LOG_APPEND_TIME != 0
+        created = self.headers["base_timestamp"] + self.timestamp_delta
+        result: Array = np.where(appended, self.headers["max_timestamp"], created)
+        return result
+
+    def between(self, begin: int, end: int) -> Singles:
+        """Some of them."""
+        one = slice(begin, end)
+        (key, key_size), (value, value_size) = self.key, self.value
+        return Singles(self.which[one], self.headers[one], self.offset_delta[one], self.timestamp_delta[one],
+                       (key[one], key_size[one]), (value[one], value_size[one]))  # fmt: skip
+
+    def slices(self, view: memoryview, field: tuple[Array, Array]) -> Iterator[memoryview | None]:
+        """A field of each record."""
+        for begin, length in zip(*(each.tolist() for each in field), strict=True):
+            yield view[begin : begin + length] if length >= 0 else None
+
+
+def find_singles(view: Buffer, places: Array) -> Singles:
+    """The batches at these places that have one plain record; whatever does not fit exactly is not among them."""
+    headers = headers_at(view, places)
+    which = np.flatnonzero((headers["records"] == 1) & (headers["attributes"] & COMPRESSION_MASK == 0))
+    headers, places = headers[which], places[which]
+    raw, stop = np.frombuffer(view, np.uint8), places + LOG_OVERHEAD + headers["length"]
+    good = np.ones(len(which), bool)
+
+    def number(at: Array) -> tuple[Array, Array]:
+        found, at, ended = _varints(raw, at)
+        np.logical_and(good, ended & (at <= stop), out=good)
+        return found, at
+
+    size, at = number(places + HEADER_SIZE)
+    good &= at + size == stop
+    timestamp_delta, at = number(at + 1)  # after the attributes; no bit of them is defined
+    offset_delta, at = number(at)
+    key_size, at = number(at)
+    key, at = at, at + np.maximum(key_size, 0)
+    value_size, at = number(at)
+    value, at = at, at + np.maximum(value_size, 0)
+    count, at = number(at)
+    good &= (at == stop) & (count == 0) & (key_size >= -1) & (value_size >= -1)
+    return Singles(
+        which[good], headers[good], offset_delta[good], timestamp_delta[good], (key[good], key_size[good]),
+        (value[good], value_size[good]),
+    )  # fmt: skip
+
+
+def _varints(raw: Array, at: Array) -> tuple[Array, Array, Array]:
+    """The zigzag number at each place, the place after it, and whether it ended within `LONGEST` bytes."""
+    found, going = np.zeros(len(at), np.int64), np.ones(len(at), bool)
+    for step in range(LONGEST):
+        byte = raw[np.minimum(at, len(raw) - 1)].astype(np.int64)
+        found |= np.where(going, (byte & 0x7F) << 7 * step, 0)
+        at = at + going
+        going = going & (byte >= 0x80)
+        if not going.any():
+            break
+    return (found >> 1) ^ -(found & 1), at, ~going

@@ -1,0 +1,1 @@
+"""The session, intermediate tables, schemas and sentences as Spark has them."""

@@ -1,0 +1,34 @@
+"""The schemas of the audit's tables, as Spark has them. The rows themselves are named in `wirebroker.audit.findings`."""
+
+from __future__ import annotations
+
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BooleanType, IntegerType, LongType, ShortType, StringType, StructField, StructType
+
+from wirebroker_audit.folding import runs as folding
+from wirebroker_audit.reading import records, scan
+
+BATCHES: StructType = from_arrow_schema(scan.BATCHES)
+RUNS: StructType = from_arrow_schema(folding.RUNS)
+RECORDS: StructType = from_arrow_schema(records.RECORDS)
+
+FINDINGS = StructType(
+    [
+        StructField("kind", StringType()), StructField("severity", StringType()), StructField("topic", StringType()),
+        StructField("partition", IntegerType()), StructField("producer_id", LongType()),
+        StructField("producer_epoch", ShortType()), StructField("first_sequence", IntegerType()),
+        StructField("last_sequence", IntegerType()), StructField("first_offset", LongType()),
+        StructField("last_offset", LongType()), StructField("evidence", StringType()),
+        StructField("explanation", StringType()),
+    ]
+)  # fmt: skip
+"""`Finding`, field by field."""
+
+BOUNDS = StructType(
+    [
+        StructField("topic", StringType()), StructField("partition", IntegerType()),
+        StructField("log_start", LongType()), StructField("cleaned_until", LongType()),
+        StructField("policy_known", BooleanType()),
+    ]
+)  # fmt: skip
+"""The bounds of each partition. `policy_known`: whether anything says whether the topic is compacted."""

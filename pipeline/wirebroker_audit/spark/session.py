@@ -1,0 +1,71 @@
+"""The Spark session: one on this machine, or the cluster's session of `spark-submit`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from wirebroker_audit.spark.java import provide_java
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1500m",  # with what Java takes beside its heap it stays below 2 GiB
+    "spark.log.level": "ERROR",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM eight times for each column in a query
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.limit.initialNumPartitions": "1000",  # one job tells whether a table has a row, not one after the other
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+}
+"""Settings for a session on this machine; a cluster has its own."""
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+ONCE = {"spark.driver.defaultJavaOptions": _FIRST_COMPILER}
+"""For one audit. It runs many queries once, mostly to plan them, and the second compiler takes more time for their code than it
+saves."""
+BRIEF = {"spark.driver.defaultJavaOptions": f"{_FIRST_COMPILER} -XX:+UseSerialGC"}
+"""For one audit of a small log."""
+
+
+def get_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session for the audit; `settings` apply to a session on this machine. Raises NoJava."""
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    builder = SparkSession.builder.appName("wirebroker-audit")
+    if not submitted:
+        provide_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = builder.master(master or "local[*]")
+        for name, value in {**LOCAL, **(settings or {})}.items():
+            builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    _remember_functions(spark.sparkContext)
+    return spark
+
+
+class _Members:
+    """A Java class whose members are asked for once."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._java, name)
+        setattr(self, name, member)
+        return member
+
+
+def _remember_functions(context: SparkContext) -> None:
+    """PySpark asks the JVM for the class and the method of every column that it makes, and an audit makes thousands."""
+    jvm: Any = context._jvm
+    jvm.PythonUtils, functions = _Members(jvm.PythonUtils), _Members(jvm.functions)
+    for name in ("functions", "org.apache.spark.sql.functions"):
+        setattr(jvm, name, functions)
