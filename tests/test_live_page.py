@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
+from kafkawire.printable import printable
 from test_filters import FOUND, FOUND_BY_ITS_BATCH, MATCHED, ROWS
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, address_of
-from wirebroker.common.printable import printable
 from wirebroker.control.endpoints.events import ALWAYS
 from wirebroker.trace.brief import brief
 from wirebroker.trace.filters import parsed

@@ -17,10 +17,10 @@ from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from kafkawire.printable import printable
 from wirebroker import MockKafka, faults
 from wirebroker.__main__ import main
 from wirebroker.client.wire import Connection, address_of
-from wirebroker.common.printable import printable
 from wirebroker.faults.files import dump
 from wirebroker.testing import failure_report
 from wirebroker.trace.sinks import ConsoleSink

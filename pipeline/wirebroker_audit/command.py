@@ -26,8 +26,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from kafkawire.printable import printable, printable_lines
 from wirebroker.client.settings import Access, read_access
-from wirebroker.common.printable import printable, printable_lines
 from wirebroker_audit.logs.places import BadPlace, input_path, local_path, log_path
 from wirebroker_audit.logs.remote import is_remote, place
 from wirebroker_audit.spark.interruption import Interruption

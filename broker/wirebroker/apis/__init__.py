@@ -1,4 +1,4 @@
-"""The requests that the broker answers: one module per API, headed by its versions and behaviour.
+"""The requests that the broker answers: one module for each API or for several alike, headed by its versions and behaviour.
 
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is none yet. The
 handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkawire.declare import Message
 from kafkawire.messages import APIS
-from kafkawire.registry import KEYS, versions
+from kafkawire.registry import KEYS, api_name, versions
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.profile import Rules
 from wirebroker.requests.effects import Outcome
@@ -43,10 +43,17 @@ SERVED = (
 TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 """Those that Kafka offers only if something receives the metrics of clients."""
 
+TOGETHER = {
+    **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "refused"),
+    **dict.fromkeys((name for name in SERVED if "ShareGroupState" in name), "share_group_state"),
+}
+"""The APIs that share a module."""
+
 
 def handler_of(key: int) -> Handler:
     """The handler of this API. Raises KeyError if there is none."""
-    module = import_module(f"wirebroker.apis.{APIS[key].module}")
+    name = api_name(key)
+    module = import_module(f"wirebroker.apis.{TOGETHER.get(name, APIS[key].module)}")
     handler: Handler = module.handle
     return handler
 

@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import Any
 
 from kafkawire.batches import CONTROL
+from kafkawire.printable import printable
 from wirebroker.audit.checks import Bounds, check_partition
 from wirebroker.audit.findings import COPIES, INTERNAL_TOPICS, KINDS, BatchRow, Damage, Finding, RecordRow, plural, weight
 from wirebroker.audit.journal import Intended, Rows, intended_rows
 from wirebroker.audit.reconcile import Where, reconcile
 from wirebroker.audit.stored import Contents, StoredPartition
-from wirebroker.common.printable import printable
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.trace.rows import ProduceRow
 

@@ -13,11 +13,11 @@ from typing import BinaryIO
 
 from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE
 from kafkawire.messages import APIS
+from kafkawire.printable import printable
 from kafkawire.registry import KEYS, request_class
 from wirebroker.capture.files import packet_block, start_of_file
 from wirebroker.capture.packets import LONGEST_PAYLOAD, Endpoint, Line
 from wirebroker.capture.secrets import SECRET_APIS, hidden, redacted_request, redacted_response
-from wirebroker.common.printable import printable
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 logger = logging.getLogger("wirebroker")

@@ -13,7 +13,7 @@ from pathlib import Path
 from kafkawire.errors import WireError
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker.client.wire import WireClient, address_of
-from wirebroker.common.printable import complain
+from wirebroker.common.complaints import complain
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import Difference, Scenario, deliberate, load
 from wirebroker.conformance.replay import RemoteBroker, replay

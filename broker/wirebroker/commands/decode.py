@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from kafkawire.errors import ProtocolError
-from wirebroker.common.printable import complain, printable, printable_lines
+from kafkawire.printable import printable, printable_lines
+from wirebroker.common.complaints import complain
 from wirebroker.decode.forms import UnknownForm, read_bytes
 from wirebroker.decode.frames import decode_all
 from wirebroker.decode.show import lines

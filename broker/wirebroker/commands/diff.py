@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from kafkawire.printable import printable
 from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Lane, Outcomes, differences, table
 from wirebroker.capture.session import Session
-from wirebroker.common.printable import complain, printable
+from wirebroker.common.complaints import complain
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wirebroker.commands.decode import given
-from wirebroker.common.printable import complain
+from wirebroker.common.complaints import complain
 from wirebroker.decode.forms import written
 from wirebroker.decode.frames import encode_plain
 from wirebroker.decode.plain import PlainError

@@ -11,13 +11,14 @@ from contextlib import closing
 from kafkawire.errors import WireError
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.printable import printable
 from wirebroker.client.login import LoginFailed, log_in
 from wirebroker.client.settings import Access, BadConfig, read_access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import places
 from wirebroker.commands.usage import pair
-from wirebroker.common.printable import complain, printable
+from wirebroker.common.complaints import complain
 from wirebroker.net.listener import reachable
 from wirebroker.security.protocols import SecurityProtocol
 

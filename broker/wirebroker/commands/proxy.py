@@ -23,7 +23,7 @@ from wirebroker.commands.serve import (
     unfired,
 )
 from wirebroker.commands.usage import UsageError, address_in, pair
-from wirebroker.common.printable import complain
+from wirebroker.common.complaints import complain
 from wirebroker.faults.forms import FaultError
 from wirebroker.net.clock import SystemClock
 from wirebroker.net.proxy_host import ProxyHost

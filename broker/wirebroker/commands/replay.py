@@ -27,7 +27,7 @@ from wirebroker.client.login import LoginFailed, log_in
 from wirebroker.client.settings import Access, BadConfig, read_access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.diff import report
-from wirebroker.common.printable import complain
+from wirebroker.common.complaints import complain
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.parts import named

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from wirebroker.clients import ClientName, NotInstalled, driver, silence
-from wirebroker.common.printable import complain
+from wirebroker.common.complaints import complain
 from wirebroker.scenarios.play import Result, play
 from wirebroker.scenarios.reading import find, names
 from wirebroker.scenarios.scenario import Scenario, ScenarioError

@@ -21,7 +21,7 @@ from wirebroker.commands.listeners import listeners
 from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.usage import UsageError, address_in, pair, whole
 from wirebroker.commands.users import users_of
-from wirebroker.common.printable import complain
+from wirebroker.common.complaints import complain
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.engine.engine import Engine
 from wirebroker.net.clock import Clock

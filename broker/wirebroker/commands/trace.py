@@ -15,10 +15,11 @@ from datetime import datetime
 from itertools import pairwise
 from typing import BinaryIO, TextIO
 
+from kafkawire.printable import printable
 from kafkawire.registry import KEYS
 from wirebroker.capture.files import is_capture
 from wirebroker.capture.session import Session
-from wirebroker.common.printable import complain, printable
+from wirebroker.common.complaints import complain
 from wirebroker.common.suggestions import did_you_mean, nearest
 from wirebroker.trace.filters import API_OF, parsed
 from wirebroker.trace.layout import has_colour, line

@@ -24,11 +24,12 @@ from kafkawire.errors import ProtocolError, TooManyElements, error_name
 from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, RequestHeader, read_request_header
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, SASL_AUTHENTICATE, api_name, request_class
-from wirebroker.apis import Handler, handler_of, served_versions, without_feature
+from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.directory import EngineDirectory
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.apis.permissions import Access, admit
 from wirebroker.apis.produce_shape import produce_by_shape
+from wirebroker.apis.refused import without_feature
 from wirebroker.core.changes import RestartChange
 from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
@@ -207,8 +208,8 @@ class Engine:
         for feature, names in REFUSED_WITHOUT.items():
             for key in map(KEYS.__getitem__, names):
                 if not levels[feature]:
-                    self._handlers[key] = without_feature.handle
-                elif self._handlers.get(key) is without_feature.handle:
+                    self._handlers[key] = without_feature
+                elif self._handlers.get(key) is without_feature:
                     del self._handlers[key]
         if not levels[SHARE]:
             self.shares.restart()
@@ -396,7 +397,7 @@ class Engine:
             return self._after_changes(request, exchange)
         key = exchange.api_key
         handler = self._handlers.get(key) or self._handler(key)
-        if not self.authorizer.on or handler is without_feature.handle:
+        if not self.authorizer.on or handler is without_feature:
             return handler(request, exchange)
         access = exchange.access = Access(exchange)
         left = admit(request, access)

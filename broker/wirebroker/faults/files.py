@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wirebroker.common.printable import as_toml, printable
+from kafkawire.printable import as_toml, printable
 from wirebroker.common.suggestions import nearest
 from wirebroker.faults.forms import FaultError, schema_of
 from wirebroker.faults.rules import KINDS, Rule, needed_by, words_of

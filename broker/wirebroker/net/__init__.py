@@ -2,6 +2,6 @@
 
 import logging
 
-from wirebroker.common.printable import PrintableRecords
+from wirebroker.common.complaints import PrintableRecords
 
 logging.getLogger("wirebroker").addFilter(PrintableRecords())

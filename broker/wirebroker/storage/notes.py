@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from kafkawire.disk.damage import printable
+from kafkawire.disk.damage import shortened
 
 logger = logging.getLogger("wirebroker")
 
 
 def note(sentence: str) -> None:
     """Log a finding and its repair at once, so that the user reads it even if the next step fails."""
-    logger.warning("%s", printable(sentence))
+    logger.warning("%s", shortened(sentence))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from wirebroker.common.printable import printable
+from kafkawire.printable import printable
 from wirebroker.testing.group_history import group_lines, history_lines
 from wirebroker.testing.operations import StoredRecord, shown, stored_records
 from wirebroker.trace.layout import PLACE, line

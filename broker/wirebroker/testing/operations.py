@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.errors import error_name
+from kafkawire.printable import printable
 from wirebroker.audit.content import head
-from wirebroker.common.printable import printable
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.cluster import Topic
 from wirebroker.core.config_resources import Alteration, Change, ResourceType

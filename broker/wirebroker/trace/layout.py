@@ -6,7 +6,7 @@ import os
 from datetime import datetime
 from typing import TextIO
 
-from wirebroker.common.printable import printable
+from kafkawire.printable import printable
 from wirebroker.trace.rows import MIDDLE, Row
 
 COLOURS = {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from wirebroker.common.printable import printable
+from kafkawire.printable import printable
 from wirebroker.requests.facts import Batch as SentBatch
 from wirebroker.trace.doublings import remarks_on
 from wirebroker.trace.layout import COLOURS, PLAIN, time_of_day

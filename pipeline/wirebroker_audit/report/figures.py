@@ -16,7 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from wirebroker.common.printable import printable
+from kafkawire.printable import printable
 from wirebroker_audit.report.colours import FAINT, INK, PAPER, with_variables
 
 POINTS_PER_INCH = 72

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from kafkawire.printable import printable_lines
 from wirebroker.audit.findings import KINDS, plural
-from wirebroker.common.printable import printable_lines
 from wirebroker_audit.checks.against_table import sentence
 from wirebroker_audit.report import plots
 from wirebroker_audit.report.colours import variables

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafkawire.printable import printable
+
 LONGEST = 2000
 """Characters of a sentence. Names in it may be a stranger's."""
 
 
-def printable(text: str) -> str:
-    """The text, without its middle if it is very long, and with what is not printable as escapes."""
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}"
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+def shortened(text: str) -> str:
+    """The text, without its middle if it is very long, safe for people."""
+    return printable(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}")
 
 
 class DataError(OSError):
@@ -24,7 +22,7 @@ class DataError(OSError):
     """
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(printable(sentence))
+        super().__init__(shortened(sentence))
 
 
 class DamagedFile(DataError):

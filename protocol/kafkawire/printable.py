@@ -8,11 +8,8 @@ sink for people passes its text through `printable`. What programs read (JSON Li
 from __future__ import annotations
 
 import json
-import logging
 import re
-import sys
 from collections.abc import Callable
-from traceback import TracebackException
 
 UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Characters that Unicode counts among letters, marks and signs, and that show nothing."""
@@ -38,24 +35,3 @@ def printable(text: str, write: Callable[[str], str] = as_json) -> str:
 def printable_lines(text: str) -> str:
     """The same for a text whose line ends are wirebroker's own."""
     return "\n".join(map(printable, text.split("\n")))
-
-
-def complain(command: str, problem: object) -> None:
-    """Print on stderr what is wrong, as the words of a command."""
-    print(printable(f"wirebroker {command}: {problem}"), file=sys.stderr)
-
-
-class PrintableRecords(logging.Filter):
-    """Makes each record of a logger safe for all its handlers."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = printable(record.getMessage()), None
-        if record.exc_info and record.exc_info[1] is not None:
-            record.exc_text = "\n".join(map(_part, TracebackException.from_exception(record.exc_info[1]).format()))
-        return True
-
-
-def _part(text: str) -> str:
-    """A part of a traceback. A heading and a frame have lines; an exception's own words are one."""
-    own = text.startswith((" ", "\n", "Traceback "))
-    return printable_lines(text.rstrip("\n")) if own else printable(text.rstrip("\n"))

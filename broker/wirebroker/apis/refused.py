@@ -1,0 +1,89 @@
+"""The requests that are only refused: AddRaftVoter (versions 0–1), RemoveRaftVoter (version 0), those of a feature at level 0.
+
+With kraft.version 0 the quorum is static, and a sound request for a voter is UNSUPPORTED_VERSION. With kraft.version 1 a broker
+of the cluster is DUPLICATE_VOTER, and any other is REQUEST_TIMED_OUT, because the brokers are the only controllers; no voter
+is found to remove, because the voters here have no directories that a client could name (VOTER_NOT_FOUND). Before that come the
+wrong cluster (INCONSISTENT_CLUSTER_ID), and a voter without an id, a directory or a controller's address (INVALID_REQUEST), as
+in KafkaRaftClient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.add_raft_voter import AddRaftVoterRequest
+from kafkawire.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kafkawire.primitives import ZERO_UUID
+from kafkawire.registry import response_class
+from wirebroker.apis.exchange import Exchange
+from wirebroker.core.features import KRAFT
+from wirebroker.core.refusals import Refusal
+from wirebroker.requests.errors import refuse
+
+CONTROLLER = "CONTROLLER"
+"""The listener of Kafka's controllers."""
+
+
+def handle(request: AddRaftVoterRequest | RemoveRaftVoterRequest, exchange: Exchange) -> Message:
+    """Refuse to change the voters, in Kafka's words."""
+    verb, gerund = ("add", "adding") if isinstance(request, AddRaftVoterRequest) else ("remove", "removing")
+    refusal = _unsound(request, verb, exchange) or _unheard(request) or _static(gerund, exchange) or _unknown(request, exchange)
+    made: Any = response_class(exchange.api_key)
+    return made(error_code=refusal.code, error_message=refusal.message)  # type: ignore[no-any-return]
+
+
+def _unsound(request: AddRaftVoterRequest | RemoveRaftVoterRequest, verb: str, exchange: Exchange) -> Refusal | None:
+    own = exchange.cluster.cluster_id
+    if request.cluster_id not in (None, own):
+        message = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{own}"'
+        return Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+    if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"{verb.capitalize()} voter request didn't include a valid voter")
+    return None
+
+
+def _unheard(request: AddRaftVoterRequest | RemoveRaftVoterRequest) -> Refusal | None:
+    if isinstance(request, RemoveRaftVoterRequest):
+        return None
+    names = [each.name.upper() for each in request.listeners]
+    if CONTROLLER in names:
+        return None
+    shown = ", ".join(
+        f"ListenerName({name})={each.host}/<unresolved>:{each.port}"
+        for name, each in zip(names, request.listeners, strict=True)
+    )
+    lacks = f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{shown}}}))"
+    return Refusal(ErrorCode.INVALID_REQUEST, f"{lacks} for the default listener ListenerName({CONTROLLER})")
+
+
+def _static(gerund: str, exchange: Exchange) -> Refusal | None:
+    if exchange.cluster.configs.features[KRAFT]:
+        return None
+    message = f"Cluster doesn't support {gerund} voter because the kraft.version feature is 0"
+    return Refusal(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+def _unknown(request: AddRaftVoterRequest | RemoveRaftVoterRequest, exchange: Exchange) -> Refusal:
+    if isinstance(request, RemoveRaftVoterRequest):
+        return Refusal(ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {request.voter_id} from the set of voters")
+    known = request.voter_id in exchange.cluster.brokers
+    return Refusal(ErrorCode.DUPLICATE_VOTER if known else ErrorCode.REQUEST_TIMED_OUT, f"The voter {request.voter_id}")
+
+
+def without_feature(request: Message, exchange: Exchange) -> Message:
+    """UNSUPPORTED_VERSION for an API of a feature at level 0: as a whole if the response has an error, else for each group."""
+    made: Any = response_class(exchange.api_key)
+    names = {field.name for field in made.__wire__}
+    if "error_code" in names:
+        response = made(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        if made.__name__ in ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse"):
+            response.error_message = "The version of API is not supported."
+        return response  # type: ignore[no-any-return]
+    by_group: Any = refuse(request, ErrorCode.UNSUPPORTED_VERSION, exchange)
+    for group in by_group.groups:
+        group.error_code = ErrorCode.UNSUPPORTED_VERSION
+        if hasattr(group, "topics"):
+            group.topics = []
+    return by_group  # type: ignore[no-any-return]

@@ -1,0 +1,113 @@
+"""The state of share partitions: InitializeShareGroupState, ReadShareGroupState and DeleteShareGroupState (version 0),
+WriteShareGroupState and ReadShareGroupStateSummary (versions 0–1).
+
+The group coordinator and the leaders of partitions send these to the share coordinator. Here one process is all of them, and
+clients may send them as well. Initialize begins the state, or begins it again at another offset. Read remembers a higher leader
+epoch: older leaders are refused from then on. Delete also takes a share partition without state. The summary has epochs and
+start offsets, −1 without state, and from version 1 the number of completed records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafkawire.messages import delete_share_group_state as delete
+from kafkawire.messages import initialize_share_group_state as initialize
+from kafkawire.messages import read_share_group_state as read
+from kafkawire.messages import read_share_group_state_summary as summary
+from kafkawire.messages import write_share_group_state as write
+from kafkawire.registry import response_class
+from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.common.slices import SLICE, pauses
+from wirebroker.core.refusals import MESSAGES, Refusal
+from wirebroker.core.share.coordinator import WRITES, ShareCoordinator
+from wirebroker.core.share.in_flight import Key, StateBatch
+
+
+class _Operation(NamedTuple):
+    """What a request does with each of its partitions: the call of the coordinator, and the response's classes."""
+
+    call: Callable[[ShareCoordinator, Key, Any, list[StateBatch], int], Any]
+    topic: type[Any]
+    partition: type[Any]
+    shown: Callable[[Any], dict[str, Any]] = lambda _: {}
+    """The fields of a partition with this state, None if it was refused."""
+    refused: str = "read share group state"
+    """What cannot be done by a broker that does not coordinate the share partition."""
+    every: int = WRITES
+    """After how many partitions others have a turn."""
+
+
+def _read(state: Any) -> dict[str, Any]:
+    if state is None:
+        return {"state_epoch": 0, "start_offset": 0, "state_batches": []}
+    batches = [
+        read.StateBatch(first_offset=first, last_offset=last, delivery_state=kind, delivery_count=count)
+        for first, last, kind, count in state.batches
+    ]
+    return {"state_epoch": state.state_epoch, "start_offset": state.start_offset, "state_batches": batches}
+
+
+def _summary(state: Any) -> dict[str, Any]:
+    if state is None:
+        return {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0}
+    return {
+        "state_epoch": state.state_epoch, "leader_epoch": state.leader_epoch, "start_offset": state.start_offset,
+        "delivery_complete_count": state.completed,
+    }  # fmt: skip
+
+
+_OPERATIONS = {
+    initialize.InitializeShareGroupStateRequest: _Operation(
+        lambda states, key, each, _, now: states.initialize(key, each.state_epoch, each.start_offset, now),
+        initialize.InitializeStateResult, initialize.PartitionResult, refused="initialize share group state",
+    ),
+    read.ReadShareGroupStateRequest: _Operation(
+        lambda states, key, each, _, now: states.read(key, each.leader_epoch, now),
+        read.ReadStateResult, read.PartitionResult, _read,
+    ),
+    write.WriteShareGroupStateRequest: _Operation(
+        lambda states, key, each, batches, now: states.write(
+            key, each.state_epoch, each.leader_epoch, each.start_offset, each.delivery_complete_count, batches, now
+        ),
+        write.WriteStateResult, write.PartitionResult, refused="write share group state", every=SLICE,
+    ),
+    delete.DeleteShareGroupStateRequest: _Operation(
+        lambda states, key, _, __, now: states.delete(key, now),
+        delete.DeleteStateResult, delete.PartitionResult, refused="delete share group state",
+    ),
+    summary.ReadShareGroupStateSummaryRequest: _Operation(
+        lambda states, key, _, __, ___: states.summary(key),
+        summary.ReadStateSummaryResult, summary.PartitionResult, _summary, "read share group state summary", SLICE,
+    ),
+}  # fmt: skip
+
+
+def handle(request: Any, exchange: Exchange) -> Steps:
+    """Do it for each partition."""
+    operation, states = _OPERATIONS[type(request)], exchange.engine.groups.share_state
+    pause, results = pauses(operation.every), []
+    begins = isinstance(request, initialize.InitializeShareGroupStateRequest)
+    complete = bool(request.group_id) and (begins or all(topic.partitions for topic in request.topics))
+    for topic in request.topics if complete else ():  # Kafka responds to an incomplete request without any result
+        partitions = []
+        for each in topic.partitions:
+            if pause():
+                yield None
+            batches = []
+            for batch in getattr(each, "state_batches", ()):
+                if pause():
+                    yield None
+                batches.append(StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count))
+            key = (request.group_id, topic.topic_id, each.partition)
+            if error := states.coordinator_error(key, exchange.node_id):
+                state: Any = Refusal(error, f"Unable to {operation.refused}: {MESSAGES.get(error)}")
+            else:
+                state = operation.call(states, key, each, batches, exchange.now)
+            (code, message), state = (state, None) if isinstance(state, Refusal) else ((0, None), state)
+            shown = operation.shown(state)
+            partitions.append(operation.partition(partition=each.partition, error_code=code, error_message=message, **shown))
+        results.append(operation.topic(topic_id=topic.topic_id, partitions=partitions))
+    made: Any = response_class(exchange.api_key)
+    return made(results=results)  # type: ignore[no-any-return]

@@ -1,0 +1,30 @@
+"""What goes wrong, told on stderr and in the log, and safe to read there."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from traceback import TracebackException
+
+from kafkawire.printable import printable, printable_lines
+
+
+def complain(command: str, problem: object) -> None:
+    """Print on stderr what is wrong, as the words of a command."""
+    print(printable(f"wirebroker {command}: {problem}"), file=sys.stderr)
+
+
+class PrintableRecords(logging.Filter):
+    """Makes each record of a logger safe for all its handlers."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = printable(record.getMessage()), None
+        if record.exc_info and record.exc_info[1] is not None:
+            record.exc_text = "\n".join(map(_part, TracebackException.from_exception(record.exc_info[1]).format()))
+        return True
+
+
+def _part(text: str) -> str:
+    """A part of a traceback. A heading and a frame have lines; an exception's own words are one."""
+    own = text.startswith((" ", "\n", "Traceback "))
+    return printable_lines(text.rstrip("\n")) if own else printable(text.rstrip("\n"))
