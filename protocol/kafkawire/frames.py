@@ -12,11 +12,80 @@ from kafkawire.primitives import Buffer, read_uvarint, skip_tagged_fields
 from kafkawire.registry import API_VERSIONS, request_header_version, response_class, response_header_version
 
 SIZE = struct.Struct(">i")
+SIZE_BYTES = SIZE.size
+"""The length of a frame's size, which comes first."""
 _HEAD = struct.Struct(">hhih")
 KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 _ENDS_EARLY = "the request header cannot be read: it ends too early"
 _SIZE_CORRELATION = struct.Struct(">ii")
 _new: Any = tuple.__new__
+
+
+def frame_end(data: Buffer, pos: int = 0) -> int:
+    """The position after the frame whose size stands at `pos`, whether or not all of the frame is there."""
+    size: int = SIZE.unpack_from(data, pos)[0]
+    return pos + SIZE_BYTES + size
+
+
+class FrameReader:
+    """Cuts the bytes of one direction of a connection into frames, in whatever pieces the bytes arrive.
+
+    Two ways to use it: `feed` and `next` give whole frames of `least` to `most` bytes. `taken`, `keep` and `passed` are for
+    those who look at the beginning of a frame and then let the rest of the frame pass as it arrives.
+    """
+
+    __slots__ = ("_least", "_most", "needed", "passing", "tail")
+
+    def __init__(self, most: int = 2**31 - 1, least: int = 0) -> None:
+        self._least, self._most = least, most
+        self.tail = bytearray()
+        """The bytes that have arrived, and are neither given out nor passed."""
+        self.needed = 0
+        """Bytes of `tail` without which nothing can be decided."""
+        self.passing = 0
+        """Bytes of the current frame that have not arrived, and pass as they arrive."""
+
+    def feed(self, data: Buffer) -> None:
+        """These bytes have arrived."""
+        self.tail += data
+
+    def next(self) -> bytes | None:
+        """The next whole frame with its size; None if there is none. Raises ProtocolError for a size that cannot be."""
+        if len(self.tail) < SIZE_BYTES:
+            return None
+        end = frame_end(self.tail)
+        if not self._least <= end - SIZE_BYTES <= self._most:
+            raise ProtocolError(f"a frame announces {end - SIZE_BYTES} bytes")
+        if len(self.tail) < end:
+            return None
+        frame = bytes(memoryview(self.tail)[:end])
+        del self.tail[:end]
+        return frame
+
+    @property
+    def lacking(self) -> int:
+        """The bytes of the frame that has arrived in part and has to be whole before it passes; 0 without one."""
+        return self.needed if 0 < len(self.tail) < self.needed else 0
+
+    def taken(self, data: memoryview) -> memoryview | None:
+        """Everything that has arrived; None while less than `needed` has."""
+        if not self.tail:
+            return data
+        self.tail += data
+        if len(self.tail) < self.needed:
+            return None
+        whole, self.tail = self.tail, bytearray()
+        return memoryview(whole)
+
+    def keep(self, data: Buffer, needed: int = 0) -> None:
+        """These bytes have not passed; none of them can pass before there are `needed`."""
+        self.tail, self.needed = bytearray(data), needed
+
+    def passed(self, count: int) -> int:
+        """How many of the next `count` bytes belong to the frame that passes as it arrives."""
+        passed = min(self.passing, count)
+        self.passing -= passed
+        return passed
 
 
 class RequestHeader(NamedTuple):

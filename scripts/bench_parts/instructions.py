@@ -1,13 +1,12 @@
 """Instructions that a server executes for each request, counted by Valgrind: the same on a busy machine and on a quiet one.
 
-One server answers few requests and another one more; the difference belongs to the requests. A count says nothing of waiting
-for memory, and nothing of the kernel; for those there is the time beside another checkout.
+One server first answers requests that are not counted, so that it has loaded and compiled what they need. It then answers few
+requests and more requests; the difference belongs to the requests. A count says nothing of waiting for memory, and nothing
+of the kernel; for those there is the time beside another checkout.
 """
 
 from __future__ import annotations
 
-import re
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -20,12 +19,13 @@ from bench_parts.contenders import Contender
 from bench_parts.process import Server, ServerFailed
 from bench_parts.throughput import SIZES
 
-VALGRIND = "valgrind"
-COUNTER = ("env", "PYTHONHASHSEED=0", VALGRIND, "--trace-children=yes", "--tool=cachegrind", "--cache-sim=no",
-           "--cachegrind-out-file=/dev/null")  # fmt: skip
-FEW, MANY = 300, 1500
-"""Requests that are measured in the two runs."""
-READY_WITHIN, ENDS_WITHIN = 120.0, 60.0
+VALGRIND, CONTROL = "valgrind", "callgrind_control"
+COUNTER = ("env", "PYTHONHASHSEED=0", VALGRIND, "--trace-children=yes", "--tool=callgrind", "--instr-atstart=no")
+MANY, MANY_LARGE = 1500, 300
+"""Requests of the larger counted run; fewer of 1 MiB, because a broker keeps every batch in memory."""
+FEWER = 5
+"""The smaller counted run, and the run before it, have this many times fewer requests."""
+READY_WITHIN = 120.0
 """Seconds: Valgrind is some fifty times slower."""
 LOAD = ("-inflight", "1", "-warmup", "100", "-seconds", "600")
 
@@ -47,8 +47,6 @@ def measure(
     loads = {f"Produce {size}": ("-mode", "produce", "-bytes", str(SIZES[size])) for size in sizes}
     loads["Fetch 16k"] = ("-mode", "fetch", "-bytes", "16384", "-fill", str(1 << 20), "-max-bytes", "16384")
     entered = contenders(checkout, loop)
-    for each in entered[:2]:  # the first start of each checkout compiles it
-        _executed(each, [*generator, *LOAD], 1)
     rows = []
     for title, load in loads.items():
         for ours, theirs in zip(entered[::2], entered[1::2], strict=True):
@@ -57,9 +55,10 @@ def measure(
             say(f"instructions: {title}, {ours.name}")
             row = Counted(ours.name, title)
             try:
+                many = MANY_LARGE if title == "Produce 1m" else MANY
                 row.counts = {
-                    "this": _for_each(ours, generator, load),
-                    "other": _for_each(theirs, generator, load),
+                    "this": _for_each(ours, [*generator, *load], many),
+                    "other": _for_each(theirs, [*generator, *load], many),
                 }
             except ServerFailed as failed:
                 row.failure = str(failed)
@@ -67,25 +66,32 @@ def measure(
     return rows
 
 
-def _for_each(contender: Contender, generator: Sequence[str], load: Sequence[str]) -> float:
-    few, many = (_executed(contender, [*generator, *load, *LOAD, *contender.load], count) for count in (FEW, MANY))
-    return (many - few) / (MANY - FEW)
-
-
-def _executed(contender: Contender, load: Sequence[str], requests: int) -> int:
-    """Instructions of a server's whole life, in which it answers so many requests."""
+def _for_each(contender: Contender, load: Sequence[str], many: int) -> float:
+    few = many // FEWER
     with (
         tempfile.TemporaryDirectory(prefix="wirebroker-bench-") as folder,
-        Server([*COUNTER, *contender.at(0, folder)], READY_WITHIN) as server,
+        Server([*COUNTER, f"--callgrind-out-file={folder}/counts", *contender.at(0, folder)], READY_WITHIN) as server,
     ):
-        command = [*load, "-requests", str(requests), "-address", server.address]
-        done = subprocess.run(command, capture_output=True, text=True)
-        server.signal(signal.SIGTERM)
-        server.wait(ENDS_WITHIN)
-        found = re.search(r"I\s+refs:\s+([\d,]+)", server.last_words())
-        if done.returncode or found is None:
-            raise ServerFailed(done.stderr.strip()[-200:] or f"{VALGRIND} printed no count: {server.last_words()}")
-    return int(found[1].replace(",", ""))
+        counts = []
+        for topic, requests in (("warm", few), ("few", few), ("many", many)):
+            if topic == "few":
+                _control("-i", "on", server.pid)
+            command = [*load, *LOAD, *contender.load, "-topic", topic, "-requests", str(requests)]
+            done = subprocess.run([*command, "-address", server.address], capture_output=True, text=True)
+            if done.returncode:
+                raise ServerFailed(done.stderr.strip()[-200:])
+            if topic != "warm":
+                _control("-d", server.pid)
+                dump = Path(folder, f"counts.{len(counts) + 1}").read_text()
+                counts.append(int(dump.rpartition("totals:")[2].split()[0]))
+    return (counts[1] - counts[0]) / (many - few)
+
+
+def _control(*arguments: object) -> None:
+    """Switch the counting on, or write down the counts since the last time and begin again at 0."""
+    done = subprocess.run([CONTROL, *map(str, arguments)], capture_output=True, text=True, timeout=READY_WITHIN)
+    if done.returncode:
+        raise ServerFailed(f"{CONTROL} failed: {done.stderr.strip()[-200:]}")
 
 
 def text(rows: Sequence[Counted]) -> str:

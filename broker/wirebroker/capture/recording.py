@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import BinaryIO
 
-from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE
+from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, SIZE_BYTES, FrameReader, frame_end
 from kafkawire.messages import APIS
 from kafkawire.printable import printable
 from kafkawire.registry import KEYS, request_class
@@ -22,7 +22,6 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 logger = logging.getLogger("wirebroker")
 
-SIZE_BYTES = SIZE.size
 START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 LARGEST_FRAME = 1 << 28
 """Bytes of the largest frame that is believed."""
@@ -170,11 +169,9 @@ class _Cut:
 
     def __init__(self, start: int, begins: Callable[[bytes, int], _Redact | None]) -> None:
         self._start, self._begins = start, begins
-        self._buffer = b""
-        self._passing = 0
-        """Bytes of the current frame that still come, and are passed on as they come."""
+        self._frames = FrameReader()
         self._hidden = False
-        """Whether these bytes may be secret."""
+        """Whether the frame that passes as it arrives may be secret."""
         self._redact: _Redact | None = None
         self._known = False
         """Whether the frame at the beginning of the buffer has been announced to `begins`."""
@@ -183,47 +180,46 @@ class _Cut:
 
     def rest(self) -> bytes:
         """The bytes of a frame that does not end; hidden if they may be secret."""
-        rest, self._buffer = self._buffer, b""
+        rest, self._frames = bytes(self._frames.tail), FrameReader()
         return rest if self._known and self._redact is None else hidden(rest, SIZE_BYTES)
 
     def take(self, data: bytes) -> Iterator[bytes]:
         """The pieces that these bytes complete."""
-        data = self._buffer + data if self._buffer else bytes(data)
-        self._buffer = b""
+        frames = self._frames
+        data = bytes(frames.taken(memoryview(data)) or b"")  # all of it: `keep` names no bytes that are needed
         while data:
             if self._lost >= 0:
                 yield hidden(data, self._lost)
                 self._lost = max(self._lost - len(data), 0)
                 return
-            if self._passing:
-                piece, data = data[: self._passing], data[self._passing :]
-                self._passing -= len(piece)
+            if passed := frames.passed(len(data)):
+                piece, data = data[:passed], data[passed:]
                 yield hidden(piece, 0) if self._hidden else piece
                 continue
             size = self._size(data)
             if size is None:
-                self._buffer = data
+                frames.keep(data)
                 return
             if size < 0:
                 self._lost = SHOWN_OF_OTHERS
             elif self._redact is not None and size > LARGEST_SECRET:
                 yield self._redact(data[: self._start])
-                self._passing, self._hidden, self._known = size - self._start, True, False
+                frames.passing, self._hidden, self._known = size - self._start, True, False
                 data = data[self._start :]
             elif self._redact is None and size > LONGEST_PAYLOAD:
-                self._passing, self._hidden, self._known = size, False, False
+                frames.passing, self._hidden, self._known = size, False, False
             elif len(data) >= size:
                 yield self._redact(data[:size]) if self._redact is not None else data[:size]
                 data, self._known = data[size:], False
             else:
-                self._buffer = data
+                frames.keep(data)
                 return
 
     def _size(self, data: bytes) -> int | None:
         """Bytes of the frame at the beginning; None if too little of it is there, −1 if that is not a frame."""
         if len(data) < SIZE_BYTES:
             return None
-        size: int = SIZE.unpack_from(data)[0] + SIZE_BYTES
+        size = frame_end(data)
         if not SIZE_BYTES <= size <= LARGEST_FRAME:
             return -1
         if len(data) < min(self._start, size):

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from kafkawire.codec import decode
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
-from kafkawire.frames import SIZE, read_request_header
+from kafkawire.frames import SIZE, SIZE_BYTES, FrameReader, read_request_header
 from kafkawire.messages import APIS
 from kafkawire.primitives import Buffer
 from kafkawire.registry import request_class
@@ -26,7 +26,8 @@ from wirebroker.requests.connection import Connection
 from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row
 
-SIZE_BYTES, HEADER = SIZE.size, 14
+HEADER = 14
+"""Bytes of a request up to its client id."""
 LARGEST_FRAME = 1 << 28
 LONGEST_CLIENT_ID = 1000
 UNKNOWN_NODE = -1
@@ -184,29 +185,24 @@ class _Frames:
 
     def __init__(self, begins: Callable[[bytes, bool], bool]) -> None:
         self._begins = begins
-        self._buffer = bytearray()
+        self._frames = FrameReader(LARGEST_FRAME, least=1)
         self._lost = False
 
     def take(self, piece: Piece) -> Iterator[bytes]:
         """The whole frames, each with its size."""
         if piece.after_gap:
-            self._buffer.clear()
+            self._frames.keep(b"")
             self._lost = True
         if self._lost and not self._begins(piece.data, True):
             return
         self._lost = False
-        self._buffer += piece.data
-        while len(self._buffer) >= SIZE_BYTES:
-            if not _is_size(self._buffer):
-                self._buffer.clear()
-                self._lost = True
-                return
-            end = SIZE.unpack_from(self._buffer)[0] + SIZE_BYTES
-            if len(self._buffer) < end:
-                return
-            frame = bytes(self._buffer[:end])
-            del self._buffer[:end]
-            yield frame
+        self._frames.feed(piece.data)
+        try:
+            while (frame := self._frames.next()) is not None:
+                yield frame
+        except ProtocolError:
+            self._frames.keep(b"")
+            self._lost = True
 
 
 def _is_size(data: bytes | bytearray) -> bool:

@@ -12,12 +12,14 @@ from typing import Any
 
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
-from kafkawire.frames import SIZE, decode_response, encode_request
+from kafkawire.frames import SIZE, SIZE_BYTES, FrameReader, decode_response, encode_request
 
 CLIENT_ID = "wirebroker-conformance"
 TIMEOUT = 10.0
 """Seconds without a byte after which a client stops waiting for an answer."""
 LARGEST_RESPONSE = 512 * 1024 * 1024
+AT_ONCE = 1 << 18
+"""Most bytes that one read brings."""
 SHOWN = 64
 """How many bytes of an unreadable answer its error message shows."""
 
@@ -57,8 +59,7 @@ class Connection:
         self.awaited: deque[tuple[int, int, int]] = deque()
         """Correlation id, API key and version of each request that has no answer yet."""
         self._correlation = 0
-        self._size, self._filled = bytearray(SIZE.size), 0
-        self._frame: bytearray | None = None
+        self._frames = FrameReader(LARGEST_RESPONSE)
         try:
             self._socket = socket.create_connection(address, timeout)
             if tls is not None:
@@ -116,33 +117,21 @@ class Connection:
             raise ProtocolError(f"{wrong}; the frame begins {frame[:SHOWN].hex()}") from wrong
         return message
 
-    def frame(self, timeout: float | None = None) -> bytearray:
+    def frame(self, timeout: float | None = None) -> bytes:
         """The next frame without its size. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self._socket.settimeout(self.timeout if timeout is None else timeout)
         try:
-            if self._frame is None:
-                self._fill(self._size)
-                (size,) = SIZE.unpack(self._size)
-                if not 0 <= size <= LARGEST_RESPONSE:
-                    raise ProtocolError(f"the answer announces {size} bytes, so this is not a Kafka broker")
-                self._frame = bytearray(size)
-            self._fill(self._frame)
+            while (frame := self._frames.next()) is None:
+                if not (arrived := self._socket.recv(AT_ONCE)):
+                    raise ConnectionResetError("the broker closed the connection")
+                self._frames.feed(arrived)
+        except ProtocolError as wrong:
+            raise ProtocolError(f"{wrong}, so this is not a Kafka broker") from wrong
         except (TimeoutError, BlockingIOError) as late:
             raise NoResponse("no answer in time") from late
         except OSError as broken:
             raise ConnectionClosed(_words(broken)) from broken
-        frame, self._frame = self._frame, None
-        return frame
-
-    def _fill(self, buffer: bytearray) -> None:
-        """Read until the buffer is full; a later call goes on where a timeout interrupted this one."""
-        with memoryview(buffer) as view:
-            while self._filled < len(buffer):
-                count = self._socket.recv_into(view[self._filled :])
-                if not count:
-                    raise ConnectionResetError("the broker closed the connection")
-                self._filled += count
-        self._filled = 0
+        return frame[SIZE_BYTES:]
 
 
 class WireClient:
@@ -192,7 +181,7 @@ class WireClient:
         with self._open(connection) as held:
             return held.response(timeout)
 
-    def frame(self, connection: str = "main", timeout: float | None = None) -> bytearray:
+    def frame(self, connection: str = "main", timeout: float | None = None) -> bytes:
         """The next frame without its size. Raises ConnectionClosed, NoResponse, ProtocolError."""
         with self._open(connection) as held:
             return held.frame(timeout)

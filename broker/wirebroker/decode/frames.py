@@ -15,7 +15,15 @@ from kafkawire.batches import CorruptBatch, next_batch_size
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ProtocolError
 from kafkawire.fields import Node, read_fields
-from kafkawire.frames import SIZE, encode_request, encode_response, read_request_header, read_response_header, written_version
+from kafkawire.frames import (
+    SIZE_BYTES,
+    encode_request,
+    encode_response,
+    frame_end,
+    read_request_header,
+    read_response_header,
+    written_version,
+)
 from kafkawire.messages import APIS
 from kafkawire.registry import KEYS, api_name, request_class, response_class
 from wirebroker.common.suggestions import did_you_mean
@@ -23,7 +31,6 @@ from wirebroker.decode.batches import RecordData, record_data
 from wirebroker.decode.embedded import embedded_bytes, in_field
 from wirebroker.decode.plain import PlainError, message_of, plain_of
 
-SIZE_BYTES = SIZE.size
 SMALLEST = 4
 """Bytes of the smallest frame, a correlation id."""
 KIND = "kind"
@@ -84,8 +91,8 @@ def _sized(data: bytes, pos: int) -> int:
     """The end of the frame whose size stands at `pos`; −1 if there is none."""
     if len(data) - pos < SIZE_BYTES:
         return -1
-    size: int = SIZE.unpack_from(data, pos)[0]
-    return pos + SIZE_BYTES + size if size >= SMALLEST else -1
+    end = frame_end(data, pos)
+    return end if end - pos >= SIZE_BYTES + SMALLEST else -1
 
 
 def _frames(data: bytes, responses: bool) -> list[tuple[int, int]]:

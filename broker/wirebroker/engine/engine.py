@@ -48,7 +48,17 @@ from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.engine.turns import Turns, steps_of
 from wirebroker.requests.authentication import Authenticator
 from wirebroker.requests.authorizer import Authorizer
-from wirebroker.requests.connection import Connection, Disconnect, Interceptor, Muted, Refuse, Send, Unauthenticated
+from wirebroker.requests.connection import (
+    Connection,
+    Decision,
+    Delay,
+    Disconnect,
+    Interceptor,
+    Muted,
+    Refuse,
+    Send,
+    Unauthenticated,
+)
 from wirebroker.requests.effects import Close, Effect, Outcome, Respond
 from wirebroker.requests.facts import facts_of, groups_of, implied_by
 from wirebroker.requests.throttling import Throttle
@@ -265,16 +275,18 @@ class Engine:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
         try:
             interceptor = connection.interceptor
-            if interceptor is not None and self._decided(interceptor, connection, frame, now):
+            decision = None if interceptor is None else interceptor.decide(connection, frame, now)
+            if decision is not None and self._ends(connection, decision, now):
                 return
             key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
             faults = self.faults
-            if faults is not None and not faults.arrived(key):
+            if faults is not None and (isinstance(decision, Refuse) or not faults.arrived(key)):
                 faults = None
             shape = connection.produce_shape
             if (
                 shape is not None
                 and faults is None
+                and decision is None
                 and key == PRODUCE
                 and version == shape.version
                 and produce_by_shape(self, connection, shape, frame, correlation_id, now, owned)
@@ -285,7 +297,7 @@ class Engine:
                 self._unsupported(connection, frame, now)
                 return
             header = read_request_header(frame)
-            most = FEW_ELEMENTS if self.turns.wake is not None else None
+            most = FEW_ELEMENTS if self.turns.wake is not None and decision is None else None
             request, _ = decode(request_class(key), frame, version, header.end, most)
             if key not in self._handlers:
                 self._handler(key)
@@ -301,54 +313,47 @@ class Engine:
             else:
                 self.close(connection, f"the client's request cannot be read: {damage}")
             return
-        self._time = now
-        exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame, request)
-        if self.cluster.quotas.on:
-            self.throttle.begin(exchange, len(frame))
+        exchange = self._exchange(connection, header, now, frame, request)
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
+        if decision is not None and self._refuses(request, exchange, decision):
+            return
         if faults is not None:
             faults.receive(request, exchange)
         else:
             self.handle(request, exchange)
 
-    def _decided(self, interceptor: Interceptor, connection: Connection, frame: memoryview, now: int) -> bool:
-        """Carry out what the gate decides about a request; False if it is handled as usual."""
-        decision = interceptor.decide(connection, frame, now)
-        if decision is None:
-            return False
+    def _exchange(
+        self, connection: Connection, header: RequestHeader, now: int, frame: memoryview | None = None,
+        request: Message | None = None,
+    ) -> Exchange:  # fmt: skip
+        """The exchange of a request; with its frame if the request is handled, which counts towards quotas."""
+        key, version, correlation_id, client_id, _ = header
+        exchange = Exchange(self, connection, key, version, correlation_id, client_id, now, frame, request)
+        if frame is not None:
+            self._time = now
+            if self.cluster.quotas.on:
+                self.throttle.begin(exchange, len(frame))
+        return exchange
+
+    def _ends(self, connection: Connection, decision: Decision, now: int) -> bool:
+        """Carry out a decision after which the request needs nothing else; False if the request has to be decoded."""
         if isinstance(decision, Disconnect):
             self.close(connection, decision.reason)
-            return True
-        if isinstance(decision, Send):
+        elif isinstance(decision, Send):
             self.effects.append(Respond(connection, [SIZE.pack(len(decision.token)) + decision.token]))
-            return True
-        if isinstance(decision, Unauthenticated):
-            self.unauthenticated(Exchange(self, connection, SASL_AUTHENTICATE, 0, 0, None, now), None, decision.cause)
-            return True
-        key, version, _ = KEY_VERSION_CORRELATION.unpack_from(frame)
-        oldest, newest = self.versions.get(key, (1, 0))
-        if not oldest <= version <= newest:
-            return False
-        header = read_request_header(frame)
-        request, _ = decode(request_class(key), frame, version, header.end)
-        self._time = now
-        exchange = Exchange(self, connection, key, version, header.correlation_id, header.client_id, now, frame, request)
-        if self.cluster.quotas.on:
-            self.throttle.begin(exchange, len(frame))
-        if self.trace.exchanges:
-            self.trace.requested(request, exchange)
-        if isinstance(decision, Refuse):
-            self._refuse(request, exchange, decision)
-            return True
-        exchange.delay_ms = decision.ms
-        if self.faults is not None and self.faults.arrived(key):
-            self.faults.receive(request, exchange)
+        elif isinstance(decision, Unauthenticated):
+            exchange = self._exchange(connection, RequestHeader(SASL_AUTHENTICATE, 0, 0, None, 0), now)
+            self.unauthenticated(exchange, None, decision.cause)
         else:
-            self.handle(request, exchange)
+            return False
         return True
 
-    def _refuse(self, request: Message, exchange: Exchange, decision: Refuse) -> None:
+    def _refuses(self, request: Message, exchange: Exchange, decision: Decision) -> bool:
+        """Carry out a decision about a decoded request; False if the request is handled, perhaps with a delay."""
+        if not isinstance(decision, Refuse):
+            exchange.delay_ms = decision.ms if isinstance(decision, Delay) else 0
+            return False
         from wirebroker.requests.errors import refuse
 
         code, unheard = decision.error_code, isinstance(request, ProduceRequest) and request.acks == 0
@@ -359,6 +364,7 @@ class Engine:
             exchange.close(f"its Produce with acks=0 is refused: {error_name(code)}")
         else:
             exchange.respond(response)
+        return True
 
     def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
         """Answer, if there is an answer, and close the connection, after connection.failed.authentication.delay.ms."""
@@ -427,13 +433,10 @@ class Engine:
 
     def _receive_long(self, connection: Connection, frame: memoryview, header: RequestHeader, now: int, owned: bool) -> None:
         """Handle a request whose decoding takes long."""
-        self._time = now
-        key, version, correlation_id, client_id, start = header
-        exchange = Exchange(self, connection, key, version, correlation_id, client_id, now)
         whole = frame if owned else memoryview(bytes(frame))
-        if self.cluster.quotas.on:
-            self.throttle.begin(exchange, len(frame))
-        self.turns.begin(exchange, self._read_offloaded(exchange, whole, start))
+        exchange = self._exchange(connection, header, now, whole)
+        exchange.frame = None  # nobody may read it before it is decoded
+        self.turns.begin(exchange, self._read_offloaded(exchange, whole, header.end))
         exchange.park()
 
     def _read_offloaded(self, exchange: Exchange, frame: memoryview, start: int) -> Steps:
@@ -463,7 +466,7 @@ class Engine:
         if key == API_VERSIONS:
             from wirebroker.apis.api_versions import unsupported_version
 
-            exchange = Exchange(self, connection, key, 0, correlation_id, None, now)
+            exchange = self._exchange(connection, RequestHeader(key, 0, correlation_id, None, 0), now)
             exchange.respond(unsupported_version(self.versions[key]))
             return
         offered = self.versions.get(key)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
-from kafkawire.frames import read_request_header
+from kafkawire.frames import SIZE_BYTES, read_request_header
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, api_name
 from wirebroker.faults.acts import Broker, Greeting, Injection, NothingToChange, OutgoingResponse
@@ -37,7 +37,6 @@ from wirebroker.requests.parts import TopicPartition, Where, named_in, names_top
 if TYPE_CHECKING:
     from wirebroker.faults.files import FaultFile
 
-SIZE_BYTES = 4
 REMEMBERED = 1000
 """Rules without a strike that are remembered after they were unloaded."""
 NOTHING: Where = frozenset()

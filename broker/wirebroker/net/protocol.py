@@ -5,17 +5,26 @@ unfinished frame are carried over. A frame too large for that buffer gets its ow
 and can become the log's without another copy. It takes no memory until bytes are written there, so a peer that only
 announces 90 MB costs nothing.
 
-A connection that has used up its slice of the loop's time waits for its next turn with the frames it still has.
+The states of a connection (`State`):
+
+    IN_LINE ─▶ WAITING ◀─▶ READY
+                 ▲ │         │
+                 │ ▼         │
+               QUEUED ◀──────┘
+
+A connection becomes READY when nothing holds it, WAITING when a frame has to wait, and QUEUED when its slice of the loop's
+time is over; its turn makes it WAITING. A connection that need not stand in line begins READY.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from enum import Enum
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, cast
 
-from kafkawire.frames import SIZE
+from kafkawire.frames import SIZE, SIZE_BYTES, frame_end
 from kafkawire.primitives import Buffer
 from wirebroker.net.shaping import ShapedLine, reset_connection
 from wirebroker.net.tls import subject_of
@@ -41,6 +50,18 @@ SLICE = 0.003
 """Seconds that one connection may keep the loop busy before others get their turn."""
 WRITE_HIGH_WATER = 1024 * 1024
 """Unsent bytes beyond which no more requests of a connection are handled."""
+
+
+class State(Enum):
+    """What a connection does with the whole frames that arrive."""
+
+    IN_LINE = "keeps them: the broker serves as many connections as it may, and does not know this one"
+    READY = "hands them to the engine as they arrive"
+    WAITING = "keeps them: for a response, for the client to read, or for memory"
+    QUEUED = "keeps them: the host will call `take_turn`"
+
+
+IN_LINE, READY, WAITING, QUEUED = State  # a name of a module is found faster than a member of an enum
 
 
 class Server(Protocol):
@@ -96,17 +117,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._engine = host.engine
         self.node_id = listener.node_id
         self.client_host = ""
-        self._begun = False
-        """Whether the engine knows the connection; not while it waits in line."""
+        self._state = IN_LINE
         self._listener = listener
         self._buffer = host.receive_buffer()
         self._view = memoryview(self._buffer)
         self._tail = b""
         """Received bytes that are not handled yet: the beginning of a frame, or whole frames while the connection waits."""
-        self._waiting = False
-        """Whether whole frames may be waiting: for an answer, for the client to read, for a turn, or for a place in line."""
-        self._queued = False
-        """Whether the host will call `take_turn`."""
         self._large: memoryview | None = None
         self._large_filled = 0
         self.congested = False
@@ -122,18 +138,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.write = self.transport.write
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
-        self._waiting = not self._host.limits.opened(self)
-        if not self._waiting:
+        if self._host.limits.opened(self):
+            self._state = READY
             self.begin()
 
     @property
     def number(self) -> int:
         """The connection's number in the trace; 0 as long as it has none."""
-        return self.connection.number if self._begun else 0
+        return 0 if self._state is IN_LINE else self.connection.number
 
     def begin(self) -> None:
         """Serve the connection."""
-        self._begun = True
+        if self._state is IN_LINE:
+            self._state = WAITING
         self._engine = self._host.engine  # a reset may have replaced it after the connection was accepted
         now = self._host.clock.now()
         listener = self._listener
@@ -150,8 +167,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._host.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._host.limits.lost(self, self._begun)
-        if not self._begun:
+        self._host.limits.lost(self, self._state is not IN_LINE)
+        if self._state is IN_LINE:
             return
         if self._large is not None:
             large, self._large = self._large, None
@@ -179,19 +196,17 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._large is not None:
             self._large_filled += nbytes
             if self._large_filled == len(self._large):
-                if self._waiting or self._held():
-                    self._waiting = True
-                    self._stop_reading()
+                if self._state is not READY or self._held():
+                    self._wait()
                 else:
                     self._take_large(now)
             elif self._engine.faults is not None:
                 self._engine.faults.arriving(self.connection, self._large[4 : self._large_filled], now)
         else:
             filled = len(self._tail) + nbytes
-            if self._waiting or self._held():
-                self._waiting = True
+            if self._state is not READY or self._held():
                 self._tail = bytes(self._view[:filled])
-                self._stop_reading()
+                self._wait()
             else:
                 self._take(self._view[:filled], now)
         host.flush()
@@ -203,19 +218,20 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         connection, receive = self.connection, self._engine.receive
         pos, end = 0, len(data)
         try:
-            while end - pos >= 4:
+            while end - pos >= SIZE_BYTES:
                 (size,) = SIZE.unpack_from(data, pos)
                 if not 0 <= size <= connection.frame_limit:
                     self._engine.close(connection, self._oversized(bytes(data[pos : pos + 4]), size))
                     return
-                start, after = pos + 4, pos + 4 + size
+                start = pos + SIZE_BYTES
+                after = start + size
                 if after > end:
                     break
                 pos = after
                 receive(connection, data[start:after], now)
                 if connection.halted or self.congested:
                     connection.halted = False  # `released` continues when the answers are on their way
-                    self._waiting = pos < end
+                    self._state = WAITING if pos < end else READY
                     break
                 if pos == end:
                     break
@@ -253,14 +269,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         return False
 
     def _wait_for_turn(self) -> None:
-        self._waiting = True
-        if not self._queued:
-            self._queued = True
+        if self._state is not QUEUED:
+            self._state = QUEUED
             self._host.queue(self)
 
     def take_turn(self) -> None:
         """Use the connection's slice."""
-        self._queued = False
+        self._state = WAITING
         self.released()
 
     def _carry(self, data: memoryview, pos: int, end: int) -> None:
@@ -268,12 +283,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if left >= 4 and not self.connection.closed:
             if self._engine.faults is not None and not self._held():
                 self._engine.faults.arriving(self.connection, data[pos + 4 : end], self._host.clock.now())
-            size = SIZE.unpack_from(data, pos)[0] + 4
+            size = frame_end(data, pos) - pos
             if size > LARGE_FRAME and left < size <= self.connection.frame_limit + 4:
                 if not self._host.limits.takes(self, size):
-                    self._waiting = True
                     self._tail = bytes(data[pos:end])
-                    self._stop_reading()
+                    self._wait()
                     return
                 self._large = self._host.arena.take(size)
                 self._large_filled = left
@@ -290,7 +304,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     @property
     def has_more(self) -> bool:
         """Whether `released` may have something to do."""
-        return self._waiting or not self._reading
+        return self._state is not READY or not self._reading
 
     def _held(self) -> bool:
         """Whether the next request has to wait: for an answer to the last one, or for the client to read."""
@@ -299,19 +313,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def released(self) -> None:
         """Continue with received requests, if nothing holds the connection any more."""
-        if self._held() or self._queued or self.transport.is_closing():
+        if self._held() or self._state is QUEUED or self.transport.is_closing():
             return
-        if self._waiting:
+        if self._state is WAITING:
             if self._slice_is_over():
                 self._wait_for_turn()
                 return
-            self._waiting = False
+            self._state = READY
             if self._large is None:
                 tail, self._tail = memoryview(self._tail), b""
                 self._take(tail, self._host.time())
             elif self._large_filled == len(self._large):
                 self._take_large(self._host.time())
-        if not self._reading and not self._waiting and not self._held():
+        if not self._reading and self._state is READY and not self._held():
             self._reading = True
             self.transport.resume_reading()
 
@@ -348,7 +362,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         else:
             self.transport.close()
 
-    def _stop_reading(self) -> None:
+    def _wait(self) -> None:
+        """Keep what has arrived, and leave what arrives now in the system's buffers."""
+        if self._state is READY:
+            self._state = WAITING
         if self._reading and not self.transport.is_closing():
             self._reading = False
             self.transport.pause_reading()

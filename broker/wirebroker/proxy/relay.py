@@ -20,9 +20,12 @@ from kafkawire.errors import ProtocolError
 from kafkawire.frames import (
     KEY_VERSION_CORRELATION,
     SIZE,
+    SIZE_BYTES,
+    FrameReader,
     decode_response,
     encode_request,
     encode_response,
+    frame_end,
     read_request_header,
     written_version,
 )
@@ -47,7 +50,6 @@ from wirebroker.proxy.exchange import ForwardedExchange, ProxyParts
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Respond
 
-SIZE_BYTES = 4
 REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 """Bytes of a request up to its correlation id."""
 RESPONSE_START = 8
@@ -99,44 +101,14 @@ def is_read(key: int, version: int) -> bool:
     return key in TEACHING or carries_addresses(key, version)
 
 
-class _Inlet:
-    """The bytes of one direction that have arrived and not passed."""
-
-    def __init__(self) -> None:
-        self.tail = bytearray()
-        self.needed = 0
-        """Bytes of `tail` without which nothing can pass."""
-        self.passing = 0
-        """Bytes of the current frame that still have to come, and pass as they come."""
-
-    @property
-    def lacking(self) -> int:
-        """The bytes of the frame that has arrived in part and has to be whole before it passes; 0 without one."""
-        return self.needed if 0 < len(self.tail) < self.needed else 0
-
-    def taken(self, data: memoryview) -> memoryview | None:
-        """Everything that has arrived; None while too little has."""
-        if not self.tail:
-            return data
-        self.tail += data
-        if len(self.tail) < self.needed:
-            return None
-        whole, self.tail = self.tail, bytearray()
-        return memoryview(whole)
-
-    def keep(self, data: memoryview, needed: int) -> None:
-        """These bytes have not passed; nothing of them can before there are `needed`."""
-        self.tail, self.needed = bytearray(data), needed
-
-
 class Relay:
     """Passes requests from a client to a broker, and answers back."""
 
     def __init__(self, proxy: ProxyParts, connection: Connection) -> None:
         self.proxy = proxy
         self.connection = connection
-        self._client = _Inlet()
-        self._broker = _Inlet()
+        self._client = FrameReader()
+        self._broker = FrameReader()
         self._awaited: deque[Awaited] = deque()
         self._tokens = False
         """Whether the client may send SASL tokens without a header, after a SaslHandshake of version 0."""
@@ -290,9 +262,7 @@ class Relay:
         client, begin, pos, end, needed, refused = self._client, 0, 0, len(data), 0, ""
         while pos < end:
             if client.passing:
-                passed = min(client.passing, end - pos)
-                client.passing -= passed
-                pos += passed
+                pos += client.passed(end - pos)
                 continue
             needed, refused = self._arrived(data[pos:])
             if needed or refused:
@@ -300,7 +270,7 @@ class Relay:
             if client.passing:
                 continue
             self._forward_bytes(data, begin, pos)
-            begin = pos + SIZE.unpack_from(data, pos)[0] + SIZE_BYTES
+            begin = frame_end(data, pos)
             whole, pos = memoryview(bytes(data[pos:begin])), begin
             self._receive(whole, now)
         self._forward_bytes(data, begin, pos)
@@ -318,7 +288,7 @@ class Relay:
         self._waits_for_whole = False
         if self.holds_client or len(data) < SIZE_BYTES:
             return REQUEST_START, ""
-        size: int = SIZE.unpack_from(data)[0] + SIZE_BYTES
+        size = frame_end(data)
         if refused := self._refused(data, size):
             self._drains = self._owes_responses  # a broker answers the requests before it first
             return (REQUEST_START, "") if self._drains else (0, refused)
@@ -450,16 +420,14 @@ class Relay:
         broker, begin, pos, end, needed, misunderstood = self._broker, 0, 0, len(data), 0, ""
         while pos < end and not self.connection.closed:
             if broker.passing:
-                passed = min(broker.passing, end - pos)
-                broker.passing -= passed
-                pos += passed
+                pos += broker.passed(end - pos)
                 continue
             awaited = self._awaited[0] if self._awaited else None
             start = RESPONSE_START if awaited is None or awaited.key >= 0 else SIZE_BYTES
             if end - pos < start:
                 needed = start
                 break
-            size = SIZE.unpack_from(data, pos)[0] + SIZE_BYTES
+            size = frame_end(data, pos) - pos
             if awaited is None or size < start or (start > SIZE_BYTES and not _responses(data, pos, awaited)):
                 misunderstood = _misunderstood(bytes(data[pos : pos + RESPONSE_START]), awaited)
                 break
@@ -561,7 +529,7 @@ class Relay:
             if awaited.exchange is not None:
                 self.proxy.unanswered(awaited.exchange)
         self._awaited.clear()
-        self._client, self._broker = _Inlet(), _Inlet()
+        self._client, self._broker = FrameReader(), FrameReader()
         parked, self.connection.parked = self.connection.parked, None
         if parked is not None:
             parked.left()

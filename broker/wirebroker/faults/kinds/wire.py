@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from kafkawire.declare import Message
+from kafkawire.frames import SIZE_BYTES
 from wirebroker.faults.acts import Injection, OutgoingResponse
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import HEADER_WORDS, InjectionPoint, Match, NonNegative, Positive, Rule
@@ -17,8 +18,6 @@ from wirebroker.requests.facts import Batch, Facts
 __all__ = ["bandwidth", "close", "corrupt", "cut", "refuse", "reset", "slice"]
 __tracebackhide__ = True  # pytest shows the caller's line
 
-SIZE_BYTES = 4
-"""The length of an answer's or a request's size, which comes first."""
 HEADER_BYTES = 8
 """The bytes of a request up to its API and version."""
 PIECE_S = 0.02
