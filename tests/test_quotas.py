@@ -330,36 +330,6 @@ def test_bad_quotas_are_refused_in_kafkas_words(
     assert kafka.quotas.all() == []
 
 
-@pytest.mark.parametrize("address", ["1.2", "::1", "10.0.0.1", "localhost"])
-def test_addresses(kafka: MockKafka, address: str) -> None:
-    assert alter(connect(kafka), {"ip": address}, {"connection_creation_rate": 5}, validate_only=True).error_code == 0
-    assert kafka.quotas.all() == []
-
-
-def test_an_entity_that_comes_twice(kafka: MockKafka) -> None:
-    named = [{"entity_type": "user", "entity_name": "u"}, {"entity_type": "client-id", "entity_name": None}]
-    entries = [
-        {"entity": named, "ops": [{"key": "producer_byte_rate", "value": value, "remove": False}]} for value in (7.0, 8.0)
-    ]
-    answer = sole(ask(connect(kafka), "AlterClientQuotas", 1, entries=entries).entries)
-    text = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=u})"
-    assert (answer.error_code, answer.error_message) == (42, text)
-    assert [each.limits for each in kafka.quotas.all()] == [{"producer_byte_rate": 7.0}], "the first one counts"
-
-
-def test_the_order_is_that_of_kafkas_tables(kafka: MockKafka) -> None:
-    names = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"]
-    keys = ["producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate", "request_percentage"]
-    ops = [{"key": key, "value": 1e9, "remove": False} for key in keys]
-    entries = [{"entity": [{"entity_type": "user", "entity_name": name}], "ops": ops} for name in names]
-    answer = ask(connect(kafka), "AlterClientQuotas", 1, entries=entries)
-    order = ["erin", "grace", "alice", "heidi", "bob", "frank", "dave", "carol"]
-    assert [sole(each.entity).entity_name for each in answer.entries] == order
-    described = ask(connect(kafka), "DescribeClientQuotas", 1, components=[], strict=False)
-    assert [sole(each.entity).entity_name for each in described.entries] == order
-    assert [each.key for each in described.entries[0].values] == keys
-
-
 def test_quotas_survive_a_restart(tmp_path: Path) -> None:
     with MockKafka(data=tmp_path) as kafka:
         kafka.quotas.set(user="alice", client_id="<default>", producer_byte_rate=5, request_percentage=1.5)
