@@ -134,9 +134,8 @@ class Admin:
 
 
 def topic(
-    name: str = "new", partitions: int = 1, factor: int = 1, on: Sequence[tuple[int, Sequence[int]]] = (),
-    **configs: str | None,
-) -> CreatableTopic:  # fmt: skip
+    name: str = "new", partitions: int = 1, factor: int = 1, on: Sequence[tuple[int, Sequence[int]]] = (), **configs: str | None
+) -> CreatableTopic:
     return CreatableTopic(
         name=name,
         num_partitions=partitions,

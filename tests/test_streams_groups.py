@@ -86,7 +86,7 @@ class App:
                         {"subtopology_id": each.subtopology_id, "partitions": each.partitions} for each in getattr(answer, kind)
                     ]
                     for kind in NO_TASKS
-                }  # fmt: skip
+                }
         return answer
 
     def active(self, member: str) -> list[int]:
