@@ -119,7 +119,7 @@ OTHERS = {
     TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE, Operation.TWO_PHASE_COMMIT),
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
-}  # fmt: skip
+}
 
 
 def _single() -> Iterator[tuple[str, list[Plain]]]:

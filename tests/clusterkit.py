@@ -96,9 +96,8 @@ class Cluster:
 
     def fetch_request(self, topic: str, offset: int, *, epoch: int, last: int, wait_ms: int, committed: bool) -> FetchRequest:
         part = FetchPartition(
-            partition=0, fetch_offset=offset, current_leader_epoch=epoch, last_fetched_epoch=last,
-            partition_max_bytes=1 << 20,
-        )  # fmt: skip
+            partition=0, fetch_offset=offset, current_leader_epoch=epoch, last_fetched_epoch=last, partition_max_bytes=1 << 20
+        )
         topics = [FetchTopic(topic=topic, partitions=[part])]
         return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics, isolation_level=int(committed))
 

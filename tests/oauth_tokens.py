@@ -57,7 +57,7 @@ BROKERS = {
         },
         signed=True,
     ),
-}  # fmt: skip
+}
 
 
 # Keys
@@ -123,9 +123,9 @@ Attempts = Iterator[tuple[str, list[bytes]]]
 
 def attempts(broker: str, now: float) -> Attempts:
     """The dialogues for a broker, by their names; `now` is in seconds."""
-    yield from {
-        "unsecured": _unsecured, "options": _options, "sessions": _sessions, "signed": _signed, "expected": _expected,
-    }[broker](now)  # fmt: skip
+    yield from {"unsecured": _unsecured, "options": _options, "sessions": _sessions, "signed": _signed, "expected": _expected}[
+        broker
+    ](now)
 
 
 def _unsecured(now: float) -> Attempts:
@@ -309,9 +309,7 @@ def _signed(now: float) -> Attempts:
 
 
 def _expected(now: float) -> Attempts:
-    good = {
-        "user": "alice", "exp": int(now) + 600, "iat": int(now) - 60, "aud": "kafka", "iss": "https://issuer.example",
-    }  # fmt: skip
+    good = {"user": "alice", "exp": int(now) + 600, "iat": int(now) - 60, "aud": "kafka", "iss": "https://issuer.example"}
     changed: dict[str, Plain] = {
         "good": {}, "another aud": {"aud": "web"}, "auds": {"aud": ["web", "streams"]}, "no aud": {"aud": None},
         "aud empty": {"aud": []},

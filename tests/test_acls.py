@@ -134,7 +134,7 @@ def ruling(acls: list[Acl], operation: Operation, name: str = "orders", host: st
         ([acl(Operation.WRITE), denial(Operation.ALL, "*")], False),
         ([acl(Operation.WRITE), denial(Operation.READ, "orders")], True),
     ],
-)  # fmt: skip
+)
 def test_an_acl_that_denies_outweighs_all_that_allow(acls: list[Acl], allowed: bool) -> None:
     assert ruling(acls, Operation.WRITE).allowed is allowed
 
@@ -183,7 +183,7 @@ def test_an_acl_that_is_removed_is_about_nothing() -> None:
         ([acl(Operation.WRITE, name="*"), denial(Operation.WRITE, "*")], False),
         ([acl(Operation.READ, name="*")], False),
     ],
-)  # fmt: skip
+)
 def test_a_producer_without_transactions_needs_the_right_to_write_to_some_topic(acls: list[Acl], some: bool) -> None:
     known = Acls()
     for each in acls:
@@ -370,9 +370,7 @@ def test_acls_survive_a_kill_and_a_new_start(tmp_path: Path) -> None:
 
 
 def test_confluent_kafka_manages_acls_and_meets_them(kafka: MockKafka) -> None:
-    settings = {
-        "bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
-    }  # fmt: skip
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
 
     def login(user: str) -> dict[str, str]:
         return settings | {"sasl.username": user, "sasl.password": USERS[user]}

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkawire.batches import Record, build_batch
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages import alter_configs as legacy
@@ -51,11 +50,6 @@ from kafkawire.messages.describe_topic_partitions import Cursor, DescribeTopicPa
 from kafkawire.messages.describe_topic_partitions import TopicRequest as PartitionsOf
 from kafkawire.messages.list_config_resources import ListConfigResourcesRequest
 from kafkawire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from kafkawire.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from kafkawire.registry import KEYS
 from responses import sole
 from wirebroker import apis
@@ -98,9 +92,9 @@ class Admin:
         self.engine.receive(self.connection, frame, NOW)
         (effect,) = self.engine.take_effects()
         assert isinstance(effect, Respond), effect
-        frame_back = b"".join(bytes(part) for part in effect.parts)
-        assert int.from_bytes(frame_back[:4], "big") == len(frame_back) - 4
-        correlation_id, response = decode_response(frame_back[4:], key, version)
+        answer = b"".join(bytes(part) for part in effect.parts)
+        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+        correlation_id, response = decode_response(answer[4:], key, version)
         assert correlation_id == 7
         return response
 
@@ -140,9 +134,8 @@ class Admin:
 
 
 def topic(
-    name: str = "new", partitions: int = 1, factor: int = 1, on: Sequence[tuple[int, Sequence[int]]] = (),
-    **configs: str | None,
-) -> CreatableTopic:  # fmt: skip
+    name: str = "new", partitions: int = 1, factor: int = 1, on: Sequence[tuple[int, Sequence[int]]] = (), **configs: str | None
+) -> CreatableTopic:
     return CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -222,29 +215,6 @@ def test_a_topic_that_kafka_would_not_create(asked: CreatableTopic, code: int, s
     assert list(admin.engine.cluster.topics) == ["taken.name"]
 
 
-def test_a_created_topic_is_described_in_the_response() -> None:
-    admin = Admin()
-    (response,) = admin.create(topic("orders", 3, cleanup_policy="compact, delete"))
-    created = admin.engine.cluster.topics["orders"]
-    assert (response.error_code, response.error_message, response.topic_id) == (0, None, created.topic_id)
-    assert (response.num_partitions, response.replication_factor, len(created.partitions)) == (3, 1, 3)
-    shown = {config.name: (config.value, config.config_source) for config in response.configs}
-    assert len(shown) == 33
-    assert shown["cleanup.policy"] == ("compact, delete", 1)
-    assert shown["retention.ms"] == ("604800000", 5)
-    assert [config.name for config in response.configs] == sorted(shown)
-    assert not any(config.read_only or config.is_sensitive for config in response.configs)
-
-
-@pytest.mark.parametrize("version", range(2, 8))
-def test_every_version_creates(version: int) -> None:
-    admin = Admin()
-    (response,) = admin.create(topic("orders"), version=version)
-    assert said([response]) == [("orders", 0, None)]
-    assert (response.num_partitions, len(response.configs)) == ((1, 33) if version >= 5 else (-1, 0))
-    assert (response.topic_id != bytes(16)) is (version >= 7)
-
-
 def test_minus_one_means_the_brokers_defaults() -> None:
     admin = Admin(brokers=3, num_partitions="6", default_replication_factor="2")
     (response,) = admin.create(topic("orders", -1, -1))
@@ -265,42 +235,12 @@ def test_replicas_are_placed_on_the_requested_brokers() -> None:
     )
 
 
-def test_each_topic_of_a_request_is_checked_on_its_own() -> None:
-    admin = Admin()
-    responses = admin.create(topic("twice"), topic("good"), topic("bad", 0), topic("twice"))
-    assert said(responses) == [
-        ("good", 0, None),
-        ("bad", 37, "Number of partitions was set to an invalid non-positive value."),
-        ("twice", 42, "Duplicate topic name."),
-    ]
-
-
-def test_topics_that_collide_within_one_request_are_both_created() -> None:
-    assert [code for _, code, _ in said(Admin().create(topic("a_b"), topic("a.b")))] == [0, 0]
-
-
-def test_validate_only_creates_nothing() -> None:
-    admin = Admin()
-    (response,) = admin.create(topic("orders", 3), validate_only=True)
-    assert (response.error_code, response.num_partitions, response.topic_id != bytes(16)) == (0, 3, True)
-    assert admin.engine.cluster.topics == {}
-
-
 # DeleteTopics
 
 
 def delete(admin: Admin, *asked: DeleteTopicState, version: int = 6) -> list[Any]:
     names = [state.name or "" for state in asked]
     return list(admin.ask(DeleteTopicsRequest(topics=list(asked), topic_names=names, timeout_ms=1000), version).responses)
-
-
-def test_topics_are_deleted_by_name_and_by_id() -> None:
-    admin = Admin()
-    first, second = (response.topic_id for response in admin.create(topic("first"), topic("second")))
-    responses = delete(admin, DeleteTopicState(name="first"), DeleteTopicState(topic_id=second))
-    assert said(responses) == [("first", 0, None), ("second", 0, None)]
-    assert [response.topic_id for response in responses] == [first, second]
-    assert admin.engine.cluster.topics == {}
 
 
 @pytest.mark.parametrize(
@@ -334,14 +274,6 @@ def test_a_topic_named_and_identified_at_once_stays() -> None:
     responses = delete(admin, DeleteTopicState(name="orders"), DeleteTopicState(topic_id=created.topic_id))
     assert said(responses) == [("orders", 42, "The provided topic name maps to an ID that was already supplied.")]
     assert list(admin.engine.cluster.topics) == ["orders"]
-
-
-@pytest.mark.parametrize("version", range(1, 7))
-def test_every_version_deletes(version: int) -> None:
-    admin = Admin()
-    admin.create(topic("orders"))
-    (response,) = delete(admin, DeleteTopicState(name="orders"), version=version)
-    assert (response.name, response.error_code) == ("orders", 0)
 
 
 @pytest.mark.parametrize(("version", "code"), [(2, 42), (3, 73), (6, 73)])
@@ -407,14 +339,6 @@ def test_partitions_are_added() -> None:
     assert [len(partition.replicas) for partition in admin.engine.cluster.topics["other"].partitions] == [1, 1]
 
 
-def test_a_topic_named_twice_gets_no_partitions() -> None:
-    admin = Admin()
-    admin.create(topic("orders"))
-    responses = admin.add_partitions(more("orders", 3), more("orders", 4))
-    assert said(responses) == [("orders", 42, "Duplicate topic name.")]
-    assert len(admin.engine.cluster.topics["orders"].partitions) == 1
-
-
 # DescribeConfigs
 
 MALFORMED = (
@@ -452,36 +376,6 @@ def test_resources_that_can_be_described(kind: int, name: str, code: int, senten
     assert (result.resource_type, result.resource_name) == (kind, name)
 
 
-@pytest.mark.parametrize("version", range(1, 5))
-def test_no_list_is_null_in_any_version(version: int) -> None:
-    admin = Admin()
-    admin.create(topic("orders"))
-    for kind, name in ((TOPIC, "orders"), (BROKER, "1"), (BROKER, ""), (GROUP, "g"), (CLIENT_METRICS, "m")):
-        for config in admin.describe(kind, name, version=version).configs:
-            assert config.synonyms is not None, config.name
-
-
-def test_only_the_requested_settings_are_described() -> None:
-    admin = Admin()
-    found = admin.describe(BROKER, "1", ["num.partitions", "nope", "listeners", "node.id"]).configs
-    shown = {config.name: (config.value, config.config_source, config.read_only) for config in found}
-    assert shown == {
-        "num.partitions": ("1", 5, True),
-        "listeners": ("PLAINTEXT://127.0.0.1:9092", 4, False),
-        "node.id": ("1", 4, True),
-    }
-    (config,) = admin.describe(BROKER, "1", ["num.io.threads"]).configs
-    assert (config.config_type, config.documentation, config.is_sensitive) == (3, None, False)
-
-
-def test_synonyms_are_sent_only_on_request() -> None:
-    admin = Admin()
-    resource = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=["num.io.threads"])
-    (result,) = admin.ask(DescribeConfigsRequest(resources=[resource]), 4).results
-    assert result.configs[0].synonyms == []
-    assert [s.name for s in admin.describe(BROKER, "1", ["num.io.threads"]).configs[0].synonyms] == ["num.io.threads"]
-
-
 def test_every_setting_is_documented_on_request() -> None:
     """A real Kafka 4.3.1 documents each of them, too."""
     admin = Admin()
@@ -497,35 +391,6 @@ def test_every_setting_is_documented_on_request() -> None:
 
 
 # IncrementalAlterConfigs and AlterConfigs
-
-
-def test_settings_of_a_topic_are_set_and_deleted() -> None:
-    admin = Admin()
-    admin.create(topic("orders", retention_ms="5"))
-    assert admin.alter(TOPIC, "orders", ("retention.ms", SET, "7"), ("segment.ms", SET, "9")) == (0, None)
-    assert admin.value(TOPIC, "orders", "retention.ms") == ("7", 1)
-    assert admin.alter(TOPIC, "orders", ("retention.ms", DELETE, None), version=0) == (0, None)
-    assert admin.value(TOPIC, "orders", "retention.ms") == ("604800000", 5)
-    assert admin.alter(TOPIC, "orders", ("retention.ms", DELETE, "x")) == (0, None)
-    assert admin.engine.cluster.topics["orders"].configs.overrides == {"segment.ms": "9"}
-
-
-@pytest.mark.parametrize(
-    ("operation", "value", "after"),
-    [
-        (APPEND, "compact", "delete,compact"),
-        (APPEND, "delete", "delete"),
-        (APPEND, "compact,delete", "delete,compact"),
-        (SUBTRACT, "delete", ""),
-        (SUBTRACT, "compact", "delete"),
-    ],
-)
-def test_lists_grow_and_shrink_from_the_default(operation: int, value: str, after: str) -> None:
-    admin = Admin()
-    admin.create(topic("orders"))
-    assert admin.alter(TOPIC, "orders", ("cleanup.policy", operation, value)) == (0, None)
-    assert admin.value(TOPIC, "orders", "cleanup.policy") == (after, 1)
-    assert admin.engine.cluster.topics["orders"].configs.overrides == {"cleanup.policy": after}
 
 
 def test_a_change_of_settings_counts_as_a_change_of_the_metadata() -> None:
@@ -650,21 +515,6 @@ def test_alterations_that_kafka_refuses(
     assert after == before
 
 
-def test_a_resource_named_twice_is_refused_and_the_others_are_altered() -> None:
-    admin = Admin()
-    admin.create(topic("orders"), topic("other"))
-    change = [incremental.AlterableConfig(name="retention.ms", config_operation=SET, value="1")]
-    resources = [
-        incremental.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=change)
-        for name in ("orders", "orders", "other")
-    ]
-    request = incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
-    responses = [(each.error_code, each.error_message) for each in admin.ask(request, 1).responses]
-    assert responses == [(42, "Each resource must appear at most once.")] * 2 + [(0, None)]
-    assert admin.value(TOPIC, "orders", "retention.ms") == ("604800000", 5)
-    assert admin.value(TOPIC, "other", "retention.ms") == ("1", 1)
-
-
 def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_changes_there() -> None:
     """The answers are a real broker's: what a broker refuses or changes itself is answered as always."""
     admin = Admin()
@@ -683,20 +533,6 @@ def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_ch
     assert [each.error_code for each in admin.ask(request, 1).responses] == [-1, -1, -1, 42, 0, -1]
     assert admin.value(TOPIC, "other", "retention.ms") == ("604800000", 5)
     assert admin.value(LOGGERS, "1", "kafka") == ("WARN", 6)
-
-
-def test_a_logger_that_gets_the_level_that_it_inherits_goes_on_inheriting_if_its_own_was_removed() -> None:
-    admin = Admin()
-    cleaner = "org.apache.kafka.storage.internals.log.LogCleaner"
-    assert admin.alter(LOGGERS, "1", (cleaner, SET, "INFO")) == (0, None)
-    admin.alter(LOGGERS, "1", ("org.apache.kafka", SET, "WARN"))
-    assert admin.value(LOGGERS, "1", cleaner) == ("INFO", 6)
-    admin.alter(LOGGERS, "1", (cleaner, DELETE, None))
-    admin.alter(LOGGERS, "1", (cleaner, SET, "WARN"))
-    admin.alter(LOGGERS, "1", ("org.apache.kafka", SET, "ERROR"))
-    assert admin.value(LOGGERS, "1", cleaner) == ("ERROR", 6)
-    admin.alter(LOGGERS, "1", (cleaner, SET, "INFO"))
-    assert admin.value(LOGGERS, "1", cleaner) == ("INFO", 6)
 
 
 def test_a_broker_setting_reaches_the_topics() -> None:
@@ -721,28 +557,6 @@ def test_min_insync_replicas_begins_as_a_setting_of_the_cluster() -> None:
     assert admin.value(TOPIC, "orders", "min.insync.replicas") == ("2", 3)
     assert admin.alter(BROKER, "", ("min.insync.replicas", SET, "1")) == (0, None)
     assert admin.value(TOPIC, "orders", "min.insync.replicas") == ("1", 3)
-
-
-def test_settings_of_groups_and_client_metrics_are_kept() -> None:
-    admin = Admin()
-    assert admin.alter(GROUP, "workers", ("consumer.session.timeout.ms", SET, "50000")) == (0, None)
-    assert admin.value(GROUP, "workers", "consumer.session.timeout.ms") == ("50000", 8)
-    assert admin.value(GROUP, "others", "consumer.session.timeout.ms") == ("45000", 5)
-    assert admin.alter(CLIENT_METRICS, "m", ("interval.ms", SET, "600"), ("metrics", SET, "a,b")) == (0, None)
-    assert admin.value(CLIENT_METRICS, "m", "metrics") == ("a,b", 7)
-    assert admin.value(CLIENT_METRICS, "m", "match") == ("", 5)
-
-
-def test_the_older_form_replaces_all_settings() -> None:
-    admin = Admin()
-    admin.create(topic("orders", retention_ms="5", segment_ms="9"))
-    overrides = admin.engine.cluster.topics["orders"].configs
-    assert admin.replace(TOPIC, "orders", ("retention.ms", "6"), validate_only=True) == (0, None)
-    assert overrides.overrides == {"retention.ms": "5", "segment.ms": "9"}
-    assert admin.replace(TOPIC, "orders", ("retention.ms", "6")) == (0, None)
-    assert overrides.overrides == {"retention.ms": "6"}
-    assert admin.replace(TOPIC, "orders") == (0, None)
-    assert overrides.overrides == {}
 
 
 @pytest.mark.parametrize(
@@ -785,14 +599,6 @@ def test_the_cluster_is_described(version: int) -> None:
     ]
     assert response.cluster_authorized_operations == (8096 if version == 2 else -(2**31))
     assert response.controller_id in (1, 2)
-
-
-@pytest.mark.parametrize(("endpoint_type", "code"), [(2, 114), (3, 115)])
-def test_there_are_no_other_endpoints_than_brokers(endpoint_type: int, code: int) -> None:
-    request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=endpoint_type)
-    response = Admin().ask(request, 1)
-    assert (response.error_code, response.cluster_id, response.controller_id, response.brokers) == (code, "", -1, [])
-    assert response.error_message
 
 
 # DescribeTopicPartitions
@@ -854,16 +660,6 @@ def test_the_broker_limits_a_page_too() -> None:
     admin = Admin(max_request_partition_size_limit="2")
     admin.create(topic("a", 3))
     assert page(admin, ["a"]) == Page([("a", 0, [0, 1])], ("a", 2))
-
-
-def test_lists_of_replicas_are_empty_rather_than_null(paged: Admin) -> None:
-    response = paged.ask(DescribeTopicPartitionsRequest(topics=[PartitionsOf(name="a")]), 0)
-    (found,) = response.topics
-    assert (found.topic_id, found.is_internal) == (paged.engine.cluster.topics["a"].topic_id, False)
-    assert found.topic_authorized_operations == 3576
-    first = found.partitions[0]
-    assert (first.leader_id, first.leader_epoch, first.replica_nodes, first.isr_nodes) == (1, 0, [1], [1])
-    assert (first.eligible_leader_replicas, first.last_known_elr, first.offline_replicas) == ([], [], [])
 
 
 # DescribeLogDirs
@@ -944,35 +740,12 @@ def test_a_broker_starts_only_with_cordoned_directories_that_it_has() -> None:
 # DeleteRecords
 
 
-def store(admin: Admin, name: str, records: int, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> None:
-    batch = build_batch(
-        [Record(i, 0, None, b"v") for i in range(records)],
-        base_timestamp=NOW,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-    )
-    partition = admin.engine.cluster.topics[name].partitions[0]
-    assert partition.append(memoryview(batch), NOW, 9).error_code == 0
-
-
 def delete_records(admin: Admin, name: str, *asked: tuple[int, int], version: int = 2) -> list[tuple[int, int, int]]:
     partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=partitions)], timeout_ms=1000)
     (response,) = admin.ask(request, version).topics
     assert response.name == name
     return [(each.partition_index, each.error_code, each.low_watermark) for each in response.partitions]
-
-
-@pytest.mark.parametrize("version", range(3))
-def test_records_are_not_deleted_beyond_the_end(version: int) -> None:
-    admin = Admin()
-    admin.create(topic("orders", 3))
-    asked = [(0, 0), (1, -1), (2, 5), (7, 0)]
-    assert delete_records(admin, "orders", *asked, version=version) == [(0, 0, 0), (1, 0, 0), (2, 1, -1), (7, 3, -1)]
-    assert delete_records(admin, "orders", (0, -2)) == [(0, 1, -1)]
-    assert delete_records(admin, "nope", (0, 0)) == [(0, 3, -1)]
-    assert delete_records(admin, "orders", (0, -2), (0, 0)) == [(0, 0, 0)], "of two the last counts"
 
 
 def test_records_of_compacted_and_internal_topics_stay() -> None:
@@ -984,16 +757,6 @@ def test_records_of_compacted_and_internal_topics_stay() -> None:
     assert delete_records(admin, "__consumer_offsets", (0, 0)) == [(0, 17, -1)]
 
 
-def test_records_before_the_offset_are_deleted() -> None:
-    admin = Admin()
-    admin.create(topic("orders"))
-    store(admin, "orders", records=5)
-    assert delete_records(admin, "orders", (0, 3)) == [(0, 0, 3)]
-    assert delete_records(admin, "orders", (0, 1)) == [(0, 0, 3)], "the beginning does not move back"
-    assert delete_records(admin, "orders", (0, 6)) == [(0, 1, -1)]
-    assert delete_records(admin, "orders", (0, -1)) == [(0, 0, 5)]
-
-
 def test_records_are_deleted_by_the_leader_only() -> None:
     admin = Admin(brokers=2, node_id=2)
     admin.create(topic("orders", -1, -1, on=[(0, [1]), (1, [2])]))
@@ -1001,27 +764,6 @@ def test_records_are_deleted_by_the_leader_only() -> None:
 
 
 # OffsetForLeaderEpoch
-
-
-@pytest.mark.parametrize("version", range(2, 5))
-def test_the_end_of_a_leader_epoch(version: int) -> None:
-    admin = Admin()
-    admin.create(topic("orders"))
-    asked = [(0, -1, 0), (0, 0, 0), (0, 1, 0), (0, -1, 5), (0, -1, -1), (7, -1, 0)]
-    partitions = [
-        OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
-        for index, current, epoch in asked
-    ]
-    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic="orders", partitions=partitions)])
-    (response,) = admin.ask(request, version).topics
-    assert [(end.error_code, end.leader_epoch, end.end_offset) for end in response.partitions] == [
-        (0, 0, 0),
-        (0, 0, 0),
-        (75, -1, -1),
-        (0, -1, -1),
-        (0, -1, -1),
-        (3, -1, -1),
-    ]
 
 
 # DescribeProducers
@@ -1050,22 +792,6 @@ def test_producers_are_described_only_on_existing_partitions() -> None:
     ]
 
 
-def test_producers_are_described_by_their_last_batch() -> None:
-    admin = Admin()
-    admin.create(topic("orders"))
-    store(admin, "orders", 1)
-    store(admin, "orders", 3, producer_id=5, epoch=2, sequence=7)
-    store(admin, "orders", 2, producer_id=5, epoch=2, sequence=10)
-    store(admin, "orders", 1, producer_id=6, epoch=0, sequence=0)
-    request = DescribeProducersRequest(topics=[ProducersOf(name="orders", partition_indexes=[0])])
-    (partition,) = sole(admin.ask(request, 0).topics).partitions
-    states = [
-        (each.producer_id, each.producer_epoch, each.last_sequence, each.last_timestamp) for each in partition.active_producers
-    ]
-    assert states == [(5, 2, 11, NOW), (6, 0, 0, NOW)]
-    assert {(each.coordinator_epoch, each.current_txn_start_offset) for each in partition.active_producers} == {(-1, -1)}
-
-
 # ApiVersions
 
 
@@ -1088,59 +814,6 @@ def test_software_must_have_a_name_and_a_version(name: str, version: str, code: 
     assert response.error_code == code
     assert bool(response.api_keys) is (code == 0)
     assert admin.connection.software == ((name, version) if code == 0 else ("", ""))
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_exactly_the_served_apis_are_advertised(version: int) -> None:
-    admin = Admin()
-    response = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), version)
-    offered = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-    assert offered == {**admin.engine.versions, 0: (0, 13)}
-    finalized = {each.name: (each.min_version_level, each.max_version_level) for each in response.finalized_features}
-    promised = {
-        "transaction.version": KEYS["EndTxn"],
-        "group.version": KEYS["ConsumerGroupHeartbeat"],
-        "eligible.leader.replicas.version": KEYS["DescribeTopicPartitions"],
-        "share.version": KEYS["ShareGroupHeartbeat"],
-        "streams.version": KEYS["StreamsGroupHeartbeat"],
-    }
-    for name, key in promised.items():
-        assert (name in finalized) is (version >= 3 and key in offered)
-    assert finalized.get("metadata.version", (30, 30)) == (30, 30)
-    assert (response.finalized_features_epoch >= 0) is (version >= 3)
-    assert not response.zk_migration_ready
-
-
-def test_a_feature_is_announced_once_its_apis_are_served() -> None:
-    admin = Admin()
-    for name in ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"):
-        admin.engine.versions[KEYS[name]] = (0, 5)
-    response = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
-    supported = [(each.name, each.min_version, each.max_version) for each in response.supported_features]
-    assert supported == [
-        ("metadata.version", 7, 30), ("kraft.version", 0, 1), ("transaction.version", 0, 2), ("group.version", 0, 1),
-        ("eligible.leader.replicas.version", 0, 1), ("share.version", 0, 1),
-        ("streams.version", 0, 1),
-    ]  # fmt: skip
-    older = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
-    assert [each.name for each in older.supported_features] == ["metadata.version"], "older clients cannot read level 0"
-    finalized = [(each.name, each.max_version_level) for each in response.finalized_features]
-    assert finalized == [
-        ("metadata.version", 30), ("transaction.version", 2), ("group.version", 1), ("eligible.leader.replicas.version", 1),
-        ("share.version", 1), ("streams.version", 1),
-    ]  # fmt: skip
-
-
-def test_a_version_that_is_not_served_is_answered_in_version_0() -> None:
-    admin = Admin()
-    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-    frame = bytearray(encode_request(7, "admin", request, 4)[4:])
-    frame[2:4] = (99).to_bytes(2, "big")
-    admin.engine.receive(admin.connection, bytes(frame), NOW)
-    (effect,) = admin.engine.take_effects()
-    assert isinstance(effect, Respond)
-    response = b"".join(bytes(part) for part in effect.parts)
-    assert response.hex() == "00000010" + "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
 
 
 # Elections, reassignments, and what a Kafka without an authorizer answers

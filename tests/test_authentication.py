@@ -145,41 +145,6 @@ def test_wrong_credentials_end_the_connection(
     assert other.request(MetadataRequest(topics=[]), 9).brokers
 
 
-def test_an_unknown_mechanism(secured: MockKafka) -> None:
-    for name in ("GSSAPI", "scram-sha-256", ""):
-        connection = dial(secured)
-        response = connection.request(SaslHandshakeRequest(mechanism=name), 1)
-        assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        assert set(MECHANISMS) <= set(response.mechanisms)
-        with pytest.raises(ConnectionClosed):
-            connection.request(VERSIONS, 3)
-
-
-@pytest.mark.parametrize("request_", [MetadataRequest(topics=[]), SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")])
-def test_a_request_before_authentication_closes_the_connection(secured: MockKafka, request_: Any) -> None:
-    connection = dial(secured)
-    connection.request(VERSIONS, 3)
-    with pytest.raises(ConnectionClosed):
-        connection.request(request_, 1)
-
-
-def test_api_versions_is_answered_once_before_authentication(secured: MockKafka) -> None:
-    connection = dial(secured)
-    assert connection.request(ApiVersionsRequest(client_software_name="-", client_software_version="1"), 3).error_code == 42
-    assert connection.request(VERSIONS, 3).error_code == 0
-    with pytest.raises(ConnectionClosed):
-        connection.request(VERSIONS, 3)
-
-
-def test_a_request_between_tokens_is_an_illegal_state(secured: MockKafka) -> None:
-    connection = dial(secured)
-    connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
-    response = connection.request(MetadataRequest(topics=[]), 9)
-    assert response.brokers == []
-    with pytest.raises(ConnectionClosed):
-        connection.request(VERSIONS, 3)
-
-
 def test_a_token_of_100_mb_closes_the_connection(secured: MockKafka) -> None:
     connection = dial(secured)
     connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
@@ -188,20 +153,6 @@ def test_a_token_of_100_mb_closes_the_connection(secured: MockKafka) -> None:
         connection.frame()
     log_in(connection := dial(secured))
     connection.request(produce_request("orders", batch(tag="x" * 600_000)), 9)
-
-
-@pytest.mark.parametrize(
-    "second",
-    [b"", b"c=biws", b"c=biws,r=replayed,p=AAAA", b"c=biws,r=\xff,p=", b"n,,n=alice,r=again", bytes(100_000)],
-    ids=["empty", "cut", "replayed", "not UTF-8", "out of order", "zeros"],
-)
-def test_a_broken_scram_exchange(secured: MockKafka, second: bytes) -> None:
-    connection = dial(secured)
-    connection.request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1)
-    connection.request(SaslAuthenticateRequest(auth_bytes=next(tokens(SCRAM_SHA_256, "alice", "secret"))), 2)
-    response = connection.request(SaslAuthenticateRequest(auth_bytes=second), 2)
-    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in response.error_message
 
 
 @pytest.mark.parametrize("change", [lambda proof: proof[:-8], lambda proof: b"", lambda proof: proof[:-1] + b"AAAA="])
@@ -252,45 +203,7 @@ def test_a_long_name_is_cut_in_the_log(secured: MockKafka, caplog: pytest.LogCap
     assert max(len(record.getMessage()) for record in caplog.records) < 600
 
 
-@pytest.mark.parametrize(
-    ("token", "message"),
-    [
-        (b"alice", "expected 3 tokens, got 1"), (b"\0alice\0secret\0", "expected 3 tokens, got 4"),
-        (b"\0\0secret", "username not specified"), (b"\0alice\0", "password not specified"),
-        (b"bob\0alice\0secret", "an authorization id that is different from username"),
-        (b"\0alice\0secre", "Invalid username or password"),
-    ],
-)  # fmt: skip
-def test_a_broken_plain_token(secured: MockKafka, token: bytes, message: str) -> None:
-    connection = dial(secured)
-    connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
-    assert message in connection.request(SaslAuthenticateRequest(auth_bytes=token), 2).error_message
-
-
 # Bare tokens
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_tokens_without_requests_after_the_old_handshake(secured: MockKafka, mechanism: str) -> None:
-    connection = dial(secured)
-    connection.request(SaslHandshakeRequest(mechanism=mechanism), 0)
-    dialogue = tokens(mechanism, "alice", "secret")
-    token = next(dialogue)
-    while token:
-        connection.send_bytes(SIZE.pack(len(token)) + token)
-        try:
-            token = dialogue.send(bytes(connection.frame()))
-        except StopIteration:
-            break
-    assert connection.request(MetadataRequest(topics=[]), 9).brokers
-
-
-def test_a_wrong_bare_token_closes_the_connection_without_a_response(secured: MockKafka) -> None:
-    connection = dial(secured)
-    connection.request(SaslHandshakeRequest(mechanism=PLAIN), 0)
-    connection.send_bytes(SIZE.pack(4) + b"\0a\0b")
-    with pytest.raises(ConnectionClosed):
-        connection.frame()
 
 
 # Sessions
@@ -342,29 +255,12 @@ def test_a_client_authenticates_again(short: MockKafka, mechanism: str) -> None:
     assert [row.again for row in short.trace.events("authentication")] == [False, True, True, True]
 
 
-def test_a_client_may_not_authenticate_again_within_a_second(short: MockKafka) -> None:
-    connection = dial(short)
-    log_in(connection)
-    log_in(connection)
-    assert connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
-    short.clock.advance(seconds=1)
-    log_in(connection)
-
-
 def test_a_client_stays_who_it_is(short: MockKafka) -> None:
     connection = dial(short)
     log_in(connection)
     response = log_in(connection, user="bob,=", password="other")
     assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert response.error_message == "Cannot change principals during re-authentication from User.alice: User.bob,="
-
-
-def test_a_client_keeps_its_mechanism(short: MockKafka) -> None:
-    connection = dial(short)
-    log_in(connection)
-    assert connection.request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1).error_code == 0
-    with pytest.raises(ConnectionClosed):
-        connection.request(SaslAuthenticateRequest(auth_bytes=next(tokens(SCRAM_SHA_256, "alice", "secret"))), 2)
 
 
 def test_the_response_of_a_failure_waits_on_the_brokers_clock() -> None:

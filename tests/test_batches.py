@@ -111,9 +111,7 @@ def test_a2_the_header_has_every_field_where_the_protocol_has_it() -> None:
     header = read_header(b"--" + raw, 2)
     assert header == BatchHeader(*fields)
     assert (header.size, header.last_offset, header.last_sequence) == (103, 6, 15)
-    assert (header.compression, header.is_transactional, header.is_control, header.is_log_append_time) == (
-        7, True, True, False,
-    )  # fmt: skip
+    assert (header.compression, header.is_transactional, header.is_control, header.is_log_append_time) == (7, True, True, False)
 
 
 def test_a_header_cut_short_is_the_peers_mistake() -> None:

@@ -238,9 +238,7 @@ def test_d3_min_insync_replicas(start: Start) -> None:
     assert cluster.produce(2, "a") == Told("NOT_ENOUGH_REPLICAS", -1, 0)
     assert cluster.produce(2, "a", acks=1).offset == 8
     assert cluster.end(2, "a") == ("NONE", 8, 1)
-    assert [cluster.epoch_end(2, "a", epoch) for epoch in (0, 1, 9)] == [
-        ("NONE", 0, 8), ("NONE", 1, 9), ("NONE", -1, -1),
-    ]  # fmt: skip
+    assert [cluster.epoch_end(2, "a", epoch) for epoch in (0, 1, 9)] == [("NONE", 0, 8), ("NONE", 1, 9), ("NONE", -1, -1)]
     kafka.start_broker(3)
     assert cluster.fetch(2, "a").high_watermark == 9
     kafka.start_broker(1)
@@ -405,9 +403,7 @@ def test_d3_a_consumer_waits_for_the_high_watermark_and_not_for_the_end(start: S
     create(cluster, "g", 1, 2)
     cluster.kafka.freeze_replica("g", 0, 2)
     waiting = Cluster(cluster.kafka)
-    waiting.wire(1).send(
-        cluster.fetch_request("g", 0, epoch=-1, last=-1, wait_ms=60_000, committed=False), 12
-    )  # fmt: skip
+    waiting.wire(1).send(cluster.fetch_request("g", 0, epoch=-1, last=-1, wait_ms=60_000, committed=False), 12)
     wait_until_stored(cluster, 1, "g", 0)
     cluster.produce(1, "g", acks=1)
     wait_until_stored(cluster, 1, "g", 1)  # it waits still

@@ -88,9 +88,8 @@ def aio(address: str, *, idempotent: bool = True, acks: str | int = "all") -> It
 
     async def made() -> aiokafka.AIOKafkaProducer:
         producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=address, enable_idempotence=idempotent, acks=acks, retry_backoff_ms=20,
-            request_timeout_ms=10_000,
-        )  # fmt: skip
+            bootstrap_servers=address, enable_idempotence=idempotent, acks=acks, retry_backoff_ms=20, request_timeout_ms=10_000
+        )
         await producer.start()
         return producer
 
@@ -158,9 +157,7 @@ def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(prod
         cluster.thaw_replica("orders", 0, 3)
         assert told.result(SOON) == 1
     assert values(cluster) == [b"first", b"second"]
-    assert [(row.node, row.verdict) for row in cluster.trace.produce()] == [
-        (1, "accepted"), (1, "accepted"), (2, "duplicate"),
-    ]  # fmt: skip
+    assert [(row.node, row.verdict) for row in cluster.trace.produce()] == [(1, "accepted"), (1, "accepted"), (2, "duplicate")]
 
 
 @each_client

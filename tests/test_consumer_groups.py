@@ -556,9 +556,7 @@ NONE: Partitions = {}
 
 def test_range_gives_neighbours_and_static_members_come_first() -> None:
     members = {"x": Subscriber(None, [A, B], NONE), "y": Subscriber(None, [A], NONE), "z": Subscriber("i", [A, B], NONE)}
-    assert assign("range", members, {A: 4, B: 2}) == {
-        "z": {A: [0, 1], B: [0]}, "x": {A: [2], B: [1]}, "y": {A: [3]},
-    }  # fmt: skip
+    assert assign("range", members, {A: 4, B: 2}) == {"z": {A: [0, 1], B: [0]}, "x": {A: [2], B: [1]}, "y": {A: [3]}}
 
 
 def test_uniform_moves_as_little_as_it_can() -> None:

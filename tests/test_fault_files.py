@@ -72,14 +72,14 @@ def test_a_file_and_python_make_the_same_rules(tmp_path: Path) -> None:
         ('[[fault]]\nkind = "corrupt"\nat = 3\nevery = 0', r":4: corrupt: every must be a whole number of at least 1, not 0"),
         ('[[fault]]\nkind = "throttle"\nms = -5', r":3: throttle: ms must be a whole number from 1 to 2147483647, not -5"),
         ('[[fault]]\nkind = "lose_ack"\nself = 1', r":3: lose_ack has no option 'self'"),
-        ('seeds = 3', r":1: a fault file has no 'seeds'; did you mean 'seed'"),
+        ("seeds = 3", r":1: a fault file has no 'seeds'; did you mean 'seed'"),
         ('seed = "x"', r":1: seed must be a whole number, not 'x'"),
         ('[fault]\nkind = "lose_ack"', r"write each rule as a table \[\[fault\]\]"),
         ("[[fault", r"this is not TOML"),
         ("seed = " + "9" * 5000, r"this is not TOML: Exceeds the limit"),
         ("a = " + "[" * 20_000, r"this is not TOML"),
     ],
-)  # fmt: skip
+)
 def test_an_error_names_the_line_and_what_to_do(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "faults.toml"
     path.write_text(text)

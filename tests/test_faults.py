@@ -566,9 +566,8 @@ def test_b2_kafka_python_recovers_from_a_lost_acknowledgement(mock_kafka: MockKa
 def test_b7_without_idempotence_the_same_fault_stores_the_record_twice(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=1))
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": False, "retry.backoff.ms": 10,
-         "log_level": 0}
-    )  # fmt: skip
+        {"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": False, "retry.backoff.ms": 10, "log_level": 0}
+    )
     producer.produce("orders", b"once", partition=0)
     assert producer.flush(10) == 0
     assert values(mock_kafka) == [b"once", b"once"]

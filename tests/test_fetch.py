@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import Dialogue, answered, each, overall, refused
+from dialogue import Dialogue, answered, each, refused
 from kafkawire.batches import iter_batches, read_header
 from kafkawire.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -63,31 +63,6 @@ def offsets_of(partition: Any) -> list[int]:
     return [read_header(view).base_offset for view in iter_batches(partition.records)]
 
 
-def test_whole_batches_from_the_one_that_holds_the_offset(broker: MockKafka, wire: WireClient) -> None:
-    store(wire, 3, count=4)
-    Dialogue(broker) >> fetch({0: 5}) << answered(high_watermark=12, offsets=[4, 8])
-
-
-def test_the_limits_leave_out_whole_batches(broker: MockKafka, wire: WireClient) -> None:
-    store(wire, 4, size=1000)
-    dialogue = Dialogue(broker) >> fetch({0: 3}) << answered(offsets=[3])
-    size = len(dialogue.part.records)
-    dialogue >> fetch({0: 0}, each=3 * size + 1) << answered(offsets=[0, 1, 2])
-    dialogue >> fetch({0: 0}, most=2 * size) << answered(offsets=[0, 1])
-
-
-def test_the_first_batch_comes_even_if_it_is_too_large(broker: MockKafka, wire: WireClient) -> None:
-    store(wire, 2, size=5000)
-    store(wire, 2, partition=1, size=5000)
-    Dialogue(broker) >> fetch({0: 0, 1: 0}, each=10, most=10) << each(partition_index=[0, 1], offsets=[[0], []])
-
-
-@pytest.mark.parametrize(("offset", "code"), [(-1, 1), (3, 1), (2, 0)])
-def test_offsets_out_of_range(broker: MockKafka, wire: WireClient, offset: int, code: int) -> None:
-    store(wire, 2)
-    Dialogue(broker) >> fetch({0: offset}) << answered(error_code=code)
-
-
 def test_a_fetch_waits_for_min_bytes(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 1, size=100)
     dialogue = Dialogue(broker) >> fetch({0: 0}, wait=60_000, least=1000)
@@ -120,15 +95,6 @@ def test_a_waiting_fetch_is_answered_when_the_topic_is_deleted(broker: MockKafka
     dialogue << refused(3)
 
 
-def test_a_partition_named_twice_is_fetched_once_as_last_named(broker: MockKafka, wire: WireClient) -> None:
-    store(wire, 3)
-    request = fetch({0: 0, 1: 0})
-    request.topics.append(FetchTopic(topic="orders", partitions=[FetchPartition(
-        partition=0, fetch_offset=2, partition_max_bytes=LARGE)]))  # fmt: skip
-    dialogue = Dialogue(broker) >> request << each(partition_index=[0, 1], offsets=[[2], []])
-    assert len(dialogue.last.responses) == 1
-
-
 def test_a_fetch_that_waits_looks_only_at_what_has_changed(
     broker: MockKafka, wire: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,30 +123,6 @@ def test_a_client_that_left_while_it_waited_is_forgotten(broker: MockKafka, wire
     broker.wait_until(lambda: broker._call(lambda e: len(e.connections)) == 0)
     store(wire, 1)
     assert waiting(broker) == 0
-
-
-def test_sessions_return_only_what_changed(broker: MockKafka, wire: WireClient) -> None:
-    store(wire, 1)
-    dialogue = Dialogue(broker) >> fetch({0: 0, 1: 0, 2: 0}, epoch=0) << each(partition_index=[0, 1, 2])
-    session = dialogue.last.session_id
-    assert session > 0
-    dialogue >> fetch({0: 1}, session=session, epoch=1) << overall(session_id=session, responses=[])
-    store(wire, 1, partition=2)
-    dialogue >> fetch({}, session=session, epoch=2) << answered(partition_index=2, offsets=[0])
-    dialogue >> fetch({}, session=session, epoch=3, forget=[2]) << overall(responses=[])
-
-
-@pytest.mark.parametrize(("session_shift", "epoch", "code"), [(1, 1, 70), (0, 5, 71)])
-def test_sessions_that_cannot_continue(wire: WireClient, session_shift: int, epoch: int, code: int) -> None:
-    first = wire.request(fetch({0: 0}, epoch=0), 11)
-    response = wire.request(fetch({}, session=first.session_id + session_shift, epoch=epoch), 11)
-    assert response.error_code == code
-
-
-def test_a_closed_session_is_gone(wire: WireClient) -> None:
-    first = wire.request(fetch({0: 0}, epoch=0), 11)
-    assert wire.request(fetch({0: 0}, session=first.session_id, epoch=-1), 11).session_id == 0
-    assert wire.request(fetch({}, session=first.session_id, epoch=1), 11).error_code == 70
 
 
 def test_a_session_is_evicted_only_after_two_minutes_without_use(
@@ -252,16 +194,3 @@ def list_offsets(wire: WireClient, timestamp: int, version: int = 8) -> tuple[in
     request = ListOffsetsRequest(replica_id=-1, topics=[topic])
     response = only(wire.request(request, version))
     return response.error_code, response.offset, response.timestamp
-
-
-def test_offsets_by_time(wire: WireClient) -> None:
-    for timestamp in (1000, 3000, 2000):
-        store(wire, 1, timestamp=timestamp, count=2)
-    assert list_offsets(wire, 0) == (0, 0, 1000)
-    assert list_offsets(wire, 1001) == (0, 2, 3000)
-    assert list_offsets(wire, 3001) == (0, -1, -1)
-    assert list_offsets(wire, -1) == (0, 6, -1)
-    assert list_offsets(wire, -2) == (0, 0, -1)
-    assert list_offsets(wire, -3) == (0, 2, 3000)
-    assert list_offsets(wire, -4) == (0, 0, -1)
-    assert list_offsets(wire, -3, version=6)[0] == 35

@@ -39,7 +39,7 @@ from wirebroker.mock import MockKafka
 from wirekit import client
 
 GROUP = "team"
-REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTANCE = 27, 25, 22, 79, 82
+REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTANCE, FULL = 27, 25, 22, 79, 82, 81
 
 
 @pytest.fixture
@@ -149,9 +149,20 @@ class Client:
         return offset
 
 
+@pytest.fixture
+def frozen(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
+    broker = mock_kafka_factory(clock="frozen")
+    client(broker).request(find(GROUP), 4)
+    return broker
+
+
+def group_state(broker: MockKafka) -> State:
+    return broker._call(lambda engine: engine.groups.groups[GROUP].state)
+
+
 def await_rebalance(broker: MockKafka) -> None:
     """Wait until the broker has a JoinGroup that was sent and not answered; requests on other connections may overtake it."""
-    broker.wait_until(lambda: broker._call(lambda engine: engine.groups.groups[GROUP].state is State.PREPARING_REBALANCE))
+    broker.wait_until(lambda: group_state(broker) is State.PREPARING_REBALANCE)
 
 
 def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
@@ -256,6 +267,64 @@ def test_members_that_must_not_join(broker: MockKafka, settings: dict[str, Any],
     one = Client(broker, **settings)
     one.ask_to_join(**options)
     assert one.joined().error_code == code
+
+
+def in_rebalance(broker: MockKafka, **options: Any) -> tuple[Client, Client]:
+    """A member with these options of JoinGroup that does not join again, and a new member that waits for it."""
+    one, two = Client(broker, options.pop("instance", None)), Client(broker)
+    one.join(**options)
+    one.sync({one.member: b"all"})
+    two.ask_to_join()
+    two.joined()
+    two.ask_to_join(session_ms=10_000, rebalance_ms=1000)
+    await_rebalance(broker)
+    return one, two
+
+
+def test_a_rebalance_waits_for_the_longest_timeout_and_keeps_a_static_member_that_misses_it(frozen: MockKafka) -> None:
+    one, two = in_rebalance(frozen, instance="worker-1", session_ms=300_000, rebalance_ms=20_000)
+    frozen.clock.advance(seconds=19)
+    assert group_state(frozen) is State.PREPARING_REBALANCE
+    frozen.clock.advance(seconds=2)
+    assert two.joined().error_code == 0
+    assert set(frozen._call(lambda engine: engine.groups.groups[GROUP].members)) == {one.member, two.member}
+
+
+def test_a_new_member_waits_no_longer_than_five_minutes(frozen: MockKafka) -> None:
+    _, two = in_rebalance(frozen, session_ms=1_000_000, rebalance_ms=600_000)
+    frozen.clock.advance(seconds=301)
+    assert two.joined().error_code == UNKNOWN_MEMBER
+
+
+def test_in_a_full_group_the_last_to_join_again_has_no_place(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    broker = mock_kafka_factory(configs={"group.max.size": 2})
+    client(broker).request(find(GROUP), 4)
+    one, two = stable_pair(broker)
+    one.ask_to_join("range", session_ms=20_000)
+    await_rebalance(broker)
+    three = Client(broker)
+    three.ask_to_join()
+    assert three.joined().error_code == MEMBER_ID_REQUIRED
+    three.ask_to_join()
+    broker.wait_until(lambda: broker._call(lambda engine: len(engine.groups.groups[GROUP].members)) == 3)
+    two.ask_to_join()
+    assert two.joined().error_code == FULL
+
+
+def test_further_members_prolong_the_first_wait_up_to_the_rebalance_timeout(
+    mock_kafka_factory: Callable[..., MockKafka],
+) -> None:
+    broker = mock_kafka_factory(configs={"group.initial.rebalance.delay.ms": 3000}, clock="frozen")
+    client(broker).request(find(GROUP), 4)
+    members = [Client(broker) for _ in range(3)]
+    for number, member in enumerate(members, 1):
+        for _ in range(2):
+            member.ask_to_join(rebalance_ms=6000)
+            if not member.member:
+                member.joined()
+        broker.wait_until(lambda: broker._call(lambda engine: len(engine.groups.groups[GROUP].members)) == number)  # noqa: B023
+        broker.clock.advance(seconds=2)
+    assert {member.joined().error_code for member in members} == {0}
 
 
 def test_wrong_generations_and_members(broker: MockKafka) -> None:

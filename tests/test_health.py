@@ -16,7 +16,7 @@ USERS = {"alice": "a secret"}
 @pytest.mark.parametrize("protocol", ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"])
 def test_without_flags_it_asks_the_listener_of_its_environment(
     protocol: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     with MockKafka(security=protocol, users=USERS if "sasl" in protocol else None) as kafka:
         port = address_of(kafka.bootstrap_servers)[1]
         monkeypatch.setenv("KAFKA_LISTENERS", f"{protocol}://0.0.0.0:{port},CONTROLLER://0.0.0.0:1")

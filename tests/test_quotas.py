@@ -186,8 +186,11 @@ def test_changes_of_topics_are_refused_in_versions_that_know_it(kafka: MockKafka
     connection = connect(kafka)
     assert sole(create(connection, "a", 20).topics).error_code == 0, "eleven tokens, and a debt of nine"
     response = create(connection, "b", 1)
-    refused = sole(response.topics)
-    assert (refused.error_code, refused.error_message, response.throttle_time_ms) == (89, None, 9000)
+    assert (sole(response.topics).error_code, sole(response.topics).error_message, response.throttle_time_ms) == (
+        89,
+        None,
+        9000,
+    )
     kafka.clock.advance(milliseconds=9000)
     assert sole(create(connection, "b", 1).topics).error_code == 0
     assert create(connect(kafka), "c", 3, version=5).throttle_time_ms == 4000, "older versions only wait"
@@ -329,36 +332,6 @@ def test_bad_quotas_are_refused_in_kafkas_words(
     response = alter(connect(kafka), entity, values)
     assert (response.error_code, response.error_message) == (42, text)
     assert kafka.quotas.all() == []
-
-
-@pytest.mark.parametrize("address", ["1.2", "::1", "10.0.0.1", "localhost"])
-def test_addresses(kafka: MockKafka, address: str) -> None:
-    assert alter(connect(kafka), {"ip": address}, {"connection_creation_rate": 5}, validate_only=True).error_code == 0
-    assert kafka.quotas.all() == []
-
-
-def test_an_entity_that_comes_twice(kafka: MockKafka) -> None:
-    named = [{"entity_type": "user", "entity_name": "u"}, {"entity_type": "client-id", "entity_name": None}]
-    entries = [
-        {"entity": named, "ops": [{"key": "producer_byte_rate", "value": value, "remove": False}]} for value in (7.0, 8.0)
-    ]
-    response = sole(ask(connect(kafka), "AlterClientQuotas", 1, entries=entries).entries)
-    text = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=u})"
-    assert (response.error_code, response.error_message) == (42, text)
-    assert [each.limits for each in kafka.quotas.all()] == [{"producer_byte_rate": 7.0}], "the first one counts"
-
-
-def test_the_order_is_that_of_kafkas_tables(kafka: MockKafka) -> None:
-    names = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"]
-    keys = ["producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate", "request_percentage"]
-    ops = [{"key": key, "value": 1e9, "remove": False} for key in keys]
-    entries = [{"entity": [{"entity_type": "user", "entity_name": name}], "ops": ops} for name in names]
-    response = ask(connect(kafka), "AlterClientQuotas", 1, entries=entries)
-    order = ["erin", "grace", "alice", "heidi", "bob", "frank", "dave", "carol"]
-    assert [sole(each.entity).entity_name for each in response.entries] == order
-    described = ask(connect(kafka), "DescribeClientQuotas", 1, components=[], strict=False)
-    assert [sole(each.entity).entity_name for each in described.entries] == order
-    assert [each.key for each in described.entries[0].values] == keys
 
 
 def test_quotas_survive_a_restart(tmp_path: Path) -> None:

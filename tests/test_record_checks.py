@@ -476,9 +476,7 @@ def test_a_rewritten_batch_is_a_copy() -> None:
 @pytest.mark.parametrize("topic", ["uncompressed", *NAMES[1:]])
 def test_a_topic_stores_its_own_compression(codec: int, topic: str) -> None:
     records = [Record(i, 10 - i, b"k%d" % i, None if i == 1 else b"v", (("h", b"x"), ("h", None))) for i in range(4)]
-    data = build_batch(
-        records, base_timestamp=NOW, producer_id=9, producer_epoch=2, base_sequence=5, compression=codec
-    )  # fmt: skip
+    data = build_batch(records, base_timestamp=NOW, producer_id=9, producer_epoch=2, base_sequence=5, compression=codec)
     found = checked(data, RecordPolicy("orders-0", compression=topic))
     assert isinstance(found, Checked)
     header = found.header

@@ -282,9 +282,7 @@ CASES = {
         ),
         9,
     ),
-    "Metadata of all topics": Case(
-        lambda n: MetadataRequest(topics=None, include_topic_authorized_operations=True), 12, 0
-    ),
+    "Metadata of all topics": Case(lambda n: MetadataRequest(topics=None, include_topic_authorized_operations=True), 12, 0),
     "Metadata that creates topics": Case(
         lambda n: MetadataRequest(
             topics=[MetadataRequestTopic(name=f"new-{n}-{i}") for i in range(n)], allow_auto_topic_creation=True
@@ -315,29 +313,28 @@ CASES = {
     "Fetch": Case(lambda n: fetch(names(n)), 11),
     "Fetch of a session": Case(lambda n: fetch(names(n), session_epoch=0), 11, changes=True),
     "CreateTopics": Case(
-        lambda n: CreateTopicsRequest(timeout_ms=1000,
+        lambda n: CreateTopicsRequest(
+            timeout_ms=1000,
             topics=[
                 CreatableTopic(name=f"{kind}-{n}-{i}", num_partitions=1, replication_factor=1)
                 for i in range(n)
                 for kind in ("topic", "new.one", "new_one")
-            ]
+            ],
         ),
         7,
         40,
         changes=True,
     ),
     "CreatePartitions": Case(
-        lambda n: CreatePartitionsRequest(timeout_ms=1000,
-            topics=[CreatePartitionsTopic(name=name, count=2 + n % 7, assignments=None) for name in names(n)]
+        lambda n: CreatePartitionsRequest(
+            timeout_ms=1000, topics=[CreatePartitionsTopic(name=name, count=2 + n % 7, assignments=None) for name in names(n)]
         ),
         3,
         100,
         changes=True,
     ),
     "DeleteTopics": Case(
-        lambda n: DeleteTopicsRequest(
-            timeout_ms=1000, topics=[DeleteTopicState(name=name) for name in names(n)]
-        ),
+        lambda n: DeleteTopicsRequest(timeout_ms=1000, topics=[DeleteTopicState(name=name) for name in names(n)]),
         6,
         100,
         changes=True,
@@ -379,11 +376,12 @@ CASES = {
         2,
     ),
     "AlterPartitionReassignments": Case(
-        lambda n: AlterPartitionReassignmentsRequest(timeout_ms=1000,
+        lambda n: AlterPartitionReassignmentsRequest(
+            timeout_ms=1000,
             topics=[
                 ReassignableTopic(name=name, partitions=[ReassignablePartition(partition_index=0, replicas=[1])])
                 for name in names(n)
-            ]
+            ],
         ),
         0,
     ),
@@ -392,23 +390,17 @@ CASES = {
         0,
     ),
     "DescribeLogDirs": Case(
-        lambda n: DescribeLogDirsRequest(
-            topics=[DescribableLogDirTopic(topic=name, partitions=[0, 1]) for name in names(n)]
-        ),
+        lambda n: DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=name, partitions=[0, 1]) for name in names(n)]),
         4,
     ),
-    "DescribeTransactions": Case(
-        lambda n: DescribeTransactionsRequest(transactional_ids=[f"tx-{i}" for i in range(n)]), 0
-    ),
+    "DescribeTransactions": Case(lambda n: DescribeTransactionsRequest(transactional_ids=[f"tx-{i}" for i in range(n)]), 0),
     "ListTransactions": Case(
         lambda n: ListTransactionsRequest(state_filters=["Empty", "Odd"], producer_id_filters=list(range(n))), 1, 0
     ),
     "ListGroups": Case(lambda n: ListGroupsRequest(states_filter=["Empty"]), 4, 0),
     "DeleteGroups": Case(lambda n: DeleteGroupsRequest(groups_names=[f"group-{i}" for i in range(n)]), 2, changes=True),
     "DescribeGroups": Case(lambda n: DescribeGroupsRequest(groups=[f"group-{i}" for i in range(n)]), 6),
-    "ConsumerGroupDescribe": Case(
-        lambda n: ConsumerGroupDescribeRequest(group_ids=[f"group-{i}" for i in range(n)]), 1
-    ),
+    "ConsumerGroupDescribe": Case(lambda n: ConsumerGroupDescribeRequest(group_ids=[f"group-{i}" for i in range(n)]), 1),
     "ListConfigResources": Case(lambda n: ListConfigResourcesRequest(), 1, 0),
     "AlterReplicaLogDirs": Case(
         lambda n: replica_dirs.AlterReplicaLogDirsRequest(
@@ -442,9 +434,7 @@ CASES = {
         7,
     ),
     "OffsetFetch of many groups": Case(
-        lambda n: OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=f"group-{i}", topics=None) for i in range(n)]
-        ),
+        lambda n: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"group-{i}", topics=None) for i in range(n)]),
         8,
     ),
     "OffsetCommit": Case(
@@ -462,13 +452,14 @@ CASES = {
     ),
     "TxnOffsetCommit": Case(
         lambda n: TxnOffsetCommitRequest(
-            transactional_id="tx-1", group_id="group-1", producer_id=1, producer_epoch=0,
+            transactional_id="tx-1",
+            group_id="group-1",
+            producer_id=1,
+            producer_epoch=0,
             topics=[
                 TxnOffsetCommitRequestTopic(
                     name=name,
-                    partitions=[
-                        TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
-                    ],
+                    partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")],
                 )
                 for name in names(n)
             ],
@@ -504,10 +495,8 @@ CASES = {
         0,
         changes=True,
     ),
-    "FindCoordinator": Case(
-        lambda n: FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group-{i}" for i in range(n)]), 4
-    ),
-}  # fmt: skip
+    "FindCoordinator": Case(lambda n: FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group-{i}" for i in range(n)]), 4),
+}
 
 
 at_once, in_slices = lru_cache(World), lru_cache(lambda: World().driven())

@@ -742,8 +742,9 @@ def test_the_control_says_that_a_topic_cannot_be_written_down(data: Path, full_d
         full_disk(True)
         for response in (control.send("POST", "/topics", {"name": "made"}), control.send("DELETE", "/topics/orders")):
             assert (response.status, response.json["detail"]) == (
-                503, "the data directory cannot be used: No space left on device"
-            )  # fmt: skip
+                503,
+                "the data directory cannot be used: No space left on device",
+            )
         with pytest.raises(OSError, match="No space left"):
             kafka.create_topic("made")
         full_disk(False)

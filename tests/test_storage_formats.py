@@ -64,9 +64,8 @@ def test_names() -> None:
 
 
 REAL_SNAPSHOT = bytes.fromhex(
-    "0001799c58e5000000010000000000000000000000000f9f00000000"
-    "00000f9f00000027000001a1fd470d65ffffffffffffffffffffffff"
-)  # fmt: skip
+    "0001799c58e5000000010000000000000000000000000f9f0000000000000f9f00000027000001a1fd470d65ffffffffffffffffffffffff"
+)
 """Written by a Kafka 4.3.1 at the end of a log with one idempotent producer."""
 
 

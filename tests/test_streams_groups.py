@@ -15,7 +15,6 @@ import pytest
 from kafkawire.declare import from_plain
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from kafkawire.registry import KEYS, request_class
-from responses import only
 from wirebroker import MockKafka
 from wirebroker.client.wire import WireClient
 from wirebroker.common.slices import at_once
@@ -83,9 +82,12 @@ class App:
             self._epochs[member] = max(response.member_epoch, 0)
             if response.active_tasks is not None:
                 self._tasks[member] = {
-                    kind: [{"subtopology_id": t.subtopology_id, "partitions": t.partitions} for t in getattr(response, kind)]
+                    kind: [
+                        {"subtopology_id": each.subtopology_id, "partitions": each.partitions}
+                        for each in getattr(response, kind)
+                    ]
                     for kind in NO_TASKS
-                }  # fmt: skip
+                }
         return response
 
     def active(self, member: str) -> list[int]:
@@ -115,29 +117,6 @@ def app(kafka: MockKafka) -> Iterator[App]:
         yield app
 
 
-def test_the_first_assignment_waits_for_further_members(kafka: MockKafka) -> None:
-    with closing(App(kafka)) as app:
-        assert told(app.beat("a")) == [DELAYED, MISSING_INTERNAL]
-        assert told(app.beat("a")) == [DELAYED]
-        app.beat("b")
-        kafka.clock.advance(seconds=2.9)
-        assert told(app.beat("b")) == [DELAYED]
-        kafka.clock.advance(seconds=0.2)
-        assert (told(app.beat("a")), told(app.beat("b"))) == ([], [])
-        assert sorted(app.active("a") + app.active("b")) == [0, 1, 2, 3]
-        assert len(app.active("a")) == len(app.active("b")) == 2
-
-
-def test_internal_topics_are_created_with_as_many_partitions_as_tasks(app: App) -> None:
-    response = app.beat("a")
-    assert told(response) == [MISSING_INTERNAL]
-    assert [each.status_detail for each in response.status or ()] == ["Internal topics are missing: log"]
-    assert len(app.kafka.topics()["log"].partitions) == 4
-    assert told(app.beat("a")) == []
-    assert app.active("a") == [0, 1, 2, 3]
-    assert app.describe().group_state == "Stable"
-
-
 def test_the_response_says_why_an_internal_topic_could_not_be_created(app: App) -> None:
     app.beat("a", topology=topology(factor=3))
     response = app.beat("a")
@@ -150,31 +129,6 @@ def test_the_response_says_why_an_internal_topic_could_not_be_created(app: App) 
     app.kafka.clock.advance(seconds=10.1)
     response = app.beat("a")
     assert [each.status_detail for each in response.status or ()] == ["Internal topics are missing: log"]
-
-
-def test_a_missing_source_topic_keeps_the_group_from_working_until_it_is_there(app: App) -> None:
-    other = topology()
-    other["subtopologies"][0]["source_topics"] = ["later"]  # type: ignore[index]
-    assert told(app.beat("a", topology=other)) == [MISSING_SOURCES]
-    assert app.describe().group_state == "NotReady"
-    app.kafka.create_topic("later", 2)
-    assert told(app.beat("a")) == [MISSING_INTERNAL]
-    app.beat("a")
-    assert app.active("a") == [0, 1]
-
-
-def test_a_task_moves_once_its_owner_has_given_it_up(app: App) -> None:
-    app.beat("a")
-    app.beat("a")
-    assert app.beat("b").active_tasks == [], "the other process still has all"
-    app.beat("a")
-    assert len(app.active("a")) == 2, "it is told to give up two"
-    app.beat("b")
-    assert app.active("b") == [], "it has not confirmed that yet"
-    app.beat("a")
-    app.beat("b")
-    assert sorted(app.active("a") + app.active("b")) == [0, 1, 2, 3]
-    assert app.describe().group_state == "Stable"
 
 
 def test_a_member_that_does_not_give_up_its_tasks_in_time_is_removed(app: App) -> None:
@@ -194,37 +148,6 @@ def test_a_silent_member_is_removed(app: App) -> None:
     app.beat("b")
     app.kafka.clock.advance(seconds=2)
     assert [each.member_id for each in app.describe().members] == ["b"]
-
-
-def test_standby_tasks_go_to_another_process(kafka: MockKafka) -> None:
-    settings = {"initial.rebalance.delay.ms": 0, "assignment.interval.ms": 0, "num.standby.replicas": 1}
-    with closing(App(kafka, **settings)) as app:
-        for _ in range(4):
-            for member in ("a", "b"):
-                app.beat(member)
-        shown = app.describe()
-        assert shown.group_state == "Stable"
-        held = [
-            (sorted(each.assignment.active_tasks[0].partitions), sorted(each.assignment.standby_tasks[0].partitions))
-            for each in shown.members
-        ]
-        assert held[0] == held[1][::-1]
-
-
-def test_every_member_is_told_that_one_asked_for_the_end_of_the_application(app: App) -> None:
-    app.beat("a")
-    app.beat("b")
-    app.beat("b", shutdown_application=True)
-    assert SHUTDOWN in told(app.beat("a"))
-
-
-def test_the_partitions_of_each_endpoint_are_told(app: App) -> None:
-    app.beat("a")
-    app.beat("a", user_endpoint={"host": "here", "port": 80})
-    response = app.beat("a")
-    (found,) = response.partitions_by_user_endpoint or ()
-    assert (found.user_endpoint.host, found.user_endpoint.port) == ("here", 80)
-    assert [(each.topic, each.partitions) for each in found.active_partitions] == [("in", [0, 1, 2, 3])]
 
 
 @pytest.mark.parametrize("mode", ["clean", "kill"])
@@ -247,23 +170,6 @@ def test_a_group_survives_a_restart(tmp_path: Path, mode: str) -> None:
         app.close()
         kafka.restart(mode)
         assert app.describe().error_code == GROUP_ID_NOT_FOUND
-
-
-def test_offsets_are_committed_by_members_alone(app: App) -> None:
-    app.beat("a")
-    app.beat("a")
-
-    def commit(member: str, epoch: int) -> int:
-        partitions = [{"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}]
-        response = app.ask(
-            "OffsetCommit", 9, group_id="app", generation_id_or_member_epoch=epoch, member_id=member,
-            topics=[{"name": "in", "partitions": partitions}],
-        )  # fmt: skip
-        return int(only(response).error_code)
-
-    epoch = app._epochs["a"]
-    assert (commit("a", epoch), commit("a", epoch - 1), commit("b", epoch)) == (0, 113, UNKNOWN_MEMBER_ID)
-    assert app.kafka.committed_offsets("app")
 
 
 def test_the_group_is_shown_to_python(app: App) -> None:

@@ -31,6 +31,7 @@ from kafkawire.messages.txn_offset_commit import (
 )
 from responses import only, sole
 from wirebroker.client.wire import ConnectionClosed
+from wirebroker.core.open_transactions import OpenTransactions
 from wirebroker.core.transactions.states import PREVIOUS, State
 from wirebroker.mock import MockKafka
 from wirekit import batch, client, produce_request
@@ -371,6 +372,38 @@ def test_c4_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenc
     assert producer.send("b").error_code == INVALID_EPOCH
     assert (producer.end(version=4), producer.end(version=5)) == (FENCED, INVALID_STATE)
     assert Reader(kafka).values() == []
+
+
+def test_c4_a_transactional_id_does_not_expire_while_its_transaction_is_open(
+    mock_kafka_factory: Callable[..., MockKafka],
+) -> None:
+    expiry = {"transactional.id.expiration.ms": 1000, "transaction.remove.expired.transaction.cleanup.interval.ms": 1000}
+    kafka = mock_kafka_factory(topics={"orders": 1}, configs=expiry, clock="frozen")
+    producer = started(kafka)
+    producer.send("a")
+    kafka.clock.advance(seconds=5)
+    assert producer.end() == 0
+    kafka.clock.advance(seconds=5)
+    assert kafka.transactions() == {}
+
+
+def test_c3_readers_learn_of_an_aborted_transaction_around_another_one() -> None:
+    transactions = OpenTransactions()
+    transactions.begin(1, 0)
+    transactions.begin(2, 1)
+    transactions.end(2, 2, aborted=True)
+    transactions.end(1, 3, aborted=True)
+    assert [each.producer_id for each in transactions.aborted_between(0, 2)] == [2, 1]
+
+
+def test_c3_readers_wait_for_an_earlier_transaction_until_its_marker_is_replicated() -> None:
+    transactions = OpenTransactions()
+    transactions.begin(1, 0)
+    transactions.begin(2, 1)
+    transactions.end(1, 2, aborted=False, replicated=False)
+    assert transactions.first_unstable() == 0
+    transactions.replicated_up_to(3)
+    assert transactions.first_unstable() == 1
 
 
 def test_c4_timed_out_transactions_are_looked_for_at_the_multiples_of_an_interval(

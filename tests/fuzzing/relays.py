@@ -150,7 +150,7 @@ class RelayCase:
 
     def _send(
         self, link: Link, source: bytearray, sent: bytearray, passed: bytearray, passes: Any, to: Any, everything: bool
-    ) -> None:  # fmt: skip
+    ) -> None:
         while source and link.closed is None:
             size = len(source) if everything else self.random.choice((1, 3, 7, 20, 200, len(source), len(source)))
             piece = bytes(source[:size])

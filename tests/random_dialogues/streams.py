@@ -63,9 +63,7 @@ class Streams(Asking):
         changelog = _topic("@log", **{"cleanup.policy": "compact"})
         stateful = _subtopology("0", ["@t"], state_changelog_topics=[changelog])
         repartition = _subtopology("0", ["@t"], repartition_sink_topics=["@rep"])
-        counts = _subtopology(
-            "1", [], repartition_source_topics=[_topic("@rep")], state_changelog_topics=[_topic("@log2")]
-        )  # fmt: skip
+        counts = _subtopology("1", [], repartition_source_topics=[_topic("@rep")], state_changelog_topics=[_topic("@log2")])
         both = _subtopology("0", ["@t", "@u"], state_changelog_topics=[changelog], copartition_groups=_together([0, 1], []))
         fixed = _subtopology("1", ["@u"], repartition_source_topics=[_topic("@rep", 3)], copartition_groups=_together([0], [0]))
         return [

@@ -218,9 +218,7 @@ class Transactions(Asking):
     def _end(self, producer: Producer) -> Ask:
         named, pid, epoch = self._identity(producer)
         version = 5 if producer.modern != self._chance(0.08) else self._version(0, 4)
-        body: Json = {
-            "transactional_id": named, "producer_id": pid, "producer_epoch": epoch, "committed": self._chance(0.6),
-        }  # fmt: skip
+        body: Json = {"transactional_id": named, "producer_id": pid, "producer_epoch": epoch, "committed": self._chance(0.6)}
         return Ask(0, "EndTxn", version, body)
 
     # Records

@@ -262,9 +262,8 @@ class TransactionalProducer(Actor):
             self._send(produce(partition, data, self.txid), 12, self._produced)
         else:
             request = EndTxnRequest(
-                transactional_id=self.txid, producer_id=self.producer_id, producer_epoch=self.epoch,
-                committed=self._commits,
-            )  # fmt: skip
+                transactional_id=self.txid, producer_id=self.producer_id, producer_epoch=self.epoch, committed=self._commits
+            )
             self._send(request, 5, self._ended)
 
     def _produced(self, response: Any) -> None:

@@ -89,9 +89,8 @@ class Schedule:
     """A run of one seed. `spoil` may break the engine, to see whether the checks notice."""
 
     def __init__(
-        self, seed: int, rules: Rules | None = None, spoil: Callable[[World], None] | None = None,
-        shape: Shape | None = None,
-    ) -> None:  # fmt: skip
+        self, seed: int, rules: Rules | None = None, spoil: Callable[[World], None] | None = None, shape: Shape | None = None
+    ) -> None:
         self.world = world = World(seed, rules=rules, brokers=brokers_of(seed))
         self.shape = shape = shape or shape_of(world)
         self.partitions: list[Partition] = world.engine.cluster.topics[TOPIC].partitions

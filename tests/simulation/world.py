@@ -130,8 +130,8 @@ class World:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self.engine = Engine(
-            self.now, random.Random(seed).randbytes, settings=SETTINGS, rules=rules, cold_start=False, brokers=brokers,
-        )  # fmt: skip
+            self.now, random.Random(seed).randbytes, settings=SETTINGS, rules=rules, cold_start=False, brokers=brokers
+        )
         self.engine.cluster.create_topic(TOPIC, self.now, partitions=PARTITIONS, replication_factor=brokers)
         self.steps = 0
 

@@ -215,7 +215,7 @@ READ: list[tuple[str, type[Message], int, bytes, Any]] = [
     ("many unknown tags", Tagged, 0, b"\x05\x80\x02" + tag(9, b"z") * 256, Tagged(5)),
     ("unknown tags where none is known", Forms, 2, b"\0\0\0\x01\x01" + tag(0, b"zz"), Forms(None, None, None, [])),
     ("a tag of its version", Tagged, 2, b"\x05\x01" + tag(1, b"\0\x09"), Tagged(5, late=9)),
-]  # fmt: skip
+]
 REFUSED: list[tuple[str, type[Message], int, bytes, str]] = [
     ("nothing", Forms, 2, b"", "ends too early"),
     ("half a number", Tagged, 0, b"", "ends too early"),
@@ -261,7 +261,7 @@ WRITTEN: list[tuple[str, Message, int, bytes]] = [
     ("a string of 127 bytes", Forms("x" * 127, None, None, []), 2, b"\x80\x01" + b"x" * 127 + b"\0\0\x01\0"),
     ("ids", Forms("", b"", [b"i" * 16], []), 2, b"\x01\x01\x02" + b"i" * 16 + b"\x01\0"),
     ("other sequences", Forms("", bytearray(b"a"), (), ()), 2, b"\x01\x02a\x01\x01\0"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("sent", "version", "raw"), [row[1:] for row in WRITTEN], ids=[row[0] for row in WRITTEN])
@@ -298,7 +298,7 @@ WRONG: list[tuple[str, Message, int, str]] = [
     ("null in an array", CreateTopicsRequest(topics=[CreatableTopic(name=None)], timeout_ms=1), 7, r"topics\[0\].name: None"),
     ("another struct", Forms("", b"", [], [Leaf()]), 2, r"branches\[0\].leaf: Leaf\(number=0, word=''\) has no such field"),
     ("an unknown version", Forms("", b"", [], []), 4, "versions 0 to 3"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("sent", "version", "why"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
