@@ -145,17 +145,15 @@ class Connection:
         self._filled = 0
 
 
-class WireClient:
-    """Named connections to one broker. Each opens at its first use; after an error it is closed, and the next use opens it."""
+class Connections:
+    """Named connections. Each opens at its first use; after an error it is closed, and the next use opens it."""
 
-    def __init__(self, host: str, port: int, timeout: float = TIMEOUT) -> None:
-        self.address, self.timeout = (host, port), timeout
+    def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
 
-    @classmethod
-    def at(cls, address: str, timeout: float = TIMEOUT) -> WireClient:
-        """A client of the broker at `host:port`, or the first in a list with commas. Raises ValueError."""
-        return cls(*address_of(address), timeout)
+    def connect(self, name: str) -> Connection:
+        """A new connection of this name. Raises ConnectionClosed."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close all connections."""
@@ -201,9 +199,26 @@ class WireClient:
     def _open(self, name: str) -> Iterator[Connection]:
         """The connection of this name, made if there is none, and dropped if using it fails."""
         if name not in self._connections:
-            self._connections[name] = Connection(self.address, self.timeout)
+            self._connections[name] = self.connect(name)
         try:
             yield self._connections[name]
         except (OSError, ProtocolError):
             self.drop(name)
             raise
+
+
+class WireClient(Connections):
+    """Connections to one broker, in plaintext."""
+
+    def __init__(self, host: str, port: int, timeout: float = TIMEOUT) -> None:
+        super().__init__()
+        self.address, self.timeout = (host, port), timeout
+
+    @classmethod
+    def at(cls, address: str, timeout: float = TIMEOUT) -> WireClient:
+        """A client of the broker at `host:port`, or the first in a list with commas. Raises ValueError."""
+        return cls(*address_of(address), timeout)
+
+    def connect(self, name: str) -> Connection:
+        """A new connection to the broker. Raises ConnectionClosed."""
+        return Connection(self.address, self.timeout)
