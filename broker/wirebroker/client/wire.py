@@ -16,18 +16,18 @@ from kafkawire.frames import SIZE, decode_response, encode_request
 
 CLIENT_ID = "wirebroker-conformance"
 TIMEOUT = 10.0
-"""Seconds without a byte after which a client stops waiting for an answer."""
+"""Seconds without a byte after which a client stops waiting for a response."""
 LARGEST_RESPONSE = 512 * 1024 * 1024
 SHOWN = 64
-"""How many bytes of an unreadable answer its error message shows."""
+"""How many bytes of an unreadable response its error message shows."""
 
 
 class ConnectionClosed(ConnectionError):
-    """The broker closed the connection instead of answering."""
+    """The broker closed the connection instead of responding."""
 
 
 class NoResponse(TimeoutError):
-    """No answer arrived in time."""
+    """No response arrived in time."""
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -55,7 +55,7 @@ class Connection:
     ) -> None:
         self.timeout, self.client_id = timeout, client_id
         self.awaited: deque[tuple[int, int, int]] = deque()
-        """Correlation id, API key and version of each request that has no answer yet."""
+        """Correlation id, API key and version of each request that has no response yet."""
         self._correlation = 0
         self._size, self._filled = bytearray(SIZE.size), 0
         self._frame: bytearray | None = None
@@ -72,12 +72,12 @@ class Connection:
         self._socket.close()
 
     def request(self, message: Message, version: int, timeout: float | None = None) -> Any:
-        """Send a request and wait for its answer. Raises ConnectionClosed, NoResponse, ProtocolError."""
+        """Send a request and wait for its response. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self.send(message, version)
         return self.response(timeout)
 
     def send(self, message: Message, version: int, *, answered: bool = True) -> None:
-        """Send a request without waiting. `answered` is False for a Produce with acks=0, which gets no answer."""
+        """Send a request without waiting. `answered` is False for a Produce with acks=0, which gets no response."""
         self._correlation += 1
         self.send_bytes(encode_request(self._correlation, self.client_id, message, version))
         if answered:
@@ -100,18 +100,18 @@ class Connection:
             raise ConnectionClosed(_words(broken)) from broken
 
     def response(self, timeout: float | None = None) -> Any:
-        """The answer to the oldest request without one. After NoResponse it can be called again.
+        """The response to the oldest request without one. After NoResponse it can be called again.
 
-        Raises ConnectionClosed, NoResponse, and ProtocolError for an unreadable answer or one to another request.
+        Raises ConnectionClosed, NoResponse, and ProtocolError for an unreadable response or one to another request.
         """
         frame = self.frame(timeout)
         try:
             if not self.awaited:
-                raise ProtocolError("the broker answered without a request")
+                raise ProtocolError("the broker responded without a request")
             correlation_id, key, version = self.awaited.popleft()
             answered, message = decode_response(frame, key, version)
             if answered != correlation_id:
-                raise ProtocolError(f"the answer has correlation id {answered}, expected {correlation_id}")
+                raise ProtocolError(f"the response has correlation id {answered}, expected {correlation_id}")
         except ProtocolError as wrong:
             raise ProtocolError(f"{wrong}; the frame begins {frame[:SHOWN].hex()}") from wrong
         return message
@@ -124,11 +124,11 @@ class Connection:
                 self._fill(self._size)
                 (size,) = SIZE.unpack(self._size)
                 if not 0 <= size <= LARGEST_RESPONSE:
-                    raise ProtocolError(f"the answer announces {size} bytes, so this is not a Kafka broker")
+                    raise ProtocolError(f"the response announces {size} bytes, so this is not a Kafka broker")
                 self._frame = bytearray(size)
             self._fill(self._frame)
         except (TimeoutError, BlockingIOError) as late:
-            raise NoResponse("no answer in time") from late
+            raise NoResponse("no response in time") from late
         except OSError as broken:
             raise ConnectionClosed(_words(broken)) from broken
         frame, self._frame = self._frame, None
@@ -166,7 +166,7 @@ class Connections:
             held.close()
 
     def request(self, message: Message, version: int, connection: str = "main", timeout: float | None = None) -> Any:
-        """Send a request and wait for its answer. Raises ConnectionClosed, NoResponse, ProtocolError."""
+        """Send a request and wait for its response. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self.send(message, version, connection)
         return self.response(connection, timeout)
 
@@ -186,7 +186,7 @@ class Connections:
             held.send_bytes(raw)
 
     def response(self, connection: str = "main", timeout: float | None = None) -> Any:
-        """The answer to the oldest request without one. Raises ConnectionClosed, NoResponse, ProtocolError."""
+        """The response to the oldest request without one. Raises ConnectionClosed, NoResponse, ProtocolError."""
         with self._open(connection) as held:
             return held.response(timeout)
 

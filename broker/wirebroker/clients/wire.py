@@ -115,7 +115,7 @@ class Producer:
             self._next[batch.where] = (batch.sequence + len(batch.values)) % SEQUENCES
 
     def _round(self, batches: list[_Batch]) -> None:
-        """Send these batches one after the other, and then read their answers."""
+        """Send these batches one after the other, and then read their responses."""
         self._given_up.clear()
         sent = [(batch, leader) for batch in batches if (leader := self._leader(batch)) and self._sent(batch, leader)]
         acked = self._settings.acks != 0
@@ -133,7 +133,7 @@ class Producer:
             self._begin_epoch()
 
     def _judged(self, batch: _Batch, code: int, offset: int, first: bool) -> bool:
-        """Act on an answer; True if the producer needs a new epoch."""
+        """Act on a response; True if the producer needs a new epoch."""
         if not code:
             self._done(batch, offset, "")
             return False
@@ -183,7 +183,7 @@ class Producer:
         return leader not in self._given_up
 
     def _response(self, leader: str) -> tuple[int, int]:
-        """Error code and offset. Without an answer: REQUEST_TIMED_OUT, and the connection is given up."""
+        """Error code and offset. Without a response: REQUEST_TIMED_OUT, and the connection is given up."""
         if leader in self._given_up:
             return REQUEST_TIMED_OUT, -1
         try:
