@@ -402,7 +402,7 @@ def test_a_torn_tail_is_cut_wherever_it_was_torn(data: Path, tmp_path: Path, cap
             producer.wire = client(kafka)
             assert producer.send(kept).base_offset == kept
         if (len(whole) - cut) % size or not cut % 3:
-            what = "a write left unfinished" if cut % 3 else "are not what was written there"
+            what = "a write left unfinished" if cut % 3 else "differ from what was written there"
             assert f"at position {kept * size} that {what} (" in caplog.text
             assert ("may have been acknowledged" in caplog.text) == (not cut % 3)
         caplog.clear()

@@ -20,9 +20,9 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.primitives import Buffer, format_uuid
 from wirebroker.client import wire as wire_client
-from wirebroker.client.login import LoginFailed, log_in
+from wirebroker.client.brokers import Brokers, leaders_in
+from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import TIMEOUT_MS, Access
-from wirebroker.client.wire import Connection
 
 ATTEMPTS, PAUSE = 8, 0.5
 """How often a request is sent again while the broker says that it may succeed later, and the seconds in between."""
@@ -73,13 +73,13 @@ class Client:
     """Connections to the brokers of one cluster, made when they are needed. Every method raises BrokerError."""
 
     def __init__(self, bootstrap: str, access: Access = PLAINTEXT) -> None:
-        self._access, self._tls = access, access.context()
+        self._access = access
         self._free_at = 0.0
         """the moment until which `max_rate` forbids another Fetch, by `time.monotonic`"""
         self._bootstrap = [each.strip() for each in bootstrap.split(",") if each.strip()]
         for each in self._bootstrap:
             address_of(each)
-        self._connections: dict[str, Connection] = {}
+        self._brokers = Brokers(access, access.timeout_ms / 1000, access.client_id)
         self._versions: dict[str, dict[int, int]] = {}
         self._leaders: dict[tuple[str, int], str] = {}
         self._ids: dict[str, str] = {}
@@ -88,8 +88,7 @@ class Client:
 
     def close(self) -> None:
         """Close all connections."""
-        for each in list(self._connections):
-            self._forget(each)
+        self._brokers.close()
 
     def partitions(self, topics: Iterable[str] = ()) -> list[LivePartition]:
         """The partitions of these topics, or of all, with their offsets, in order."""
@@ -131,14 +130,12 @@ class Client:
         """Ask again who leads what."""
         names = [MetadataRequestTopic(name=name) for name in topics] if topics else None
         response = self._ask_any(MetadataRequest(topics=names, allow_auto_topic_creation=False))
-        brokers = {each.node_id: f"{each.host}:{each.port}" for each in response.brokers}
+        self._leaders.update(leaders_in(response))
         for topic in response.topics:
             if topic.error_code != ErrorCode.NONE:
                 self._refused[topic.name] = topic.error_code
             else:
                 self._ids[topic.name] = format_uuid(topic.topic_id) if any(topic.topic_id) else ""
-                for each in topic.partitions:
-                    self._leaders[topic.name, each.partition_index] = brokers.get(each.leader_id, "")
 
     def offset(self, topic: str, partition: int, which: int) -> int:
         """The first offset of a partition, or the one behind its last."""
@@ -239,26 +236,15 @@ class Client:
         key = request.__schema__.key
         try:
             if address not in self._versions:
-                offered = self._exchange(address, ApiVersionsRequest(), 0)
+                offered = self._brokers.request(ApiVersionsRequest(), 0, address)
                 self._versions[address] = {each.api_key: each.max_version for each in offered.api_keys}
             version = min(NEWEST[key], self._versions[address].get(key, -1))
             if version < request.__schema__.versions[0]:
                 raise BrokerError(f"{address} offers no {type(request).__name__} that is spoken here")
-            return self._exchange(address, request, version)
-        except (OSError, WireError, LoginFailed) as broken:
-            self._forget(address)
+            return self._brokers.request(request, version, address)
+        except (OSError, WireError, LoginFailed, ValueError) as broken:
+            self._brokers.drop(address)
             raise BrokerError(f"{address}: {broken or type(broken).__name__}") from broken
-
-    def _exchange(self, address: str, request: Message, version: int) -> Any:
-        if address not in self._connections:
-            made = Connection(address_of(address), self._access.timeout_ms / 1000, self._access.client_id, self._tls)
-            self._connections[address] = made
-            log_in(made, self._access)
-        return self._connections[address].request(request, version)
-
-    def _forget(self, address: str) -> None:
-        if held := self._connections.pop(address, None):
-            held.close()
 
 
 def ask(bootstrap: str, topics: tuple[str, ...] = (), access: Access = PLAINTEXT) -> None:

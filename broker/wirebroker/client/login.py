@@ -55,9 +55,9 @@ def scram(mechanism: str, username: str, password: str, exchange: Callable[[byte
     try:
         salt, iterations, whole = b64decode(told["s"]), int(told["i"]), told["r"]
     except (KeyError, ValueError):
-        raise LoginFailed("its answer is not one of SCRAM") from None
+        raise LoginFailed("its response is not one of SCRAM") from None
     if not whole.startswith(nonce) or not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
-        raise LoginFailed("its answer belongs to another login, or has an unsafe number of iterations")
+        raise LoginFailed("its response belongs to another login, or has an unsafe number of iterations")
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     last = f"c=biws,r={whole}"

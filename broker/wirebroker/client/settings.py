@@ -82,12 +82,12 @@ class Access:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Access:
-        """What an option of that name holds, the default if it is absent."""
+        """The access in the option of a Data Source; the default access without the option."""
         told = json.loads(options.get(OPTION, "{}"))
         return cls(**(told | {"tls_versions": tuple(told.get("tls_versions", ()))}))
 
     def shared_by(self, tasks: int) -> Access:
-        """The access of each of so many tasks that run at the same time."""
+        """The access of one of `tasks` tasks that run at the same time and share the rate."""
         return replace(self, max_rate=self.max_rate / max(tasks, 1))
 
     def context(self) -> ssl.SSLContext | None:
@@ -176,7 +176,7 @@ def _login(pairs: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pem(pairs: Mapping[str, str], store: str) -> str:
-    """What a store holds, as PEM; "" if the settings name none."""
+    """The contents of a store, as PEM; "" if the settings name no store."""
     inline = ("certificates",) if store == "truststore" else ("key", "certificate.chain")
     given = [pairs[name] for each in inline if (name := f"ssl.{store}.{each}") in pairs]
     location = pairs.get(f"ssl.{store}.location")

@@ -16,20 +16,20 @@ from kafkawire.frames import SIZE, SIZE_BYTES, FrameReader, decode_response, enc
 
 CLIENT_ID = "wirebroker-conformance"
 TIMEOUT = 10.0
-"""Seconds without a byte after which a client stops waiting for an answer."""
+"""Seconds without a byte after which a client stops waiting for a response."""
 LARGEST_RESPONSE = 512 * 1024 * 1024
 AT_ONCE = 1 << 18
 """Most bytes that one read brings."""
 SHOWN = 64
-"""How many bytes of an unreadable answer its error message shows."""
+"""How many bytes of an unreadable response its error message shows."""
 
 
 class ConnectionClosed(ConnectionError):
-    """The broker closed the connection instead of answering."""
+    """The broker closed the connection instead of responding."""
 
 
 class NoResponse(TimeoutError):
-    """No answer arrived in time."""
+    """No response arrived in time."""
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -57,7 +57,7 @@ class Connection:
     ) -> None:
         self.timeout, self.client_id = timeout, client_id
         self.awaited: deque[tuple[int, int, int]] = deque()
-        """Correlation id, API key and version of each request that has no answer yet."""
+        """Correlation id, API key and version of each request that has no response yet."""
         self._correlation = 0
         self._frames = FrameReader(LARGEST_RESPONSE)
         try:
@@ -73,12 +73,12 @@ class Connection:
         self._socket.close()
 
     def request(self, message: Message, version: int, timeout: float | None = None) -> Any:
-        """Send a request and wait for its answer. Raises ConnectionClosed, NoResponse, ProtocolError."""
+        """Send a request and wait for its response. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self.send(message, version)
         return self.response(timeout)
 
     def send(self, message: Message, version: int, *, answered: bool = True) -> None:
-        """Send a request without waiting. `answered` is False for a Produce with acks=0, which gets no answer."""
+        """Send a request without waiting. `answered` is False for a Produce with acks=0, which gets no response."""
         self._correlation += 1
         self.send_bytes(encode_request(self._correlation, self.client_id, message, version))
         if answered:
@@ -101,18 +101,18 @@ class Connection:
             raise ConnectionClosed(_words(broken)) from broken
 
     def response(self, timeout: float | None = None) -> Any:
-        """The answer to the oldest request without one. After NoResponse it can be called again.
+        """The response to the oldest request without one. After NoResponse it can be called again.
 
-        Raises ConnectionClosed, NoResponse, and ProtocolError for an unreadable answer or one to another request.
+        Raises ConnectionClosed, NoResponse, and ProtocolError for an unreadable response or one to another request.
         """
         frame = self.frame(timeout)
         try:
             if not self.awaited:
-                raise ProtocolError("the broker answered without a request")
+                raise ProtocolError("the broker responded without a request")
             correlation_id, key, version = self.awaited.popleft()
             answered, message = decode_response(frame, key, version)
             if answered != correlation_id:
-                raise ProtocolError(f"the answer has correlation id {answered}, expected {correlation_id}")
+                raise ProtocolError(f"the response has correlation id {answered}, expected {correlation_id}")
         except ProtocolError as wrong:
             raise ProtocolError(f"{wrong}; the frame begins {frame[:SHOWN].hex()}") from wrong
         return message
@@ -128,23 +128,21 @@ class Connection:
         except ProtocolError as wrong:
             raise ProtocolError(f"{wrong}, so this is not a Kafka broker") from wrong
         except (TimeoutError, BlockingIOError) as late:
-            raise NoResponse("no answer in time") from late
+            raise NoResponse("no response in time") from late
         except OSError as broken:
             raise ConnectionClosed(_words(broken)) from broken
         return frame[SIZE_BYTES:]
 
 
-class WireClient:
-    """Named connections to one broker. Each opens at its first use; after an error it is closed, and the next use opens it."""
+class Connections:
+    """Named connections. Each opens at its first use; after an error it is closed, and the next use opens it."""
 
-    def __init__(self, host: str, port: int, timeout: float = TIMEOUT) -> None:
-        self.address, self.timeout = (host, port), timeout
+    def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
 
-    @classmethod
-    def at(cls, address: str, timeout: float = TIMEOUT) -> WireClient:
-        """A client of the broker at `host:port`, or the first in a list with commas. Raises ValueError."""
-        return cls(*address_of(address), timeout)
+    def connect(self, name: str) -> Connection:
+        """A new connection of this name. Raises ConnectionClosed."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close all connections."""
@@ -157,7 +155,7 @@ class WireClient:
             held.close()
 
     def request(self, message: Message, version: int, connection: str = "main", timeout: float | None = None) -> Any:
-        """Send a request and wait for its answer. Raises ConnectionClosed, NoResponse, ProtocolError."""
+        """Send a request and wait for its response. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self.send(message, version, connection)
         return self.response(connection, timeout)
 
@@ -177,7 +175,7 @@ class WireClient:
             held.send_bytes(raw)
 
     def response(self, connection: str = "main", timeout: float | None = None) -> Any:
-        """The answer to the oldest request without one. Raises ConnectionClosed, NoResponse, ProtocolError."""
+        """The response to the oldest request without one. Raises ConnectionClosed, NoResponse, ProtocolError."""
         with self._open(connection) as held:
             return held.response(timeout)
 
@@ -190,9 +188,26 @@ class WireClient:
     def _open(self, name: str) -> Iterator[Connection]:
         """The connection of this name, made if there is none, and dropped if using it fails."""
         if name not in self._connections:
-            self._connections[name] = Connection(self.address, self.timeout)
+            self._connections[name] = self.connect(name)
         try:
             yield self._connections[name]
         except (OSError, ProtocolError):
             self.drop(name)
             raise
+
+
+class WireClient(Connections):
+    """Connections to one broker, in plaintext."""
+
+    def __init__(self, host: str, port: int, timeout: float = TIMEOUT) -> None:
+        super().__init__()
+        self.address, self.timeout = (host, port), timeout
+
+    @classmethod
+    def at(cls, address: str, timeout: float = TIMEOUT) -> WireClient:
+        """A client of the broker at `host:port`, or the first in a list with commas. Raises ValueError."""
+        return cls(*address_of(address), timeout)
+
+    def connect(self, name: str) -> Connection:
+        """A new connection to the broker. Raises ConnectionClosed."""
+        return Connection(self.address, self.timeout)

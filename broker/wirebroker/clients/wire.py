@@ -20,7 +20,7 @@ from kafkawire.errors import ProtocolError, error_name
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from wirebroker.client.wire import WireClient
+from wirebroker.client.brokers import Brokers, leaders_in
 from wirebroker.clients import ProducerSettings, Report
 
 VERSION, METADATA_VERSION = 12, 12
@@ -53,7 +53,7 @@ class Producer:
     def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
         self._settings, self._report = settings, report
         self._bootstrap = address
-        self._wires: dict[str, WireClient] = {}
+        self._brokers = Brokers(timeout=settings.request_timeout / 1000)
         self._leaders: dict[tuple[str, int], str] = {}
         self._given_up: set[str] = set()
         """Leaders whose connection broke in this round."""
@@ -73,7 +73,7 @@ class Producer:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         while True:
             try:
-                response = self._wire(self._bootstrap.split(",")[0]).request(request, 4)
+                response = self._brokers.request(request, 4, self._bootstrap.split(",")[0])
             except BROKEN:
                 time.sleep(BACKOFF)
                 continue
@@ -115,7 +115,7 @@ class Producer:
             self._next[batch.where] = (batch.sequence + len(batch.values)) % SEQUENCES
 
     def _round(self, batches: list[_Batch]) -> None:
-        """Send these batches one after the other, and then read their answers."""
+        """Send these batches one after the other, and then read their responses."""
         self._given_up.clear()
         sent = [(batch, leader) for batch in batches if (leader := self._leader(batch)) and self._sent(batch, leader)]
         acked = self._settings.acks != 0
@@ -133,7 +133,7 @@ class Producer:
             self._begin_epoch()
 
     def _judged(self, batch: _Batch, code: int, offset: int, first: bool) -> bool:
-        """Act on an answer; True if the producer needs a new epoch."""
+        """Act on a response; True if the producer needs a new epoch."""
         if not code:
             self._done(batch, offset, "")
             return False
@@ -177,19 +177,19 @@ class Producer:
         if leader in self._given_up:
             return False
         try:
-            self._wire(leader).send(request, VERSION, answered=acks != 0)
+            self._brokers.send(request, VERSION, leader, answered=acks != 0)
         except BROKEN:
             self._given_up.add(leader)
         return leader not in self._given_up
 
     def _response(self, leader: str) -> tuple[int, int]:
-        """Error code and offset. Without an answer: REQUEST_TIMED_OUT, and the connection is given up."""
+        """Error code and offset. Without a response: REQUEST_TIMED_OUT, and the connection is given up."""
         if leader in self._given_up:
             return REQUEST_TIMED_OUT, -1
         try:
-            response = self._wire(leader).response().responses[0].partition_responses[0]
+            response = self._brokers.response(leader).responses[0].partition_responses[0]
         except BROKEN:
-            self._wire(leader).drop("main")
+            self._brokers.drop(leader)
             self._given_up.add(leader)
             return REQUEST_TIMED_OUT, -1
         return response.error_code, response.base_offset
@@ -203,19 +203,11 @@ class Producer:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
         for address in self._bootstrap.split(","):
             try:
-                response = self._wire(address).request(request, METADATA_VERSION)
+                response = self._brokers.request(request, METADATA_VERSION, address)
             except BROKEN:
                 continue
-            nodes = {broker.node_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
-            for part in response.topics[0].partitions:
-                if part.leader_id in nodes:
-                    self._leaders[topic, part.partition_index] = nodes[part.leader_id]
+            self._leaders.update(leaders_in(response))
             return
-
-    def _wire(self, address: str) -> WireClient:
-        if address not in self._wires:
-            self._wires[address] = WireClient.at(address, self._settings.request_timeout / 1000)
-        return self._wires[address]
 
     # The rest
 
@@ -233,5 +225,4 @@ class Producer:
 
     def crash(self) -> None:
         self._dead = True
-        for wire in self._wires.values():
-            wire.close()
+        self._brokers.close()

@@ -23,7 +23,8 @@ from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Outcomes
 from wirebroker.capture.remaking import Remaker
 from wirebroker.capture.session import Answered, Asked, Observer, Session
-from wirebroker.client.login import LoginFailed, log_in
+from wirebroker.client.brokers import Brokers
+from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import Access, BadConfig, read_access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.diff import report
@@ -102,7 +103,7 @@ class Replay:
     def __init__(self, session: Session, bootstrap: tuple[str, int], timeout: float, access: Access) -> None:
         self.outcomes = Outcomes()
         self._bootstrap, self._timeout = bootstrap, timeout
-        self._access, self._tls = access, access.context()
+        self._brokers = Brokers(access, timeout)
         self._own = self._connect(bootstrap)
         self._nodes: dict[int, Address] = {}
         self._leaders: dict[tuple[str, int], int] = {}
@@ -117,15 +118,13 @@ class Replay:
         """The answer that was read last."""
 
     def _connect(self, address: tuple[str, int]) -> Connection:
-        where = f"the broker at {address[0]}:{address[1]}"
+        where = "{}:{}".format(*address)
         try:
-            made = Connection(address, self._timeout, tls=self._tls)
-            log_in(made, self._access)
+            return self._brokers.connect(where)
         except OSError as refused:
-            raise CannotReplay(f"{where} cannot be reached: {refused}") from None
+            raise CannotReplay(f"the broker at {where} cannot be reached: {refused}") from None
         except LoginFailed as refused:
-            raise CannotReplay(f"{where}: {refused}") from None
-        return made
+            raise CannotReplay(f"the broker at {where}: {refused}") from None
 
     def prepare(self, events: Iterable[Event], *, create: bool) -> None:
         """Learn the cluster's nodes and topics. Raises CannotReplay if topics are missing, unless `create`."""

@@ -13,7 +13,7 @@ from wirebroker.storage.directory import LogDirectories
 
 
 class Changes:
-    """Finds what has changed since the last write, and appends the records of it."""
+    """Finds the changes since the last write, and appends their records."""
 
     def __init__(
         self, cluster: Cluster, directories: LogDirectories, unused: Mapping[tuple[int, str], Mapping[str, str]]

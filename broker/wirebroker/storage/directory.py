@@ -65,7 +65,7 @@ def _unwritable(root: Path, refused: OSError) -> DataError:
 def check_entries(root: Path) -> None:
     """Raises DamagedFile if anything but folders and files of its own is in the directory, or in a partition's folder.
 
-    A directory may be anybody's. A link in it would lead the broker elsewhere, and a pipe would stop it.
+    The directory may come from a stranger. A link in it would lead the broker elsewhere, and a pipe would stop it.
     """
     with os.scandir(root) as entries:
         for entry in entries:

@@ -33,7 +33,7 @@ Settings = dict[tuple[int, str], dict[str, str]]
 
 
 class Loading:
-    """What one start reads. Raises DataError; then only torn tails have been changed."""
+    """Reads the directory for one start. Raises DataError; then only torn tails have been changed."""
 
     def __init__(self, directories: LogDirectories, random_bytes: Callable[[int], bytes]) -> None:
         self.unused: Settings = {}
@@ -73,7 +73,7 @@ class Loading:
             raise DamagedFile(
                 metadata.path,
                 f"{what}, but there are folders of partitions, as {folder.name if folder else 'none'}. Restore it from a copy; "
-                f"to have them served by what they are called, without their settings, leave {metadata.folder} empty",
+                f"to serve them under the names of their folders, without their settings, leave {metadata.folder} empty",
             )
 
     def _check_count(self, image: Image) -> None:

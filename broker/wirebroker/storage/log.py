@@ -155,7 +155,7 @@ class FolderLog:
         self.recovery_point = max(self.recovery_point, offset)
 
     def sync(self, segments: Iterable[Segment]) -> None:
-        """Sync these segments, in any thread; again if their files have moved meanwhile. Raises OSError."""
+        """Sync these segments, in any thread. If the files move during the sync, sync them again. Raises OSError."""
         written = list(segments)
         while written:
             before = self._moves
@@ -166,7 +166,7 @@ class FolderLog:
                 return
 
     def move(self, directory: LogDirectory, put: Callable[[Path], None]) -> None:
-        """Go on in another log directory, to which `put` moves the folder. Raises OSError; then nothing has changed."""
+        """Continue in another log directory; `put` moves the folder there. Raises OSError; then nothing has changed."""
         folder = directory.root / self.folder.name
         self.release()
         self._moves += 1
@@ -306,7 +306,7 @@ class FolderLog:
         return self.directory.cleaned.get(self.where, 0)
 
     def take_compacted(self, cleaned: Cleaned) -> None:
-        """Replace the old segments with the new ones, unless the old ones were deleted meanwhile."""
+        """Replace the old segments with the compacted ones. Deleted segments stay deleted."""
         taken = [made for made in cleaned.made if self.holds(made.replaces)]
         for made in cleaned.made:
             if made not in taken:

@@ -32,9 +32,9 @@ SHOWN = 60
 
 LAST_EPOCH = 2**31 - 1_000_000
 LAST_PRODUCER_ID = 2**63 - 1_000_000
-"""Numbers that leave room for those that the broker counts from them."""
+"""The largest numbers that a start takes. The broker counts on from them, up to the largest of their type."""
 FOLDERS_MADE = 100_000
-"""The most partitions that a start makes folders for, which the metadata names and which have none."""
+"""The most folders that a start makes for partitions in the metadata."""
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
 
 
@@ -95,7 +95,7 @@ class MetadataLog:
 
     @property
     def is_lost(self) -> bool:
-        """Whether metadata is missing. An empty folder says that the user knows of it."""
+        """Whether metadata is missing. With an empty folder the user agrees to the loss."""
         has_folder = self.folder.is_dir()
         if has_folder and not any(self.folder.iterdir()):
             return False

@@ -2,8 +2,8 @@
 
 A folder whose name ends in `-future`, in the new directory, says that a move is wanted; a start finds it, and moves the
 partition then. Within a volume the folder itself is renamed. To another volume its files are copied, while the partition is
-served, and `partition.metadata` last: so a start knows whether the copy is complete. What a client has been told about
-the records of the partition holds after a kill at any moment.
+served, and `partition.metadata` last: so a start knows whether the copy is complete. A kill at any
+moment loses no acknowledged record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 FEW_BYTES, ROUNDS = 1 << 20, 10
-"""A copy goes on, at most so many times, while more than so many bytes were written meanwhile. Then the partition waits."""
+"""A copy makes at most ROUNDS rounds, until a round copies FEW_BYTES or less. Then the partition waits for the rest."""
 
 
 class Copy:
@@ -40,7 +40,7 @@ class Copy:
         self._copied: dict[str, tuple[int, int]] = {}
 
     def catch_up(self) -> None:
-        """Copy the files, and again what has changed meanwhile, until that is little. In any thread. Raises OSError."""
+        """Copy the files, and copy changed files again until few bytes are left. In any thread. Raises OSError."""
         for _ in range(ROUNDS):
             if self.refresh() <= FEW_BYTES:
                 return
@@ -63,7 +63,7 @@ class Copy:
         return size
 
     def complete(self) -> None:
-        """Copy the rest, while nobody writes to the partition. Raises OSError."""
+        """Copy the remaining changes while nobody writes to the partition. Raises OSError."""
         self.refresh()
         files.copy(self._source / PARTITION_METADATA, self._target / PARTITION_METADATA)
         files.sync(self._target / PARTITION_METADATA)

@@ -468,13 +468,13 @@ def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
         leaves = "A clean stop" if clean else "A crash"
         raise DamagedFile(
             path,
-            f"{why}, and {then}. {leaves} does not leave this. Nothing of this log was changed; to go on without what is "
-            "behind this position, cut the file there and remove the segments that follow"
+            f"{why}, and {then}. {leaves} does not leave this. Nothing of this log was changed; to go on without the "
+            "bytes after this position, cut the file there and remove the later segments"
             + (f" and {path.parent.parent / RECOVERY_POINTS}" if clean else ""),
             position,
         )
     unfinished = is_cut_short(path, damage)
-    what = "a write left unfinished" if unfinished else "are not what was written there"
+    what = "a write left unfinished" if unfinished else "differ from what was written there"
     told = "" if unfinished else ". A power cut leaves this; what is lost may have been acknowledged"
     return (
         f"{path}: cut off {size - position} bytes at position {position} that {what} ({why}); "

@@ -153,7 +153,7 @@ class Segment:
         self.dirty = False
         """Whether it has been written to since the last sync."""
         self.unchecked: Expected | None = None
-        """What to check each batch against when it is read; None if this process has read or written all of them."""
+        """The facts that each batch must fit when it is read; None if this process has read or written every batch."""
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings

@@ -1,0 +1,37 @@
+"""Connections to the brokers of a cluster, which may want TLS and a login."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkawire.messages.metadata import MetadataResponse
+from wirebroker.client.login import log_in
+from wirebroker.client.settings import Access
+from wirebroker.client.wire import CLIENT_ID, TIMEOUT, Connection, Connections, address_of
+
+
+class Brokers(Connections):
+    """Connections by `host:port`, each over TLS and logged in as the access says. Every use can also raise LoginFailed."""
+
+    def __init__(self, access: Access | None = None, timeout: float = TIMEOUT, client_id: str = CLIENT_ID) -> None:
+        super().__init__()
+        self._access, self._timeout, self._client_id = access or Access(), timeout, client_id
+        self._tls = self._access.context()
+
+    def connect(self, address: str) -> Connection:
+        """A new connection to this broker. Raises ConnectionClosed, NoResponse, ProtocolError, LoginFailed, ValueError."""
+        made = Connection(address_of(address), self._timeout, self._client_id, self._tls)
+        try:
+            log_in(made, self._access)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+
+def leaders_in(metadata: MetadataResponse) -> Iterator[tuple[tuple[str, int], str]]:
+    """Each partition that metadata describes without an error, and the address of its leader, "" if it has none."""
+    brokers = {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
+    for topic in metadata.topics:
+        for each in topic.partitions if not topic.error_code else ():
+            yield (topic.name or "", each.partition_index), brokers.get(each.leader_id, "")
