@@ -10,9 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import timedelta
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -43,7 +43,7 @@ from wirebroker.net.protocol import BrokerProtocol
 from wirebroker.security.mechanisms import SERVED
 from wirebroker.security.protocols import protocol_named
 from wirebroker.testing.client_settings import Access, Library, MechanismName, client_settings
-from wirebroker.testing.options import CHOICES
+from wirebroker.testing.options import CHOICES, BrokerOptions
 from wirebroker.trace.levels import LEVELS, Level
 from wirebroker.trace.rows import EVENTS, EventName
 from wirekit import RawProducer, batch, client, produce_request
@@ -178,11 +178,12 @@ def test_choices_that_type_checkers_know_are_all_that_there_are() -> None:
     assert get_args(MechanismName) == SERVED
     access = Access("127.0.0.1:9092", protocol_named("plaintext"))
     assert all(client_settings(library, access) for library in get_args(Library))
-    hints = get_type_hints(MockKafka.__init__, localns={"Rule": faults.Rule})
+    hints = get_type_hints(Settings, localns={"Rule": faults.Rule})
     assert {name: get_args(hints[name]) for name in ("record_checks", "sync")} == {
         name: CHOICES[name] for name in ("record_checks", "sync")
     }
-    assert set(Settings.__annotations__) == set(signature(MockKafka).parameters) - {"loop_thread"}
+    own = {"host", "port", "control", "capture", "security", "faults"}
+    assert set(hints) - own == {field.name for field in fields(BrokerOptions)} - {"fault_seed", "warm", "quotas"}
 
 
 @pytest.mark.timeout(300)  # the first time mypy has no cache

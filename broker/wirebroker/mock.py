@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from kafkawire.batches import Record as WireRecord
 from wirebroker.common.suggestions import did_you_mean
@@ -63,30 +63,30 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class Settings(TypedDict, total=False):
-    """What `MockKafka` takes, for the fixtures and the marker of pytest."""
+    """What `MockKafka` and the marker of pytest take. `BrokerOptions` has the defaults, `MockKafka` those of the last six."""
 
     brokers: int
-    topics: Topics
+    topics: Topics | None
     profile: ProfileName
-    rules: Mapping[str, Any]
-    configs: Mapping[str, Any]
+    rules: Mapping[str, Any] | None
+    configs: Mapping[str, Any] | None
     clock: ClockName
     record_checks: Literal["full", "header"]
-    max_versions: Mapping[str, int]
-    random_seed: int
+    max_versions: Mapping[str, int] | None
+    random_seed: int | None
     cold_start: bool
     trace: Level
+    data: Folders | None
+    sync: Literal["always", "interval", "never"]
+    users: Mapping[str, str] | None
+    telemetry: bool
+    acls: Sequence[str]
+    features: Mapping[str, int] | None
     host: str
     port: int
     control: bool
-    data: Folders
-    sync: Literal["always", "interval", "never"]
-    capture: str | os.PathLike[str]
+    capture: str | os.PathLike[str] | None
     security: Security
-    users: Mapping[str, str]
-    telemetry: bool
-    acls: Sequence[str]
-    features: Mapping[str, int]
     faults: Rule | Sequence[Rule]
 
 
@@ -110,41 +110,16 @@ class MockKafka(Waits):
     ValueError for an option or setting that cannot be used, DataError (an OSError) if the directory cannot.
     """
 
-    def __init__(
-        self,
-        *,
-        brokers: int = 1,
-        topics: Topics | None = None,
-        profile: ProfileName = "kafka-4.3",
-        rules: Mapping[str, Any] | None = None,
-        configs: Mapping[str, Any] | None = None,
-        clock: ClockName = "system",
-        record_checks: Literal["full", "header"] = "full",
-        max_versions: Mapping[str, int] | None = None,
-        random_seed: int | None = None,
-        cold_start: bool = False,
-        trace: Level = "verdicts",
-        host: str = "127.0.0.1",
-        port: int = 0,
-        control: bool = False,
-        data: Folders | None = None,
-        sync: Literal["always", "interval", "never"] = "never",
-        capture: str | os.PathLike[str] | None = None,
-        security: Security = "plaintext",
-        users: Mapping[str, str] | None = None,
-        telemetry: bool = False,
-        acls: Sequence[str] = (),
-        features: Mapping[str, int] | None = None,
-        faults: Rule | Sequence[Rule] = (),
-        loop_thread: LoopThread | None = None,
-    ) -> None:
-        self._options = BrokerOptions(
-            brokers=brokers, topics=topics or (), profile=profile, rules=rules, configs=configs, clock=clock,
-            record_checks=record_checks, max_versions=max_versions, random_seed=random_seed, cold_start=cold_start,
-            fault_seed=int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed,
-            trace=trace, data=data, sync=sync, users=users or {}, acls=acls, telemetry=telemetry,
-            features=features or {},
-        )  # fmt: skip
+    def __init__(self, *, loop_thread: LoopThread | None = None, **settings: Unpack[Settings]) -> None:
+        for name in settings:
+            if name not in Settings.__annotations__:
+                raise TypeError(f"MockKafka has no setting {name!r}{did_you_mean(name, Settings.__annotations__)}")
+        given: dict[str, Any] = {**settings}
+        host, port = given.pop("host", "127.0.0.1"), given.pop("port", 0)
+        control, security = given.pop("control", False), given.pop("security", "plaintext")
+        capture, faults = given.pop("capture", None), given.pop("faults", ())
+        seed = given.get("random_seed")
+        self._options = BrokerOptions(fault_seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed, **given)
         if self._options.ignored:
             warnings.warn(self._options.ignored, stacklevel=2)
         self._rules = checked_rules(faults)
@@ -368,7 +343,7 @@ class MockKafka(Waits):
         """
         from wirebroker.testing.client_settings import Access, client_settings
 
-        users, name = self._options.users, user
+        users, name = self._options.users or {}, user
         if self._protocol.sasl:
             name = next(iter(users), None) if user is None else user
             if mechanism == OAUTHBEARER:

@@ -11,9 +11,10 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wirebroker.apis.loading import load_broker
 from wirebroker.commands.environment import from_environment
@@ -173,27 +174,21 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
     if arguments.partitions is not None:
         configs["num.partitions"] = str(arguments.partitions)
     seeds = (arguments.random_seed, faults.seed if faults else None, 0)
-    return BrokerOptions(
-        brokers=arguments.brokers,
-        topics=arguments.topic,
-        profile=arguments.profile,
-        rules=dict(pair(text, "--set") for text in arguments.set),
-        configs=configs,
-        clock=arguments.clock,
-        record_checks=arguments.record_checks,
-        max_versions=dict(_max_version(text) for text in arguments.max_version),
-        random_seed=arguments.random_seed,
-        fault_seed=next(seed for seed in seeds if seed is not None),
-        cold_start=not arguments.warm,
-        warm=arguments.warm,
-        trace=arguments.trace_level,
-        data=arguments.data.split(",") if arguments.data else None,
-        sync=arguments.sync,
-        users=users_of(arguments.user, arguments.users_file, os.environ),
-        quotas=arguments.quota,
-        telemetry=arguments.telemetry,
-        features=dict(_feature(text) for text in arguments.feature),
-    )
+    read: dict[str, Any] = {
+        "topics": arguments.topic,
+        "rules": dict(pair(text, "--set") for text in arguments.set),
+        "configs": configs,
+        "max_versions": dict(_max_version(text) for text in arguments.max_version),
+        "fault_seed": next(seed for seed in seeds if seed is not None),
+        "cold_start": not arguments.warm,
+        "trace": arguments.trace_level,
+        "data": arguments.data.split(",") if arguments.data else None,
+        "users": users_of(arguments.user, arguments.users_file, os.environ),
+        "quotas": arguments.quota,
+        "features": dict(_feature(text) for text in arguments.feature),
+    }
+    flags = {field.name: getattr(arguments, field.name) for field in fields(BrokerOptions) if field.name in arguments}
+    return BrokerOptions(**flags | read)
 
 
 def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None, part: Part | None) -> Callable[[], Engine]:

@@ -71,7 +71,7 @@ class BrokerOptions:
     """
 
     brokers: int = 1
-    topics: Topics = ()
+    topics: Topics | None = None
     profile: str = "kafka-4.3"
     rules: Mapping[str, Any] | None = None
     configs: Mapping[str, Any] | None = None
@@ -85,11 +85,11 @@ class BrokerOptions:
     trace: str = "verdicts"
     data: Folders | None = None
     sync: str = "never"
-    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    users: Mapping[str, str] | None = field(default=None, repr=False)
     quotas: Sequence[str] = ()
     telemetry: bool = False
     acls: Sequence[str] = ()
-    features: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         if type(self.brokers) is not int or self.brokers < 1:
@@ -131,7 +131,7 @@ class BrokerOptions:
                 raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, and not {version!r}")
 
     def _check_features(self) -> None:
-        for name, level in self.features.items():
+        for name, level in (self.features or {}).items():
             if name not in FEATURES:
                 raise OptionError("features", f"there is no feature named {name!r}{did_you_mean(name, FEATURES)}")
             feature = FEATURES[name]
@@ -140,7 +140,7 @@ class BrokerOptions:
                 raise OptionError("features", f"{name} has the levels {oldest} to {feature.newest} here, and not {level!r}")
 
     def _check_security(self) -> None:
-        for name, password in self.users.items():
+        for name, password in (self.users or {}).items():
             if not name or not isinstance(password, str) or not password:
                 raise OptionError("users", f"the user {name!r} needs a name and a password")
         enabled = [value for name, value in self.settings.items() if name.endswith("sasl.enabled.mechanisms")]
@@ -178,7 +178,7 @@ class BrokerOptions:
     @cached_property
     def topic_specs(self) -> dict[str, TopicSpec]:
         """The topics to create, by their names."""
-        return topic_specs(self.topics)
+        return topic_specs(self.topics or ())
 
     @property
     def ignored(self) -> str:
@@ -223,7 +223,7 @@ class BrokerOptions:
         if self.cold_start and self.clock == "system":  # with a clock that stands still, no topic would come into being
             engine.cluster.auto_creation_ms, engine.cluster.loading_ms = AUTO_CREATION_MS, LOADING_MS
         engine.trace_at(self.trace)
-        for user, password in self.users.items():
+        for user, password in (self.users or {}).items():
             engine.authenticator.add_user(user, password)
         for text in self.quotas:
             try:
@@ -232,7 +232,7 @@ class BrokerOptions:
                 raise OptionError("quotas", f"{text}: {refused}") from None
         engine.cluster.alter_acls(self._acls, ())
         if store is None or not store.has_features:
-            engine.begin_with(self.features)
+            engine.begin_with(self.features or {})
         self._create_topics(engine, now)
         if self.warm:
             operations.warm(engine, now)
