@@ -88,7 +88,7 @@ from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnM
 from wirebroker import faults
 from wirebroker.common.slices import SLICE
 from wirebroker.core.cluster import GROUP_TOPIC
-from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.transactions.states import State
 from wirebroker.engine.engine import Engine

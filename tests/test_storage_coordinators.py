@@ -15,7 +15,7 @@ from test_consumer_groups import GROUP, Member
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.core.groups.classic import Group
-from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage.snapshots import snapshot_bytes

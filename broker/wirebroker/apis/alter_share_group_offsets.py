@@ -28,7 +28,7 @@ def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
         for topic in request.topics
         if topic.topic_name in topics
     }
-    refused = yield from groups.shares.alter_offsets(request.group_id, wanted, exchange.now)
+    refused = yield from groups.shares.states.alter_offsets(request.group_id, wanted, exchange.now)
     if isinstance(refused, Refusal):
         return _refused(refused)
     pause = pauses()

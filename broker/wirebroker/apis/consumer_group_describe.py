@@ -20,8 +20,8 @@ from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.assignors import NOTHING, Partitions
-from wirebroker.core.groups.consumer import ConsumerGroup
-from wirebroker.core.groups.members import ConsumerMember
+from wirebroker.core.groups.consumer_group import ConsumerGroup
+from wirebroker.core.groups.consumer_member import ConsumerMember
 
 CLASSIC, CONSUMER = 0, 1
 

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat, versions 0–1: join, stay in, and leave a consumer group (KIP-848).
 
-Epoch 0 joins, −1 leaves, and with −2 a static member leaves and may return. The answer has the member's epoch and, if it has
+Epoch 0 joins, −1 leaves, and with −2 a static member leaves and may return. The response has the member's epoch and, if it has
 changed, its assignment. From version 1 a member chooses its own id and may subscribe by regular expression. After
 FENCED_MEMBER_EPOCH it must give up all partitions and join again.
 """
@@ -15,14 +15,16 @@ from kafkawire.messages.consumer_group_heartbeat import (
     ResponseTopicPartitions,
 )
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.core.groups.consumer_groups import GroupHeartbeat, HeartbeatResult, Refused
+from wirebroker.core.groups.consumer_groups import GroupHeartbeat
+from wirebroker.core.groups.modern_groups import HeartbeatResult
+from wirebroker.core.refusals import Refusal
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
-    """Answer with the member's epoch and assignment."""
+    """Respond with the member's epoch and assignment."""
     groups = exchange.engine.groups
     if not groups.consumers.enabled:
-        return _refused(Refused(ErrorCode.UNSUPPORTED_VERSION))
+        return _refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     claimed = request.topic_partitions
     requested = GroupHeartbeat(
         request.group_id, request.member_id, request.member_epoch, request.instance_id, request.rack_id,
@@ -34,18 +36,18 @@ def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     if error := groups.consumers.request_error(requested, exchange.version):
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
-        return _refused(Refused(code))
+        return _refused(Refusal(code))
     result = yield from groups.consumers.heartbeat(requested, exchange.now)
-    return _refused(result) if isinstance(result, Refused) else _heartbeat_response(result)
+    return _refused(result) if isinstance(result, Refusal) else _response(result)
 
 
-def _refused(refused: Refused) -> ConsumerGroupHeartbeatResponse:
+def _refused(refused: Refusal) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         error_code=refused.code, error_message=refused.message, member_epoch=0, heartbeat_interval_ms=0
     )
 
 
-def _heartbeat_response(beat: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+def _response(beat: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if beat.assigned is not None:
         assignment = Assignment(

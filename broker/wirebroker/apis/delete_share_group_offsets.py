@@ -18,7 +18,7 @@ def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Steps
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return DeleteShareGroupOffsetsResponse(error_code=error, error_message=MESSAGES.get(error), responses=[])
     names = [topic.topic_name for topic in request.topics]
-    found = yield from groups.shares.delete_offsets(request.group_id, names, exchange.now)
+    found = yield from groups.shares.states.delete_offsets(request.group_id, names, exchange.now)
     if isinstance(found, Refusal):
         return DeleteShareGroupOffsetsResponse(error_code=found.code, error_message=found.message, responses=[])
     responses = []

@@ -53,7 +53,7 @@ def _describe(
         response.error_code, response.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, "The group id is empty."
         return response
     if asked.topics is not None and any(name in exchange.cluster.topics for name, _ in wanted):
-        exchange.engine.groups.shares.make_state_topic(exchange.now)
+        exchange.engine.groups.shares.states.make_state_topic(exchange.now)
     known: list[DescribeShareGroupOffsetsResponseTopic] = []
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     for name, indexes in wanted:

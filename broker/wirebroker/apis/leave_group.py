@@ -16,7 +16,7 @@ def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:
     leaving = [(member.member_id, member.group_instance_id) for member in request.members]
     if exchange.version < 3:
         leaving = [(request.member_id, None)]
-    codes = groups.leave(request.group_id, leaving, exchange.now)
+    codes = groups.classic.leave(request.group_id, leaving, exchange.now)
     if isinstance(codes, ErrorCode):
         return LeaveGroupResponse(error_code=codes)
     if exchange.version < 3:

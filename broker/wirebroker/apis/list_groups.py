@@ -6,12 +6,8 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, pauses
-from wirebroker.core.groups.classic import Group
-from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
-from wirebroker.core.groups.share_group import SHARE, ShareGroup
-from wirebroker.core.groups.streams_group import NOT_READY, STREAMS, StreamsGroup
+from wirebroker.core.groups.streams_group import NOT_READY
 
-CLASSIC = "classic"
 _FILTERED = {NOT_READY: "not_ready"}
 """What a request has to name for a state, where that is not its name in small letters."""
 
@@ -27,26 +23,15 @@ def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
             yield None
         if exchange.engine.groups.coordinator_error(group_id, exchange.node_id):
             continue
-        kind, protocol_type, state = _facts(group)
+        kind, state = group.kind, group.state_name
         if (states and _FILTERED.get(state, state.lower()) not in states) or (types and kind not in types):
             continue
         listed.append(
             ListedGroup(
                 group_id=group_id,
-                protocol_type=protocol_type,
+                protocol_type=group.protocol_type or "",
                 group_state=state,
                 group_type=kind,
             )
         )
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
-
-
-def _facts(group: Group | ConsumerGroup | ShareGroup | StreamsGroup) -> tuple[str, str, str]:
-    """Type, protocol type and state."""
-    if isinstance(group, ShareGroup):
-        return SHARE, SHARE, group.state
-    if isinstance(group, StreamsGroup):
-        return STREAMS, STREAMS, group.state
-    if isinstance(group, ConsumerGroup):
-        return CONSUMER, CONSUMER, group.state
-    return CLASSIC, group.protocol_type or "", group.state.value

@@ -23,6 +23,7 @@ from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.commit import Commit
+from wirebroker.core.groups.group import Committer
 from wirebroker.core.groups.offsets import Committed, expires_at
 
 Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
@@ -36,7 +37,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
     known: list[Known] = []
     pause = pauses()
-    commit = exchange.engine.groups.new_commit(request.group_id, exchange.now)
+    commit = exchange.engine.groups.commits.new(request.group_id, exchange.now)
     for requested in request.topics:
         if pause():
             yield None
@@ -57,7 +58,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     code = ErrorCode.NONE
     if known:
         where = [(topic.topic_id, partition.partition_index) for topic, _, partition, error in known if not error]
-        code = _error(request, exchange, where) or exchange.engine.groups.commit(commit, batch, exchange.now)
+        code = _error(request, exchange, where) or exchange.engine.groups.commits.commit(commit, batch, exchange.now)
     for _, requested, partition, error in known:
         if pause():
             yield None
@@ -80,11 +81,11 @@ def _response(
 
 def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
     groups = exchange.engine.groups
-    error = groups.coordinator_error(request.group_id, exchange.node_id) or groups.commit_error(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
-        exchange.version, exchange.now, where,
-    )  # fmt: skip
-    return error or groups.log_error(request.group_id)
+    by = Committer(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+    error = groups.coordinator_error(request.group_id, exchange.node_id) or groups.commits.error(
+        request.group_id, by, exchange.version, exchange.now, where
+    )
+    return error or groups.commits.log_error(request.group_id)
 
 
 def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:

@@ -28,7 +28,7 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
             yield None
         responses: list[OffsetDeleteResponsePartition] = []
         topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=responses))
-        subscribed = groups.subscribes(group, topic.name)
+        subscribed = group.subscribes(topic.name)
         for partition in topic.partitions:
             if pause():
                 yield None
@@ -44,7 +44,7 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
     for i in range(0, len(gone), SLICE):
         if i:
             yield None
-        error = _error(request, exchange) or groups.delete_offsets(request.group_id, gone[i : i + SLICE], exchange.now)
+        error = _error(request, exchange) or groups.commits.delete(request.group_id, gone[i : i + SLICE], exchange.now)
         if error:
             return OffsetDeleteResponse(error_code=error, topics=[])
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
@@ -52,4 +52,4 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
 
 def _error(request: OffsetDeleteRequest, exchange: Exchange) -> ErrorCode:
     groups = exchange.engine.groups
-    return groups.membership_error(request.group_id, exchange.node_id) or groups.deletion_error(request.group_id)
+    return groups.membership_error(request.group_id, exchange.node_id) or groups.commits.deletion_error(request.group_id)

@@ -72,7 +72,7 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
             responses.append(whole[who])
             continue
         error = groups.coordinator_error(requested.group_id, exchange.node_id)
-        error = error or groups.fetch_error(requested.group_id, requested.member_id, requested.member_epoch)
+        error = error or groups.commits.fetch_error(requested.group_id, requested.member_id, requested.member_epoch)
         response = OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=error)
         responses.append(response)
         if not error:

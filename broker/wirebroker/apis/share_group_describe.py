@@ -14,8 +14,9 @@ from kafkawire.messages.share_group_describe import (
 from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
-from wirebroker.core.groups.share_group import ShareGroup, ShareMember
+from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.groups.share_groups import ASSIGNOR
+from wirebroker.core.groups.share_member import ShareMember
 from wirebroker.core.refusals import MESSAGES
 
 

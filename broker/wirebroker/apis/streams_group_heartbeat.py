@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat, version 0: join, stay in, and leave a streams group (KIP-1071).
 
-A member chooses its own id. Epoch 0 joins and brings the topology, −1 leaves. The answer has the member's epoch, its tasks if
-they have changed, and what keeps the application from working. The broker creates missing internal topics before it answers,
+A member chooses its own id. Epoch 0 joins and brings the topology, −1 leaves. The response has the member's epoch, its tasks if
+they have changed, and what keeps the application from working. The broker creates missing internal topics before it responds,
 if the client may create them (Kafka: right after). A later heartbeat tells whether that failed.
 """
 
@@ -27,11 +27,11 @@ from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import TOPICS
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
-from wirebroker.core.groups.consumer_groups import Refused
-from wirebroker.core.groups.streams_groups import Client, Endpoint, StreamsHeartbeatResult, request_error
+from wirebroker.core.groups.streams_groups import Endpoint, StreamsHeartbeat, StreamsHeartbeatResult, request_error
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_topology import InternalTopic, Status, Told, from_request, topics_of
 from wirebroker.core.names import topic_name_error
+from wirebroker.core.refusals import Refusal
 
 CREATED_WITHIN_MS = 30_000
 SHOWN = 3
@@ -39,23 +39,23 @@ SHOWN = 3
 
 
 def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
-    """Answer with the member's epoch and tasks."""
+    """Respond with the member's epoch and tasks."""
     groups = exchange.engine.groups
     if not groups.streams.enabled:
-        return _refused(Refused(ErrorCode.UNSUPPORTED_VERSION))
+        return _refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     names = topics_of(request.topology) if request.topology is not None else []
     if error := _topic_error(names) or request_error(request):
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
-        return _refused(Refused(code))
+        return _refused(Refusal(code))
     sent = None
     if request.topology is not None:
         read = partial(from_request, request.topology)
         long = max(len(names), len(request.topology.subtopologies)) >= TOPICS
         sent = (yield Offload(read)) if long else read()
-    client = Client(exchange.client_id or "", f"/{exchange.connection.client_host}")
-    result = yield from groups.streams.heartbeat(request, sent, client, exchange.now)
-    if isinstance(result, Refused):
+    requested = StreamsHeartbeat(request, sent, exchange.client_id or "", f"/{exchange.connection.client_host}")
+    result = yield from groups.streams.heartbeat(requested, exchange.now)
+    if isinstance(result, Refusal):
         return _refused(result)
     told = list(result.told)
     if result.missing:
@@ -63,12 +63,12 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     return _response(result, told)
 
 
-def _topic_error(names: Sequence[str]) -> Refused | None:
+def _topic_error(names: Sequence[str]) -> Refusal | None:
     if internal := [name for name in names if name in INTERNAL_TOPICS]:
         message = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
-        return Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+        return Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
     if invalid := [name for name in names if topic_name_error(name) is not None]:
-        return Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(invalid)} are not valid topic names.")
+        return Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(invalid)} are not valid topic names.")
     return None
 
 
@@ -141,7 +141,7 @@ def _endpoint(endpoint: Endpoint) -> EndpointToPartitions:
     )
 
 
-def _refused(refused: Refused) -> StreamsGroupHeartbeatResponse:
+def _refused(refused: Refusal) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(
         error_code=refused.code, error_message=refused.message, member_id="", member_epoch=0, heartbeat_interval_ms=0,
         acceptable_recovery_lag=0, task_offset_interval_ms=0, status=[], endpoint_information_epoch=0,

@@ -21,7 +21,7 @@ def handle(request: SyncGroupRequest, exchange: Exchange) -> Steps:
         return _response(Synced(error))
     assignments = [(given.member_id, given.assignment) for given in request.assignments]
     return (yield from exchange.respond_by(
-        lambda respond: groups.sync(
+        lambda respond: groups.classic.sync(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id,
             request.protocol_type, request.protocol_name, assignments, lambda synced: respond(_response(synced)),
             exchange.now,

@@ -22,6 +22,7 @@ from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.commit import Commit
+from wirebroker.core.groups.group import Committer
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
 
@@ -35,7 +36,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     known: list[tuple[str, TxnOffsetCommitRequestPartition, ErrorCode]] = []
     pause = pauses()
     producer = (request.producer_id, request.producer_epoch)
-    commit = exchange.engine.groups.new_commit(request.group_id, exchange.now, producer)
+    commit = exchange.engine.groups.commits.new(request.group_id, exchange.now, producer)
     for requested in request.topics:
         if pause():
             yield None
@@ -79,11 +80,11 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
         return error
     home = (GROUP_TOPIC, groups.home(request.group_id))
     checked = _verify(request, home, exchange)
-    error = checked.errors.get(home, ErrorCode.NONE) or groups.transactional_commit_error(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id, exchange.now,
-        _with_ids(commit.offsets, exchange.cluster),
-    )  # fmt: skip
-    error = error or groups.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now)
+    by = Committer(request.member_id, request.group_instance_id, request.generation_id)
+    error = checked.errors.get(home, ErrorCode.NONE) or groups.commits.error(
+        request.group_id, by, None, exchange.now, _with_ids(commit.offsets, exchange.cluster)
+    )
+    error = error or groups.commits.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now)
     return translate_error(error)
 
 

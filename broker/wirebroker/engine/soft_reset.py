@@ -44,5 +44,5 @@ def _empty(engine: Engine, now: int) -> None:
     for topic in list(engine.cluster.topics.values()):
         for partition in topic.partitions if not topic.internal else ():
             partition.empty(now)
-    engine.groups.follow_logs(now)
+    engine.groups.commits.follow_logs(now)
     engine.shares.follow_logs(now)

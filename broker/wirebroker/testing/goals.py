@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from wirebroker.common.suggestions import did_you_mean
-from wirebroker.core.groups.classic import Group as ClassicGroup
 from wirebroker.core.partition import Partition
 from wirebroker.engine.engine import Engine
 from wirebroker.testing import operations, states
@@ -272,10 +271,4 @@ class Quiet:
 
 def _phases(engine: Engine) -> list[tuple[str, str, int]]:
     """Each group with its state and its generation or epoch."""
-    found = []
-    for name, group in engine.groups.groups.items():
-        if isinstance(group, ClassicGroup):
-            found.append((name, group.state.value, group.generation))
-        else:
-            found.append((name, group.state, group.epoch))
-    return found
+    return [(name, each.state_name, each.generation_or_epoch) for name, each in engine.groups.groups.items()]

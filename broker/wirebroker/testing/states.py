@@ -17,11 +17,13 @@ from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssi
 from kafkawire.primitives import format_uuid
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.classic import Group as ClassicGroup
-from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
-from wirebroker.core.groups.members import ConsumerMember
-from wirebroker.core.groups.share_group import SHARE, ShareGroup, ShareMember
+from wirebroker.core.groups.consumer_group import CONSUMER, ConsumerGroup
+from wirebroker.core.groups.consumer_member import ConsumerMember
+from wirebroker.core.groups.group import AnyGroup
+from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.groups.share_groups import ASSIGNOR
-from wirebroker.core.groups.streams_group import STREAMS, StreamsGroup
+from wirebroker.core.groups.share_member import ShareMember
+from wirebroker.core.groups.streams_group import StreamsGroup
 from wirebroker.core.groups.streams_member import StreamsMember
 from wirebroker.core.partition import Partition
 from wirebroker.core.quotas import CLIENT_ID, IP, USER
@@ -190,25 +192,26 @@ def group(engine: Engine, group_id: str) -> Group:
     return _group(engine.groups.groups[group_id], engine)
 
 
-def _group(held: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup, engine: Engine) -> Group:
+def _group(held: AnyGroup, engine: Engine) -> Group:
     offsets = _offsets(held.group_id, engine)
+    assignor, leader, members = "sticky", None, []
     if isinstance(held, ShareGroup):
-        shared = [_shared(member, engine) for member in held.members.values()]
-        return Group(held.group_id, SHARE, held.state, held.epoch, SHARE, ASSIGNOR, None, shared, [])
-    if isinstance(held, ConsumerGroup):
-        members = [_consumer(member, engine) for member in held.members.values()]
+        assignor, offsets = ASSIGNOR, []
+        members = [_shared(member, engine) for member in held.members.values()]
+    elif isinstance(held, ConsumerGroup):
         assignor = held.preferred_assignor() or engine.groups.consumers.default_assignor()
-        return Group(held.group_id, CONSUMER, held.state, held.epoch, CONSUMER, assignor, None, members, offsets)
-    if isinstance(held, StreamsGroup):
-        working = [_streams(member, held, engine) for member in held.members.values()]
-        return Group(held.group_id, STREAMS, held.state, held.epoch, STREAMS, "sticky", None, working, offsets)
-    classic = [
-        Member(each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(each.assignment, held))
-        for each in held.members.values()
-    ]
+        members = [_consumer(member, engine) for member in held.members.values()]
+    elif isinstance(held, StreamsGroup):
+        members = [_streams(member, held, engine) for member in held.members.values()]
+    elif isinstance(held, ClassicGroup):
+        assignor, leader = held.protocol or "", held.leader
+        members = [
+            Member(each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(each.assignment, held))
+            for each in held.members.values()
+        ]
     return Group(
-        held.group_id, "classic", held.state.value, held.generation, held.protocol_type or "", held.protocol or "",
-        held.leader, classic, offsets,
+        held.group_id, held.kind, held.state_name, held.generation_or_epoch, held.protocol_type or "", assignor, leader,
+        members, offsets,
     )  # fmt: skip
 
 

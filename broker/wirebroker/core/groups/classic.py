@@ -9,19 +9,24 @@ timeout, are removed. The rules are those of ClassicGroup and GroupMetadataManag
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kafkawire.codec import decode
+from kafkawire.coordinator_log import CoordinatorRecord
+from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from wirebroker.core.groups.group import AnyGroup, Committer, Where
+from wirebroker.core.groups.offsets import Committed
 from wirebroker.core.groups.states import PREVIOUS, State
 from wirebroker.core.names import java_hash
 from wirebroker.core.purgatory import Timer, Timers
 
 CONSUMER = "consumer"
 """The protocol type of consumers, whose metadata the coordinator can read."""
+RECORD_VERSION = 3
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """The time that a new member may wait in its first JoinGroup before it is removed."""
 
@@ -107,13 +112,27 @@ class Snapshot:
     leader: str | None
     members: list[Member] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, value: GroupMetadataValue) -> Snapshot:
+        """What a record says."""
+        members = [
+            Member(
+                each.member_id, each.group_instance_id, each.client_id, each.client_host, each.rebalance_timeout,
+                each.session_timeout, [(value.protocol or "", each.subscription)], each.assignment, is_new=False,
+            )
+            for each in value.members
+        ]  # fmt: skip
+        return cls(value.generation, value.protocol_type or None, value.protocol, value.leader, members)
 
-class Group:
+
+class Group(AnyGroup):
     """A classic group. `now` is in ms since the epoch.
 
     `written` is called to write the group down, and returns the clients' error if that fails. `entered` is called when the
     group has entered a state.
     """
+
+    kind = "classic"
 
     def __init__(
         self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int,
@@ -125,7 +144,7 @@ class Group:
         self.previous = State.EMPTY
         """The previous state. If it is EMPTY, the first members are joining."""
         self.generation = 0
-        self.protocol_type: str | None = None
+        self._protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
         self.subscribed: set[str] | None = None
@@ -144,6 +163,88 @@ class Group:
         self._phase: Timer | None = None
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
+
+    # What the coordinator asks
+
+    @property
+    def protocol_type(self) -> str | None:
+        """What the members speak; None if there never was a member."""
+        return self._protocol_type
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's name of the state."""
+        return self.state.value
+
+    @property
+    def generation_or_epoch(self) -> int:
+        """The group's generation."""
+        return self.generation
+
+    @property
+    def all_members(self) -> Sized:
+        """The members."""
+        return self.members
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group's state is EMPTY."""
+        return self.state is State.EMPTY
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether members subscribe to the topic. Consumers whose subscriptions cannot be read are assumed to."""
+        return self.protocol_type == CONSUMER and (self.subscribed is None or topic in self.subscribed)
+
+    def deletion_error(self) -> ErrorCode:
+        """NON_EMPTY_GROUP if there are members whose subscriptions the coordinator cannot read."""
+        unreadable = not self.is_empty and self.protocol_type != CONSUMER
+        return ErrorCode.NON_EMPTY_GROUP if unreadable else ErrorCode.NONE
+
+    def kept_since(self, committed: Committed) -> int | None:
+        """The start of an offset's retention, in ms since the epoch; None while the offset does not expire."""
+        if self.protocol_type is None:
+            return committed.time
+        if self.is_empty:
+            return self.state_since
+        return committed.time if self.protocol_type == CONSUMER and self.state is State.STABLE else None
+
+    def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
+        """The error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the session."""
+        transactional = version is None
+        if by.generation < 0 and (self.is_empty or (transactional and by.anonymous)):
+            return ErrorCode.NONE
+        if error := self.member_error(by.member_id, by.instance_id):
+            return error
+        if by.generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if not transactional:
+            if self.state is State.COMPLETING_REBALANCE:
+                return ErrorCode.REBALANCE_IN_PROGRESS
+            self.alive(self.members[by.member_id], now)
+        return ErrorCode.NONE
+
+    # Records
+
+    def record(self) -> CoordinatorRecord:
+        """The record of a group that became stable or empty."""
+        members = [
+            MemberMetadata(
+                member_id=each.member_id, group_instance_id=each.instance_id, client_id=each.client_id,
+                client_host=each.client_host, rebalance_timeout=each.rebalance_timeout,
+                session_timeout=each.session_timeout, subscription=each.metadata(self.protocol),
+                assignment=each.assignment,
+            )
+            for each in self.members.values()
+        ]  # fmt: skip
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "", generation=self.generation, protocol=self.protocol,
+            leader=self.leader, current_state_timestamp=self.state_since, members=members,
+        )  # fmt: skip
+        return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The tombstone of the group."""
+        return [CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)]
 
     # State
 
@@ -213,7 +314,7 @@ class Group:
     def add(self, member: Member, protocol_type: str, joiner: Joiner, now: int) -> None:
         """A new member joins."""
         if not self.members:
-            self.protocol_type = protocol_type
+            self._protocol_type = protocol_type
         if self.leader is None:
             self.leader = member.member_id
         if member.member_id in self.pending:
@@ -506,7 +607,7 @@ class Group:
     def take_over(self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]) -> None:
         """Become the stable group of these members of another protocol; `assignment` returns the partitions of each."""
         self.state = self.previous = State.STABLE
-        self.generation, self.protocol_type = generation, CONSUMER
+        self.generation, self._protocol_type = generation, CONSUMER
         for member in members:
             self._admit(member)
         self.leader = members[0].member_id
@@ -537,7 +638,7 @@ class Group:
         kept = self.snapshot
         self.state = self.previous = State.STABLE if kept.members else State.EMPTY
         self.state_since = now
-        self.generation, self.protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
+        self.generation, self._protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
         self.leader = kept.leader
         self.members, self.static_members = {}, {}
         self._votes.clear()

@@ -8,49 +8,34 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
+from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
-from wirebroker.common.slices import after, at_once, pauses, weighted_pauses
-from wirebroker.core.changes import GroupChange
-from wirebroker.core.cluster import Cluster
-from wirebroker.core.config_resources import group_number
-from wirebroker.core.coordinator_errors import RETRY_MS
+from wirebroker.common.slices import after, pauses, weighted_pauses
+from wirebroker.core.groups import migration
 from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Subscriber
 from wirebroker.core.groups.assignors import Group as AssignorGroup
-from wirebroker.core.groups.changing import Changes
-from wirebroker.core.groups.consumer import ConsumerGroup, Resolved, Subscriptions, TopicFacts
+from wirebroker.core.groups.classic import Group as ClassicGroup
+from wirebroker.core.groups.consumer_group import ConsumerGroup, Resolved
+from wirebroker.core.groups.consumer_member import Claimed, ConsumerMember, Target, reconcile
 from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names, topic_ids
-from wirebroker.core.groups.members import (
-    LEAVES,
-    LEAVES_FOR_A_WHILE,
-    Claimed,
-    ConsumerMember,
-    MemberState,
-    Owned,
-    Target,
-    reconcile,
-)
+from wirebroker.core.groups.modern import TopicFacts
+from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, unknown_member
+from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE
 from wirebroker.core.names import java_hash
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
+from wirebroker.core.refusals import Refusal
 
 REGEX_REFRESH_MIN_MS = 10_000
 """The time after which regular expressions are matched with the topics again, in ms."""
-SESSION, REBALANCE, JOIN, SYNC, REGEX = "session", "rebalance", "join", "sync", "regex"
+REGEX = "regex"
 STEPS_AT_ONCE = 500_000
 """The steps of matching with regular expressions in one slice; see `Pattern.learn`."""
-MAX_SIZE = "The consumer group has reached its maximum capacity of {} members."
-ABANDON = "The member must abandon all its partitions and rejoin."
-
-
-class Refused(NamedTuple):
-    """The error of a refused request, with Kafka's message for the client."""
-
-    code: ErrorCode
-    message: str | None = None
 
 
 class GroupHeartbeat(NamedTuple):
@@ -72,71 +57,21 @@ class GroupHeartbeat(NamedTuple):
     """Whether a regular expression may find a topic for this client; None: all."""
 
 
-class HeartbeatResult(NamedTuple):
-    """The answer to a heartbeat. `assigned` is None if the member already knows it. The interval is in ms."""
+@dataclass(slots=True, kw_only=True)
+class Change(Step[ConsumerGroup, ConsumerMember]):
+    """A step of a consumer group."""
 
-    member_id: str
-    epoch: int
-    interval: int = 0
-    assigned: Owned | None = None
-
-
-@dataclass(slots=True)
-class Change:
-    """A member that joins or changes, and the resulting state of its group, before it is written down."""
-
-    group: ConsumerGroup
-    old: ConsumerMember
-    """The member before the change; if it replaces a static one, that one under the new id."""
-    new: ConsumerMember
-    replaces: str | None
-    """The id of the static member that it replaces."""
-    epoch: int
-    facts: TopicFacts
     same: bool
+    """Whether all members subscribe to the same topics."""
     forgotten_regex: str | None = None
-    targets: dict[str, Partitions] | None = None
-    """The new targets of all members, if they were computed again."""
-    moved: bool = False
-    """Whether the member came closer to its target, or another target."""
 
 
-class ConsumerGroups:
-    """The consumer groups of the cluster.
+class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]):
+    """The consumer groups of the cluster."""
 
-    `find` returns the group of a heartbeat, or the refusal. `adopt` prepares a new group to replace the one with its id.
-    `downgrade` makes it a classic group if only classic members remain without the given ones, else returns None. `log`
-    writes down the changes; if that fails, it undoes them and returns the client's error.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        changes: Changes,
-        find: Callable[[str, bool, int], Generator[None, Any, ConsumerGroup | Refused]],
-        adopt: Callable[[ConsumerGroup], Generator[None, Any, None]],
-        downgrade: Callable[[ConsumerGroup, Sequence[ConsumerMember], int], ErrorCode | None],
-        log: Callable[[ConsumerGroup, int], Generator[None, Any, ErrorCode]],
-    ) -> None:
-        self._cluster = cluster
-        self.changes = changes
-        self._find = find
-        self._adopt = adopt
-        self._downgrade = downgrade
-        self._log = log
+    kind = ConsumerGroup
 
     # Settings
-
-    def setting(self, group_id: str, name: str) -> int:
-        """A group's own setting, else the broker's, in ms."""
-        configs = self._cluster.configs
-        return group_number(configs.groups.get(group_id, {}), name, configs)
-
-    @property
-    def enabled(self) -> bool:
-        """Whether group.coordinator.rebalance.protocols includes consumer groups."""
-        protocols = self._cluster.configs.value("group.coordinator.rebalance.protocols")
-        return isinstance(protocols, list) and "consumer" in protocols
 
     def _known_assignors(self) -> list[str]:
         names = self._cluster.configs.value("group.consumer.assignors")
@@ -148,66 +83,69 @@ class ConsumerGroups:
 
     # Heartbeats
 
-    def request_error(self, requested: GroupHeartbeat, version: int) -> Refused | None:
+    def request_error(self, requested: GroupHeartbeat, version: int) -> Refusal | None:
         """The refusal of a request that is invalid for every group, or None."""
         invalid = ErrorCode.INVALID_REQUEST
         if not requested.member_id and (version >= 1 or requested.epoch > 0 or requested.epoch == LEAVES):
-            return Refused(invalid, "MemberId can't be empty.")
+            return Refusal(invalid, "MemberId can't be empty.")
         named = {"GroupId": requested.group_id, "InstanceId": requested.instance_id, "RackId": requested.rack_id}
-        for name, value in named.items():
-            if value is not None and not value.strip():
-                return Refused(invalid, f"{name} can't be empty.")
+        if blank := blank_name(named):
+            return Refusal(invalid, blank)
         if requested.epoch == 0:
             if requested.rebalance_timeout == -1:
-                return Refused(invalid, "RebalanceTimeoutMs must be provided in first request.")
+                return Refusal(invalid, "RebalanceTimeoutMs must be provided in first request.")
             if requested.claimed is None or requested.claimed:
-                return Refused(invalid, "TopicPartitions must be empty when (re-)joining.")
+                return Refusal(invalid, "TopicPartitions must be empty when (re-)joining.")
             if requested.topics is None and requested.regex is None:
                 either = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-                return Refused(invalid, either)
+                return Refusal(invalid, either)
         elif requested.epoch == LEAVES_FOR_A_WHILE:
             if requested.instance_id is None:
-                return Refused(invalid, "InstanceId can't be null.")
+                return Refusal(invalid, "InstanceId can't be null.")
         elif requested.epoch < LEAVES_FOR_A_WHILE:
-            return Refused(invalid, "MemberEpoch is invalid.")
+            return Refusal(invalid, "MemberEpoch is invalid.")
         known = self._known_assignors()
         if requested.assignor is not None and requested.assignor not in known:
             offered = f"Supported assignors: {', '.join(set_of_names(known))}."
-            return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {requested.assignor} is not supported. {offered}")
+            return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {requested.assignor} is not supported. {offered}")
         return None
 
-    def heartbeat(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refused]:
-        """A member joins, stays or leaves."""
-        leaves = requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE)
-        steps = self._leave(requested, now) if leaves else self._heartbeat(requested, now)
-        return (yield from self.changes.alone(requested.group_id, steps))
+    def find_or_upgrade(self, requested: GroupHeartbeat) -> Generator[None, Any, ConsumerGroup | Refusal]:
+        """The group of a heartbeat, or the refusal; perhaps a new group, with the members of a classic one."""
+        held = self.registry.groups.get(requested.group_id)
+        if requested.epoch == 0 and isinstance(held, ClassicGroup) and not held.is_empty:
+            if refused := migration.upgrade_error(held, self._cluster):
+                return refused
+            return (yield from migration.upgraded(held, self.registry))
+        group: ConsumerGroup | Refusal = self.find(requested.group_id, create=requested.epoch == 0)
+        return group
 
-    def _heartbeat(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refused]:
-        group = yield from self._find(requested.group_id, requested.epoch == 0, now)
-        if isinstance(group, Refused):
+    def _stay(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
+        group = yield from self.find_or_upgrade(requested)
+        if isinstance(group, Refusal):
             return group
-        if error := self.is_full(group, requested.member_id):
-            return error
+        if requested.member_id not in group.members and (full := self.is_full(group)):
+            return full
         member_id = requested.member_id or self.new_member_id()
         found = self._member(group, member_id, requested)
-        if isinstance(found, Refused):
+        if isinstance(found, Refusal):
             return found
         old, replaces = found
         change = yield from self.change(group, old, _updated(old, requested), replaces)
-        if isinstance(change, Refused):
+        if isinstance(change, Refusal):
             return change
         changed = old.topics != change.new.topics or old.regex != change.new.regex
         target_epoch, target = yield from self.compute_target(change, now)
         yield from self.reconcile(change, target_epoch, target, changed, requested.claimed)
         due = self.regexes_due(change, now)
         if refused := (yield from self.write_down(change, now)):
-            return Refused(refused)
-        self.await_heartbeat(group, member_id, self.setting(requested.group_id, "consumer.session.timeout.ms"), now)
+            return Refusal(refused)
+        self.await_heartbeat(group, member_id, now)
         yield from self.match_regexes(group, due, requested.sees, now)
-        full = requested.rebalance_timeout != -1 and requested.claimed is not None
-        full = full and (requested.topics is not None or requested.regex is not None)
-        included = requested.epoch == 0 or full or old.assigned != change.new.assigned
-        interval = self.setting(requested.group_id, "consumer.heartbeat.interval.ms")
+        full_request = requested.rebalance_timeout != -1 and requested.claimed is not None
+        full_request = full_request and (requested.topics is not None or requested.regex is not None)
+        included = requested.epoch == 0 or full_request or old.assigned != change.new.assigned
+        interval = self.setting(requested.group_id, "heartbeat.interval.ms")
         return HeartbeatResult(member_id, change.new.epoch, interval, change.new.assigned if included else None)
 
     def new_member_id(self) -> str:
@@ -220,23 +158,16 @@ class ConsumerGroups:
     def _base64_id(self) -> str:
         return base64.urlsafe_b64encode(self._cluster.random_bytes(16)).decode().rstrip("=")
 
-    def is_full(self, group: ConsumerGroup, member_id: str) -> Refused | None:
-        """Whether the group has no room for a new member."""
-        largest = self._cluster.configs.integer("group.consumer.max.size")
-        if len(group.members) >= largest and member_id not in group.members:
-            return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, MAX_SIZE.format(largest))
-        return None
-
     def _member(
         self, group: ConsumerGroup, member_id: str, requested: GroupHeartbeat
-    ) -> tuple[ConsumerMember, str | None] | Refused:
+    ) -> tuple[ConsumerMember, str | None] | Refusal:
         """The member that sent a heartbeat, and the id of the static member that it replaces, if any."""
         joins = requested.epoch == 0
         if requested.instance_id is None:
             member = group.members.get(member_id)
             if member is None:
                 return (ConsumerMember(member_id), None) if joins else unknown_member(group, member_id)
-            return epoch_error(member, requested) or (member, None)
+            return self._epoch_error(member, requested) or (member, None)
         if error := instance_gone(group, requested.instance_id):
             return error
         static = group.static_member(requested.instance_id)
@@ -244,7 +175,7 @@ class ConsumerGroups:
             if static is None:
                 return group.members.get(member_id) or ConsumerMember(member_id), None
             if static.classic is None and static.epoch != LEAVES_FOR_A_WHILE:
-                return Refused(
+                return Refusal(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
                     f"Static member {member_id} with instance id {requested.instance_id} cannot join the group because the "
                     f"instance id is owned by {static.member_id} member.",
@@ -253,14 +184,17 @@ class ConsumerGroups:
         if error := instance_error(static, member_id, requested.instance_id):
             return error
         assert static is not None
-        return epoch_error(static, requested) or (static, None)
+        return self._epoch_error(static, requested) or (static, None)
+
+    def _epoch_error(self, member: ConsumerMember, requested: GroupHeartbeat) -> Refusal | None:
+        return self.epoch_error(member, requested.epoch, member.owns_all(requested.claimed))
 
     # Computing the result
 
     def change(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None
-    ) -> Generator[None, Any, Change | Refused]:
-        """The group after `old` becomes `new`. Refused if a new regular expression does not compile."""
+    ) -> Generator[None, Any, Change | Refusal]:
+        """The group after `old` becomes `new`. Refusal if a new regular expression does not compile."""
         bumps = old.topics != new.topics
         forgotten = None
         if old.regex != new.regex:
@@ -271,52 +205,44 @@ class ConsumerGroups:
                     compile_pattern(new.regex)
                 except PatternError as error:
                     message = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression: {error}."
-                    return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+                    return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
             # An unresolved expression makes the epoch rise when it is resolved.
             bumps = bumps or not new.regex or new.regex in group.resolved
         if not bumps and not self._facts_are_old(group):
-            return Change(group, old, new, replaces, group.epoch, group.facts, group.same, forgotten)
+            return Change(
+                group=group, old=old, new=new, replaces=replaces, epoch=group.epoch, facts=group.facts, same=group.same,
+                forgotten_regex=forgotten,
+            )  # fmt: skip
         yield from after(new.topics)
         would_be = group.subscriptions_with(old, new)
         yield from after(would_be.names)
         size = len(group.members)
         if new.member_id not in group.members and (new.instance_id or "") not in group.static_members:
             size += 1
-        facts = self.facts(would_be)
+        facts = self.facts(would_be.topics())
         group.facts_version = self._cluster.version
         epoch = group.epoch + (bumps or facts != group.facts)
         yield from after(facts)
-        return Change(group, old, new, replaces, epoch, facts, would_be.same(size), forgotten)
+        return Change(
+            group=group, old=old, new=new, replaces=replaces, epoch=epoch, facts=facts, same=would_be.same(size),
+            forgotten_regex=forgotten,
+        )  # fmt: skip
 
     def _facts_are_old(self, group: ConsumerGroup) -> bool:
         """Whether the group's topics have changed since it last looked, or it has never looked."""
         version = self._cluster.version
         if group.facts_version == version:
             return False
-        if group.facts_version is None or self.facts(group.subscriptions) != group.facts:
+        if group.facts_version is None or self.facts(group.subscriptions.topics()) != group.facts:
             return True
         group.facts_version = version
         return False
 
-    def facts(self, subscriptions: Subscriptions) -> TopicFacts:
-        """The facts about the topics that are subscribed to."""
-        topics = self._cluster.topics
-        return {
-            name: (topics[name].topic_id, len(topics[name].partitions)) for name in subscriptions.topics() if name in topics
-        }
-
-    def compute_target(self, change: Change, now: int) -> Generator[None, Any, tuple[int, Partitions]]:
-        """The target epoch and the member's target, computed again if the group's epoch has risen, but at most once in
-        group.consumer.assignment.interval.ms.
-        """
-        group, new = change.group, change.new
-        interval = self.setting(group.group_id, "consumer.assignment.interval.ms")
-        too_soon = group.assigned_at and interval and now < group.assigned_at + interval
-        if group.assignment_epoch >= change.epoch or too_soon:
-            return group.assignment_epoch, group.target_of(new.member_id, new.instance_id)
-        assignor = group.assignor_with(change.old, new) or self.default_assignor()
-        change.targets = yield from ASSIGNORS[assignor]((yield from self._for_assignor(change)))
-        return change.epoch, change.targets.get(new.member_id, NOTHING)
+    def _assign(self, step: Change) -> Generator[None, Any, Mapping[str, Partitions]]:
+        assignor = step.group.assignor_with(step.old, step.new) or self.default_assignor()
+        wanted = yield from self._for_assignor(step)
+        made = yield from ASSIGNORS[assignor](wanted)
+        return {member_id: made.get(member_id, NOTHING) for member_id in wanted.members}
 
     def _for_assignor(self, change: Change) -> Generator[None, Any, AssignorGroup]:
         group, new = change.group, change.new
@@ -367,54 +293,33 @@ class ConsumerGroups:
         change.moved = change.new != member
         yield from after(target)
 
-    def _await_revocation(self, group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
-        """Remove the member if it has not given up its partitions, and left its epoch, within its rebalance timeout."""
+    def _other_records(self, step: Change) -> Iterable[CoordinatorRecord]:
+        forgotten = step.forgotten_regex
+        if forgotten is None or forgotten not in step.group.resolved:
+            return ()
+        return step.group.log.regex_tombstones(step.group.group_id, [forgotten])
 
-        def expire(when: int) -> None:
-            known = group.members.get(member.member_id)
-            if known is not None and known.epoch == member.epoch and self.fence(group, [known], when):
-                group.set_timer(REBALANCE, member.member_id, when + RETRY_MS, expire)
+    def _apply(self, step: Change, targets: Mapping[str, Partitions], now: int) -> None:
+        if step.forgotten_regex is not None:
+            step.group.resolve(step.forgotten_regex, None)
+        super()._apply(step, targets, now)
 
-        group.set_timer(REBALANCE, member.member_id, now + member.rebalance_timeout, expire)
+    def epoch_record(self, group: ConsumerGroup, epoch: int) -> CoordinatorRecord:
+        """The record of the group's next epoch."""
+        return group.log.epoch_record(group.group_id, epoch)
 
-    def write_down(self, change: Change, now: int) -> Generator[None, Any, ErrorCode]:
-        """Apply the step and write it down; if that fails, change nothing and return the client's error.
+    def write(
+        self, group: ConsumerGroup, records: Iterable[CoordinatorRecord | None], now: int
+    ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
+        """Write records down and register the group. A group that was a classic one writes down its members first."""
+        new = group.members and self.registry.groups.get(group.group_id) is not group
+        return (yield from super().write(group, chain(group.all_records() if new else (), records), now))
 
-        Giving up partitions has a timeout.
-        """
-        group, new = change.group, change.new
-        yield from self._adopt(group)
-        if change.replaces is not None:
-            given = group.targets.get(change.replaces, NOTHING)
-            group.remove(change.replaces)
-            group.targets[new.member_id] = given
-        if change.forgotten_regex is not None:
-            group.resolve(change.forgotten_regex, None)
-        if group.members.get(new.member_id) != new:
-            group.update(new)
-        rose = change.epoch != group.epoch
-        group.epoch, group.facts = change.epoch, change.facts
-        if change.targets is not None:
-            group.take_targets(change.targets)
-            group.assignment_epoch, group.assigned_at = change.epoch, now
-        if error := (yield from self._written(group, now)):
-            return error
-        if change.moved and new.classic is None:
-            if new.state is MemberState.UNREVOKED_PARTITIONS:
-                self._await_revocation(group, new, now)
-            else:
-                group.cancel_timer(REBALANCE, new.member_id)
-        if rose:
-            self._report(group)
-        return error
-
-    def _written(self, group: ConsumerGroup, now: int) -> Generator[None, Any, ErrorCode]:
-        """Write down the changes. If the broker stops meanwhile, they are undone."""
-        try:
-            return (yield from self._log(group, now))
-        except GeneratorExit:
-            group.revert()
-            raise
+    def _entered(self, group: ConsumerGroup, now: int) -> None:
+        """Remove the members of a group that was a classic one, too, if they send nothing."""
+        for member in group.members.values():
+            if member.classic is not None:
+                self.await_heartbeat(group, member.member_id, now, member.classic.session_timeout)
 
     # Regular expressions
 
@@ -457,18 +362,21 @@ class ConsumerGroups:
             yield from after(topics)
             matched = yield from _seen(pattern.matching(topics), sees)
             matches[regex] = Resolved(matched, self._cluster.topics_created, now)
-        bumps = False
+        before = {regex: held.topics for regex, held in group.resolved.items()}
+        bumps = any(before.get(regex, frozenset()) != resolved.topics for regex, resolved in matches.items())
+        facts = self.facts(
+            {*group.subscriptions.names}.union(*(before | {each: matches[each].topics for each in matches}).values())
+        )
+        bumps = bumps or facts != group.facts
+        error = yield from self.registry.log_in_slices(group.group_id, _records_of(group, matches, bumps), now)
+        if error:
+            return
         for regex, resolved in matches.items():
-            before = group.resolved.get(regex)
-            bumps = bumps or (before.topics if before is not None else frozenset()) != resolved.topics
             group.resolve(regex, resolved)
-        facts = self.facts(group.subscriptions)
-        if bumps or facts != group.facts:
+        if bumps:
             group.epoch += 1
             group.facts, group.facts_version = facts, self._cluster.version
-            bumps = True
-        if not (yield from self._written(group, now)) and bumps:
-            self._report(group)
+            self.registry.report(group)
 
     def _match_again(self, group: ConsumerGroup, sees: Callable[[str], bool] | None, now: int) -> None:
         steps = self.match_regexes(group, _has_regexes(group), sees, now)
@@ -476,89 +384,55 @@ class ConsumerGroups:
 
     # Leaving
 
-    def _leave(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refused]:
-        group = yield from self._find(requested.group_id, False, now)
-        if isinstance(group, Refused):
-            return group
-        if requested.instance_id is None:
-            member = group.members.get(requested.member_id)
-            if member is None:
-                return unknown_member(group, requested.member_id)
-        else:
-            member = group.static_member(requested.instance_id)
-            if error := instance_gone(group, requested.instance_id) or instance_error(
-                member, requested.member_id, requested.instance_id
-            ):
-                return error
-            assert member is not None
-            if requested.epoch == LEAVES_FOR_A_WHILE:
-                assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
-                group.update(replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={}))
-                refused = yield from self._written(group, now)
-                return Refused(refused) if refused else HeartbeatResult(member.member_id, LEAVES_FOR_A_WHILE)
-        refused = self.fence(group, [member], now)
-        return Refused(refused) if refused else HeartbeatResult(requested.member_id, requested.epoch)
-
-    def await_heartbeat(self, group: ConsumerGroup, member_id: str, timeout: int, now: int) -> None:
-        """Remove the member if it sends nothing within the timeout (ms)."""
-        self.fence_at(group, SESSION, member_id, now + timeout)
-
-    def fence_at(self, group: ConsumerGroup, kind: str, member_id: str, when: int) -> None:
-        """Remove a member at `when` (ms since the epoch), if it is still one; later if that cannot be written down then."""
-
-        def expire(now: int) -> None:
-            member = group.members.get(member_id)
-            if member is not None and self.fence(group, [member], now):
-                self.fence_at(group, kind, member_id, now + RETRY_MS)
-
-        group.set_timer(kind, member_id, when, expire)
+    def _leave(self, requested: GroupHeartbeat, now: int) -> Generator[None, Any, Any]:
+        group = self.find(requested.group_id)
+        if isinstance(group, Refusal) or requested.instance_id is None:
+            return (yield from super()._leave(requested, now))
+        member = group.static_member(requested.instance_id)
+        if error := instance_gone(group, requested.instance_id) or instance_error(
+            member, requested.member_id, requested.instance_id
+        ):
+            return error
+        if requested.epoch == LEAVES:
+            return self._left(group, member, requested, now)
+        assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
+        away = replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={})
+        refused = yield from self.write(group, [group.log.current(group.group_id, away)], now)
+        if refused:
+            return Refusal(refused)
+        group.update(away)
+        return HeartbeatResult(away.member_id, LEAVES_FOR_A_WHILE)
 
     def fence(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode:
-        """Remove these members. The group's epoch rises, and the next heartbeat computes a new target.
-
-        If that cannot be written down, nobody is removed and the client's error is returned.
-        """
+        """Remove these members. If only classic members remain, the group may become a classic one."""
         if not leaving:
             return ErrorCode.NONE
-        if (downgraded := self._downgrade(group, leaving, now)) is not None:
-            return downgraded
+        if migration.may_downgrade(group, leaving, self._cluster):
+            return migration.make_classic(group, leaving, None, True, self.registry, now)
         if self._facts_are_old(group):
             group.facts_version = None
-        before = set(group.subscriptions.regexes)
-        for member in leaving:
-            group.remove(member.member_id)
-        for regex in before - set(group.subscriptions.regexes):
-            group.resolve(regex, None)
-        group.facts = self.facts(group.subscriptions)
-        group.epoch += 1
-        if error := at_once(self._log(group, now)):
-            return error
-        for member in leaving:
-            for kind in (SESSION, REBALANCE, JOIN, SYNC):
-                group.cancel_timer(kind, member.member_id)
-        self._report(group)
-        return ErrorCode.NONE
+        return super().fence(group, leaving, now)
 
-    def await_classic_members(self, group: ConsumerGroup, now: int) -> None:
-        """Remove the members of a group that was a classic one, too, if they send nothing."""
-        for member in group.members.values():
-            if member.classic is not None:
-                self.await_heartbeat(group, member.member_id, member.classic.session_timeout, now)
+    def _without(
+        self, group: ConsumerGroup, leaving: Sequence[ConsumerMember]
+    ) -> tuple[TopicFacts, list[CoordinatorRecord]]:  # fmt: skip
+        left = group.subscriptions_without(leaving)
+        unused = [regex for regex in group.resolved if regex in group.subscriptions.regexes and regex not in left.regexes]
+        return self.facts(left.topics()), group.log.regex_tombstones(group.group_id, unused)
 
-    def _report(self, group: ConsumerGroup) -> None:
-        self._cluster.report(GroupChange(group.group_id, group.state, group.epoch, len(group.members)))
+    # Loading
 
-    # Restarting
+    def loaded(self, group: ConsumerGroup, now: int) -> None:
+        """The group was loaded from its records."""
+        for regex, resolved in list(group.resolved.items()):
+            group.resolve(regex, resolved._replace(created=self._cluster.topics_created))
+        group.facts = self.facts(group.subscriptions.topics())
+        self.restart(group, now)
 
     def restart(self, group: ConsumerGroup, now: int) -> None:
-        """Continue from the records, which hold all of the group except its timers."""
-        group.cancel_timers()
+        """Continue from the records."""
         group.facts_version = None
-        timeout = self.setting(group.group_id, "consumer.session.timeout.ms")
-        for member in list(group.members.values()):
-            self.await_heartbeat(group, member.member_id, timeout, now)
-            if member.state is MemberState.UNREVOKED_PARTITIONS:
-                self._await_revocation(group, member, now)
+        super().restart(group, now)
 
 
 def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMember:
@@ -577,39 +451,20 @@ def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMembe
     )
 
 
-def unknown_member(group: ConsumerGroup, member_id: str) -> Refused:
-    """The refusal of an unknown member id."""
-    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-
-
-def instance_gone(group: ConsumerGroup, instance_id: str) -> Refused | None:
+def instance_gone(group: ConsumerGroup, instance_id: str) -> Refusal | None:
     """Whether the instance still points to a member that is gone, because that member changed its instance before it left."""
     member_id = group.static_members.get(instance_id)
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 
 
-def instance_error(member: ConsumerMember | None, member_id: str, instance_id: str) -> Refused | None:
+def instance_error(member: ConsumerMember | None, member_id: str, instance_id: str) -> Refusal | None:
     """The refusal if the client is not `member`, which has this instance; else None."""
     if member is None:
-        return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
         who = f"Static member {member_id} with instance id {instance_id}"
-        return Refused(ErrorCode.FENCED_INSTANCE_ID, f"{who} was fenced by member {member.member_id}.")
+        return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{who} was fenced by member {member.member_id}.")
     return None
-
-
-def epoch_error(member: ConsumerMember, requested: GroupHeartbeat) -> Refused | None:
-    """The refusal of a member epoch that is neither the present one nor, after a lost answer, the previous one; else None."""
-    if requested.epoch in (0, member.epoch):
-        return None
-    if requested.epoch == member.previous_epoch and requested.epoch < member.epoch and member.owns_all(requested.claimed):
-        return None
-    size = "greater" if requested.epoch > member.epoch else "smaller"
-    return Refused(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {size} member epoch ({requested.epoch}) than the one known by the group "
-        f"coordinator ({member.epoch}). {ABANDON}",
-    )
 
 
 def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generator[None, Any, frozenset[str]]:
@@ -622,6 +477,16 @@ def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generat
         if pause():
             yield
     return frozenset(found)
+
+
+def _records_of(
+    group: ConsumerGroup, matches: Mapping[str, Resolved], bumps: bool
+) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
+    """The records of what regular expressions match, and of the group's next epoch if it rises."""
+    for regex, resolved in matches.items():
+        yield from group.regex_records(regex, resolved)
+    if bumps:
+        yield group.log.epoch_record(group.group_id, group.epoch + 1)
 
 
 def _has_regexes(group: ConsumerGroup) -> bool:

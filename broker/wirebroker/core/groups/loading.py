@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkawire.batches import BatchHeader, iter_records, read_header, read_marker
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS
 from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from kafkawire.coordinator_records.share_group_metadata import ShareGroupMetadataKey
-from kafkawire.coordinator_records.streams_group_topology import StreamsGroupTopologyKey
 from kafkawire.declare import Message
-from wirebroker.core.groups.classic import Member, Snapshot
-from wirebroker.core.groups.consumer_loading import WrittenGroup
+from wirebroker.core.groups.changing import Changes
+from wirebroker.core.groups.classic import Snapshot
+from wirebroker.core.groups.consumer_group import ConsumerGroup
+from wirebroker.core.groups.modern import ModernGroup
 from wirebroker.core.groups.offsets import Committed, OffsetStore
-from wirebroker.core.groups.share_log import KEYS as SHARE_KEYS
-from wirebroker.core.groups.streams_log import KEYS as STREAMS_KEYS
+from wirebroker.core.groups.share_group import ShareGroup
+from wirebroker.core.groups.streams_group import StreamsGroup
+
+AnyModern = ModernGroup[Any, Any]
+MODERN: tuple[type[AnyModern], ...] = (ConsumerGroup, ShareGroup, StreamsGroup)
+_KIND_OF = {
+    key: kind for kind in MODERN for key in (*kind.log.member_keys, *kind.log.group_keys, *kind.log.other_keys)
+}  # fmt: skip
+"""The type of group that has a type of record."""
 
 
 class GroupLog:
     """The groups of one partition of __consumer_offsets, read batch by batch; offsets go into the given store."""
 
-    def __init__(self, home: int, offsets: OffsetStore) -> None:
+    def __init__(self, home: int, offsets: OffsetStore, changes: Changes) -> None:
         self._home = home
         self._offsets = offsets
-        self.groups: dict[str, Snapshot] = {}
+        self._changes = changes
+        self.classic: dict[str, Snapshot] = {}
         """The classic groups as their latest records describe them."""
-        self.consumer_groups: dict[str, WrittenGroup] = {}
-        self.share_groups: dict[str, list[tuple[Message, Message | None]]] = {}
-        """The records of share groups."""
-        self.streams_groups: dict[str, list[tuple[Message, Message | None]]] = {}
-        """The records of streams groups."""
+        self.modern: dict[str, AnyModern] = {}
         self.with_offsets: set[str] = set()
         """Groups that had an offset at some time."""
 
@@ -47,23 +53,21 @@ class GroupLog:
         if isinstance(key, OffsetCommitKey):
             self._replay_offset(header, offset, key, value)
         elif isinstance(key, GroupMetadataKey):
-            self.groups.pop(key.group, None)
+            self.classic.pop(key.group, None)
             if isinstance(value, GroupMetadataValue):
-                self.groups[key.group] = _snapshot(value)
-        elif isinstance(key, SHARE_KEYS):
-            self.share_groups.setdefault(key.group_id, []).append((key, value))
-            if isinstance(key, ShareGroupMetadataKey) and value is None:
-                del self.share_groups[key.group_id]
-        elif isinstance(key, STREAMS_KEYS):
-            self._replay_streams(key.group_id, key, value)
-        elif isinstance(group_id := getattr(key, "group_id", None), str):
-            self.consumer_groups.setdefault(group_id, WrittenGroup()).replay(key, value)
+                self.classic[key.group] = Snapshot.of(value)
+        elif (kind := _KIND_OF.get(type(key))) is not None:
+            self._replay_modern(kind, key, value)
 
-    def _replay_streams(self, group_id: str, key: Message, value: Message | None) -> None:
-        if value is not None or group_id in self.streams_groups:
-            self.streams_groups.setdefault(group_id, []).append((key, value))
-        if isinstance(key, StreamsGroupTopologyKey) and value is None:  # the last of a group's tombstones
-            self.streams_groups.pop(group_id, None)
+    def _replay_modern(self, kind: type[AnyModern], key: Any, value: Message | None) -> None:
+        group = self.modern.get(key.group_id)
+        if not isinstance(group, kind):
+            if value is None:
+                return
+            group = self.modern[key.group_id] = kind(key.group_id, self._changes)
+        group.replay(key, value)
+        if value is None and isinstance(key, kind.log.last_key):
+            del self.modern[key.group_id]
 
     def _replay_offset(self, header: BatchHeader, offset: int, key: OffsetCommitKey, value: Message | None) -> None:
         where = (key.topic, key.partition)
@@ -79,14 +83,3 @@ class GroupLog:
             self._offsets.commit_in_transaction(self._home, header.producer_id, key.group, {where: committed}, offset)
         else:
             self._offsets.commit(key.group, where, committed)
-
-
-def _snapshot(value: GroupMetadataValue) -> Snapshot:
-    members = [
-        Member(
-            member.member_id, member.group_instance_id, member.client_id, member.client_host, member.rebalance_timeout,
-            member.session_timeout, [(value.protocol or "", member.subscription)], member.assignment, is_new=False,
-        )
-        for member in value.members
-    ]  # fmt: skip
-    return Snapshot(value.generation, value.protocol_type or None, value.protocol, value.leader, members)

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from kafkawire.batches import Record, build_batch
 from kafkawire.coordinator_log import CoordinatorRecord
-from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 
-GROUP_VERSION, OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 3, 4, 1
+OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 4, 1
 NO_TOPIC_ID = bytes(16)
 
 
@@ -56,33 +54,3 @@ def offset_tombstone(group_id: str, where: TopicPartition) -> CoordinatorRecord:
 def _offset_key(group_id: str, where: TopicPartition) -> OffsetCommitKey:
     topic, partition = where
     return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-
-
-def group_record(group: Group) -> CoordinatorRecord:
-    """A classic group that became stable or empty."""
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol,
-        leader=group.leader,
-        current_state_timestamp=group.state_since,
-        members=[
-            MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout,
-                session_timeout=member.session_timeout,
-                subscription=member.metadata(group.protocol),
-                assignment=member.assignment,
-            )
-            for member in group.members.values()
-        ],
-    )
-    return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value, GROUP_VERSION)
-
-
-def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The tombstone of a group."""
-    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)

@@ -1,14 +1,13 @@
 """The change of a group's protocol while it has members (group.consumer.migration.policy, KIP-848).
 
 A classic group of consumers becomes a consumer group when its first member of the new protocol joins; the other members
-continue with JoinGroup and SyncGroup (`ClassicMembers`). When the last member of the new protocol leaves, the group becomes
+continue with JoinGroup and SyncGroup (`classic_members`). When the last member of the new protocol leaves, the group becomes
 classic again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from kafkawire.errors import ErrorCode, ProtocolError
@@ -16,20 +15,13 @@ from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSu
 from wirebroker.common.slices import after
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.groups.assignors import as_assignment
-from wirebroker.core.groups.classic import CONSUMER, Group, Joined, JoinRequest, Member, Synced, Syncer
-from wirebroker.core.groups.consumer import ConsumerGroup
-from wirebroker.core.groups.consumer_groups import (
-    JOIN,
-    SYNC,
-    Change,
-    ConsumerGroups,
-    Refused,
-    instance_error,
-    instance_gone,
-    unknown_member,
-)
+from wirebroker.core.groups.classic import CONSUMER, Group, Member
+from wirebroker.core.groups.consumer_group import ConsumerGroup
+from wirebroker.core.groups.consumer_member import ClassicSide, ConsumerMember, Owned
 from wirebroker.core.groups.embedded import read_assignment, read_subscription, version_of, write_assignment
-from wirebroker.core.groups.members import Claimed, ClassicSide, ConsumerMember, MemberState, Owned
+from wirebroker.core.groups.modern import topic_facts
+from wirebroker.core.groups.registry import Registry
+from wirebroker.core.refusals import Refusal
 
 CANNOT_UPGRADE = "Cannot upgrade classic group {} to consumer group because {}."
 MALFORMED = "the embedded consumer protocol is malformed"
@@ -44,7 +36,7 @@ def policy(cluster: Cluster) -> str:
     return str(cluster.configs.value("group.consumer.migration.policy")).upper()
 
 
-def upgrade_error(group: Group, cluster: Cluster) -> Refused | None:
+def upgrade_error(group: Group, cluster: Cluster) -> Refusal | None:
     """The refusal if a classic group with members cannot become a consumer group, or None."""
     reason = None
     if policy(cluster) not in ("UPGRADE", "BIDIRECTIONAL"):
@@ -56,19 +48,20 @@ def upgrade_error(group: Group, cluster: Cluster) -> Refused | None:
     return None if reason is None else _cannot_upgrade(group, reason)
 
 
-def _cannot_upgrade(group: Group, reason: str) -> Refused:
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, CANNOT_UPGRADE.format(group.group_id, reason))
+def _cannot_upgrade(group: Group, reason: str) -> Refusal:
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, CANNOT_UPGRADE.format(group.group_id, reason))
 
 
-def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups) -> Generator[None, Any, ConsumerGroup | Refused]:
-    """A consumer group with the members of a classic one, who must join again; the classic one stays unchanged."""
+def upgraded(group: Group, registry: Registry) -> Generator[None, Any, ConsumerGroup | Refusal]:
+    """A consumer group with the members of a classic group, who must join again; the classic group stays unchanged."""
+    topics = registry.cluster.topics
     group.ask_to_rejoin()
     members, protocol = list(group.members.values()), group.protocol  # its own timers may change it between two slices
     speak = [{name for name, _ in member.protocols} for member in members]
     if protocol is None or any(protocol not in names for names in speak):
         # Kafka fails if there was no generation yet, or if a member that joined meanwhile does not support its protocol.
-        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-    made = ConsumerGroup(group.group_id, groups.changes)
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+    made = ConsumerGroup(group.group_id, registry.changes)
     made.epoch = made.assignment_epoch = group.generation
     for member in members:
         try:
@@ -79,22 +72,51 @@ def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups) -> Generato
         if given is not None and given.user_data:
             return _cannot_upgrade(group, CUSTOM)
         partitions = {each.topic: each.partitions for each in given.assigned_partitions} if given else {}
-        known = {cluster.topics[name].topic_id: held for name, held in partitions.items() if name in cluster.topics}
+        known = {topics[name].topic_id: held for name, held in partitions.items() if name in topics}
         yield from after(subscription.topics)
         made.targets[member.member_id] = yield from as_assignment(known)
         owned: Owned = {topic: dict.fromkeys(held, group.generation) for topic, held in known.items()}
         made.update(_consumer_member(member, subscription, owned, group.generation))
         yield from after(subscription.topics)
-    made.facts = groups.facts(made.subscriptions)
+    made.facts = topic_facts(made.subscriptions.topics(), topics)
     return made
 
 
 def _consumer_member(member: Member, subscription: ConsumerProtocolSubscription, owned: Owned, epoch: int) -> ConsumerMember:
     return ConsumerMember(
-        member.member_id, epoch, epoch, member.instance_id, subscription.rack_id or None, member.rebalance_timeout,
-        member.client_id, member.client_host, frozenset(subscription.topics), assigned=owned,
+        member.member_id, epoch, epoch, subscription.rack_id or None, member.client_id, member.client_host,
+        member.rebalance_timeout, instance_id=member.instance_id, topics=frozenset(subscription.topics), assigned=owned,
         classic=ClassicSide(member.session_timeout, tuple(member.protocols)),
     )  # fmt: skip
+
+
+def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], cluster: Cluster) -> bool:
+    """Whether the group may become a classic one because, without these, only members of the classic protocol remain."""
+    left = len(group.members) - len(leaving)
+    if group.classic_members - sum(member.classic is not None for member in leaving) != left or left <= 0:
+        return False
+    return left <= cluster.configs.integer("group.max.size") and policy(cluster) in ("DOWNGRADE", "BIDIRECTIONAL")
+
+
+def make_classic(
+    group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, rebalance: bool,
+    registry: Registry, now: int,
+) -> ErrorCode:  # fmt: skip
+    """Replace the group, without some members and with another one, by a classic group; the client's error if that fails."""
+    made = registry.new_classic(group.group_id, now)
+    try:
+        downgraded(group, leaving, joining, made, registry.cluster)
+    except ProtocolError:  # of a classic member's subscription in the protocol that all have
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if error := registry.log(group.group_id, [*group.tombstones(), made.record()], now):
+        return error
+    registry.enter(made, now)
+    made.is_written()
+    for member in made.members.values():
+        made.alive(member, now)
+    if rebalance:
+        made.prepare_rebalance(now)
+    return ErrorCode.NONE
 
 
 def downgraded(
@@ -115,213 +137,12 @@ def downgraded(
             )
         )  # fmt: skip
 
+    targets = {member.member_id: group.target_of(member) for member in stay}
+
     def assignment(member: Member, protocol: str) -> bytes:
         known = cluster.topics_by_id
-        target = group.target_of(member.member_id, member.instance_id)
+        target = targets[member.member_id]
         named = {known[topic].name: held for topic, held in target.items() if topic in known}
         return write_assignment(named, version_of(member.metadata(protocol)))
 
     made.take_over(group.epoch, members, assignment)
-
-
-class ClassicMembers:
-    """The members of consumer groups that use the classic protocol.
-
-    `convert` makes the group a classic one, in which a member replaces a static one.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        groups: ConsumerGroups,
-        convert: Callable[[ConsumerGroup, ConsumerMember, bool, int], ErrorCode],
-    ) -> None:
-        self._cluster = cluster
-        self._groups = groups
-        self._convert = convert
-
-    # Joining
-
-    def join(self, group: ConsumerGroup, requested: JoinRequest, now: int) -> Generator[None, Any, Joined]:
-        """A member joins, or joins again to learn its assignment; it is answered at once."""
-        if policy(self._cluster) == "DISABLED":
-            return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        member_id = requested.member_id or self._groups.new_member_id()
-        if error := self._groups.is_full(group, member_id):
-            return Joined(error.code)
-        votes, everybody = group.classic_protocols, group.classic_members
-        if requested.protocol_type != CONSUMER or not any(votes[name] == everybody for name, _ in requested.protocols):
-            return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if requested.needs_known_id and not requested.member_id and requested.instance_id is None:
-            return Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        found = self._member(group, member_id, requested)
-        if isinstance(found, Refused):
-            return Joined(found.code)
-        old, replaces = found
-        try:
-            subscription = read_subscription(requested.protocols[0][1])
-        except ProtocolError:
-            return Joined(ErrorCode.UNKNOWN_SERVER_ERROR)
-        new = replace(
-            old,
-            instance_id=requested.instance_id or old.instance_id,
-            rack_id=subscription.rack_id or old.rack_id,
-            rebalance_timeout=old.rebalance_timeout if requested.rebalance_timeout == -1 else requested.rebalance_timeout,
-            topics=frozenset(subscription.topics), regex="", client_id=requested.client_id, client_host=requested.client_host,
-            classic=ClassicSide(requested.session_timeout, tuple(requested.protocols)),
-        )  # fmt: skip
-        return (yield from self._admit(group, old, new, replaces, subscription, requested.sees, now))
-
-    def _admit(
-        self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None,
-        subscription: ConsumerProtocolSubscription, sees: Callable[[str], bool] | None, now: int,
-    ) -> Generator[None, Any, Joined]:  # fmt: skip
-        static = group.static_member(new.instance_id)
-        downgrades = static is not None and self._leaves_classic_only(group, static)
-        change = yield from self._groups.change(group, old, new, replaces)
-        if isinstance(change, Refused):
-            return Joined(change.code)
-        changed = old.topics != new.topics or old.regex != new.regex
-        claimed = self._claimed(subscription)
-        if downgrades:
-            stale = group.assignment_epoch < change.epoch
-            if not stale:
-                target = group.target_of(new.member_id, new.instance_id)
-                yield from self._groups.reconcile(change, group.assignment_epoch, target, changed, claimed)
-            refused = self._convert(group, change.new, stale, now)
-            return Joined(refused) if refused else _joined(change)
-        epoch, target = yield from self._groups.compute_target(change, now)
-        yield from self._groups.reconcile(change, epoch, target, changed, claimed)
-        due = self._groups.regexes_due(change, now)
-        if refused := (yield from self._groups.write_down(change, now)):
-            return Joined(refused)
-        yield from self._groups.match_regexes(group, due, sees, now)
-        assert new.classic is not None
-        group.cancel_timer(JOIN, new.member_id)
-        self._groups.await_heartbeat(group, new.member_id, new.classic.session_timeout, now)
-        self._groups.fence_at(group, SYNC, new.member_id, now + new.rebalance_timeout)
-        return _joined(change)
-
-    def _member(
-        self, group: ConsumerGroup, member_id: str, requested: JoinRequest
-    ) -> tuple[ConsumerMember, str | None] | Refused:
-        """The member that joins, and the id of the static one that it replaces, if any."""
-        if requested.instance_id is None:
-            return group.members.get(member_id) or ConsumerMember(member_id), None
-        if gone := instance_gone(group, requested.instance_id):
-            return gone
-        static = group.static_member(requested.instance_id)
-        if requested.member_id:
-            error = instance_error(static, member_id, requested.instance_id)
-            if error is not None or static is None:
-                return error or unknown_member(group, member_id)
-            return static, None
-        if static is None:
-            return ConsumerMember(member_id), None
-        return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
-
-    def _leaves_classic_only(self, group: ConsumerGroup, static: ConsumerMember) -> bool:
-        """Whether all other members use the classic protocol, and the group may become a classic one."""
-        others = len(group.members) - 1
-        if static.classic is not None or group.classic_members != others:
-            return False
-        fits = len(group.members) <= self._cluster.configs.integer("group.max.size")
-        return fits and policy(self._cluster) in ("DOWNGRADE", "BIDIRECTIONAL")
-
-    def _claimed(self, subscription: ConsumerProtocolSubscription) -> Claimed:
-        topics = self._cluster.topics
-        owned = subscription.owned_partitions
-        return [(topics[each.topic].topic_id, each.partitions) for each in owned if each.topic in topics]
-
-    # Staying
-
-    def sync(
-        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None,
-        protocol: str | None, syncer: Syncer, now: int,
-    ) -> None:  # fmt: skip
-        """A member asks for its assignment, and is answered at once."""
-        member = self._classic_member(group, member_id, instance_id, generation)
-        if isinstance(member, Refused):
-            syncer(Synced(member.code))
-            return
-        assert member.classic is not None
-        first, metadata = member.classic.protocols[0]
-        if protocol_type not in (None, CONSUMER) or protocol not in (None, first):
-            syncer(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-            return
-        if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._await_join(group, member, now)
-            syncer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
-            return
-        group.cancel_timer(SYNC, member_id)
-        self._groups.await_heartbeat(group, member_id, member.classic.session_timeout, now)
-        known = self._cluster.topics_by_id
-        held = {known[topic].name: owned for topic, owned in member.assigned.items() if topic in known}
-        syncer(Synced(0, write_assignment(held, version_of(metadata)), protocol_type, protocol))
-
-    def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """A member sends a heartbeat; REBALANCE_IN_PROGRESS if it should join again to get or give up partitions."""
-        member = self._classic_member(group, member_id, instance_id, generation)
-        if isinstance(member, Refused):
-            return member.code
-        assert member.classic is not None
-        self._groups.await_heartbeat(group, member_id, member.classic.session_timeout, now)
-        waits = member.state is MemberState.UNRELEASED_PARTITIONS
-        if (
-            member.epoch < group.assignment_epoch
-            or member.state is MemberState.UNREVOKED_PARTITIONS
-            or (waits and not group.waits_for_others(member))
-        ):
-            self._await_join(group, member, now)
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
-
-    def _await_join(self, group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
-        if not group.has_timer(JOIN, member.member_id):
-            self._groups.fence_at(group, JOIN, member.member_id, now + member.rebalance_timeout)
-
-    @staticmethod
-    def _classic_member(
-        group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
-    ) -> ConsumerMember | Refused:
-        """The classic member with this id, if its generation is right, else the error."""
-        if instance_id is None:
-            member = group.members.get(member_id)
-        else:
-            member = group.static_member(instance_id)
-            if error := instance_error(member, member_id, instance_id):
-                return error
-        if member is None or member.classic is None:
-            return unknown_member(group, member_id)
-        if member.epoch != generation:
-            return Refused(ErrorCode.ILLEGAL_GENERATION)
-        return member
-
-    # Leaving
-
-    def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Members (id, instance id) of either protocol leave, each with its own answer; one error if it cannot be written
-        down.
-        """
-        codes = []
-        gone: dict[str, ConsumerMember] = {}
-        for member_id, instance_id in leaving:
-            error: Refused | None = None
-            if instance_id is None:
-                member = group.members.get(member_id)
-            else:
-                member = group.static_member(instance_id)
-                if member is not None and member_id:
-                    error = instance_error(member, member_id, instance_id)
-            if member is None:
-                error = unknown_member(group, member_id)
-            elif error is None:
-                gone[member.member_id] = member
-            codes.append(ErrorCode.NONE if error is None else error.code)
-        return self._groups.fence(group, list(gone.values()), now) or codes
-
-
-def _joined(change: Change) -> Joined:
-    member = change.new
-    assert member.classic is not None
-    return Joined(0, member.member_id, member.epoch, CONSUMER, member.classic.protocols[0][0])

@@ -1,4 +1,4 @@
-"""A member of a streams group, its tasks, and the steps from these to its target (KIP-1071).
+"""A member of a streams group, its tasks, and the steps from its tasks to its target (KIP-1071).
 
 `reconcile` is Kafka's CurrentAssignmentBuilder of streams groups. A member first gives up the tasks that are not in its
 target, then moves to the epoch of the target assignment, and gets the other tasks as soon as nobody else has them.
@@ -7,9 +7,10 @@ target, then moves to the epoch of the target assignment, and gets the other tas
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from wirebroker.core.groups.modern_member import MemberState, ModernMember
 
 TaskId = tuple[str, int]
 """The id of a subtopology, and a partition."""
@@ -36,43 +37,21 @@ class Tasks(NamedTuple):
 NOTHING = Tasks()
 
 
-class StreamsState(Enum):
-    """The state of a member's reconciliation."""
-
-    STABLE = 0
-    """It has its target of its epoch."""
-    UNREVOKED_TASKS = 1
-    """It must give up tasks, and has not confirmed that yet."""
-    UNRELEASED_TASKS = 2
-    """It waits for tasks that other processes still have."""
-
-
 @dataclass(frozen=True, slots=True)
-class StreamsMember:
-    """A member of a streams group. It never changes; the group replaces it. Timeouts are in ms."""
+class StreamsMember(ModernMember):
+    """A member of a streams group."""
 
-    member_id: str
-    epoch: int = 0
     previous_epoch: int = 0
-    rack_id: str | None = None
-    rebalance_timeout: int = -1
-    client_id: str = ""
-    client_host: str = ""
     topology_epoch: int = -1
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
-    """The host and port at which it answers interactive queries."""
+    """The host and port at which the member serves interactive queries."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    state: StreamsState = StreamsState.STABLE
     assigned: Tasks = NOTHING
     revoking: Tasks = NOTHING
 
-    def reconciled_to(self, epoch: int) -> bool:
-        """Whether it has its target of this epoch."""
-        return self.state is StreamsState.STABLE and self.epoch == epoch
-
     def owns_all(self, claimed: Sequence[Sequence[tuple[str, Sequence[int]]] | None]) -> bool:
-        """Whether it has been assigned all tasks that it claims, of every kind; False if it leaves out a kind."""
+        """Whether the member has all tasks that it claims, of every kind; False if it leaves out a kind."""
         for held, claims in zip(self.assigned, claimed, strict=True):
             known = {subtopology for subtopology, _ in held}
             if claims is None:
@@ -88,7 +67,7 @@ class Holders(NamedTuple):
 
     active: Callable[[TaskId], str | None]
     others: Callable[[TaskId], set[str]]
-    """Those that have it as a standby or warm-up task."""
+    """The processes that have the task as a standby or warm-up task."""
 
 
 class _Difference(NamedTuple):
@@ -103,7 +82,7 @@ def reconcile(member: StreamsMember, epoch: int, target: Tasks, holders: Holders
     if member.reconciled_to(epoch):
         return member
     current = member.epoch
-    if member.state is StreamsState.UNREVOKED_TASKS:
+    if member.state is MemberState.UNREVOKED:
         if claimed is None or claimed.overlaps(member.revoking):
             return member
         current += 1
@@ -120,9 +99,9 @@ def reconcile(member: StreamsMember, epoch: int, target: Tasks, holders: Holders
     parts = [_difference(*each) for each in zip(member.assigned, target, epochs, taken, strict=True)]
     kept, given_up = Tasks(*(part.kept for part in parts)), Tasks(*(part.given_up for part in parts))
     if any(given_up) and (claimed is None or claimed.overlaps(given_up)):
-        return _moved(member, current, StreamsState.UNREVOKED_TASKS, kept, given_up)
-    state = StreamsState.UNRELEASED_TASKS if any(part.waits for part in parts) else StreamsState.STABLE
-    return _moved(member, epoch, state, Tasks(*(part.kept | part.new for part in parts)), NOTHING)
+        return member.moved(current, MemberState.UNREVOKED, kept, given_up)
+    state = MemberState.UNRELEASED if any(part.waits for part in parts) else MemberState.STABLE
+    return member.moved(epoch, state, Tasks(*(part.kept | part.new for part in parts)), NOTHING)
 
 
 def _difference(held: Some, wanted: Some, epoch: int, taken: Callable[[TaskId], bool]) -> _Difference:
@@ -131,9 +110,3 @@ def _difference(held: Some, wanted: Some, epoch: int, taken: Callable[[TaskId], 
     missing = [task for task in wanted if task not in held]
     new = {task: epoch for task in missing if not taken(task)}
     return _Difference(kept, given_up, new, len(new) < len(missing))
-
-
-def _moved(member: StreamsMember, epoch: int, state: StreamsState, assigned: Tasks, revoking: Tasks) -> StreamsMember:
-    return replace(
-        member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, revoking=revoking
-    )  # fmt: skip

@@ -68,18 +68,3 @@ class ShareSettings:
         found = _DURATION.fullmatch(reset.removeprefix(BY_DURATION))
         days, hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0.0,) * 4
         return now - int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
-
-    @property
-    def heartbeat_ms(self) -> int:
-        """How often members send heartbeats."""
-        return self._number("share.heartbeat.interval.ms")
-
-    @property
-    def session_ms(self) -> int:
-        """How long a member may be silent."""
-        return self._number("share.session.timeout.ms")
-
-    @property
-    def assignment_ms(self) -> int:
-        """The least time between two assignments."""
-        return self._number("share.assignment.interval.ms")

@@ -6,25 +6,21 @@ This is Kafka's ConsumerGroup. It holds the state; `consumer_groups` computes th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
-from kafkawire.errors import ErrorCode
+from kafkawire.declare import Message
+from wirebroker.common.slices import after
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.changing import Changes
+from wirebroker.core.groups.consumer_log import ConsumerRecords
+from wirebroker.core.groups.consumer_member import NOT_OWNED, ConsumerMember, Owned
+from wirebroker.core.groups.group import Where
 from wirebroker.core.groups.java_order import TimelineOrder
-from wirebroker.core.groups.members import NOT_OWNED, ConsumerMember, Owned
-from wirebroker.core.groups.timed import TimedGroup
+from wirebroker.core.groups.modern import ModernGroup
 
 CONSUMER = "consumer"
-EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
-"""The states of a consumer group, as clients see them. They follow from its epochs and members."""
-FIRST_EPOCH = 1
-
-TopicFacts = Mapping[str, tuple[bytes, int]]
-"""The ids and numbers of partitions of the existing topics that a group subscribes to."""
 
 
 class Resolved(NamedTuple):
@@ -56,34 +52,17 @@ class Subscriptions(NamedTuple):
         return not self.names and all(count == 1 for count in self.by_regex.values())
 
 
-@dataclass(slots=True)
-class Written:
-    """The last written state of a group: members, targets, its two epochs, and the matches of regular expressions."""
-
-    members: dict[str, ConsumerMember] = field(default_factory=dict)
-    targets: dict[str, Partitions] = field(default_factory=dict)
-    epoch: int | None = None
-    assignment_epoch: int | None = None
-    resolved: dict[str, Resolved] = field(default_factory=dict)
-    of_group: tuple[int, int, int, TopicFacts] | None = None
-    """The group's two epochs, the time of its last assignment, and its facts, at the last write."""
-
-
-class ConsumerGroup(TimedGroup):
+class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     """A consumer group."""
+
+    kind = CONSUMER
+    log = ConsumerRecords()
+    member_class = ConsumerMember
+    nothing = NOTHING
 
     def __init__(self, group_id: str, changes: Changes) -> None:
         super().__init__(group_id, changes)
-        self.epoch = FIRST_EPOCH
-        self.assignment_epoch = FIRST_EPOCH
-        """The group epoch for which `targets` were computed."""
-        self.assigned_at = 0
-        """The time of that, in ms since the epoch; 0 if it never happened."""
-        self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
-        self.targets: dict[str, Partitions] = {}
-        self.facts: TopicFacts = {}
-        """The facts about the topics when the epoch last rose (Kafka keeps a hash of them)."""
         self.facts_version: int | None = None
         """The version of the cluster's metadata at which `facts` were last compared with it."""
         self.subscriptions = Subscriptions(Counter(), Counter(), Counter())
@@ -93,31 +72,10 @@ class ConsumerGroup(TimedGroup):
         self.resolved: dict[str, Resolved] = {}
         self.classic_members = 0
         self.classic_protocols: Counter[str] = Counter()
-        self.touched: dict[str, None] = {}
-        """The members that may differ from their last records, in order."""
-        self.written = Written()
-        self.prelude: list[CoordinatorRecord] = []
-        """For a group that replaces another one: records that precede its own in the same batch."""
         self._owners: dict[tuple[bytes, int], int] = {}
-        self._member_order = TimelineOrder()
         self._assignor_order = TimelineOrder()
 
     # Queries
-
-    @property
-    def state(self) -> str:
-        """Kafka's name of the state."""
-        if not self.members:
-            return EMPTY
-        if self.epoch > self.assignment_epoch:
-            return ASSIGNING
-        if all(member.reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return STABLE
-        return RECONCILING
-
-    def in_order(self) -> list[str]:
-        """The ids of the members in the order of Kafka's hash table."""
-        return self._member_order.of(self.members)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """The member with this group.instance.id. (A member that takes another instance also remains under the first one.)"""
@@ -128,11 +86,18 @@ class ConsumerGroup(TimedGroup):
         """The assignor that most members ask for; None if no member asks for one."""
         return most_wanted(self.assignors, self._assignor_order.of(self.assignors))
 
-    def target_of(self, member_id: str, instance_id: str | None) -> Partitions:
+    def target_of(self, member: ConsumerMember) -> Partitions:
         """The target of a member; a static member is found by its instance, because its id may be new."""
-        if instance_id is not None:
-            return self.targets.get(self.static_members.get(instance_id, ""), NOTHING)
+        by_instance = member.instance_id is not None
+        member_id = self.static_members.get(member.instance_id or "", "") if by_instance else member.member_id
         return self.targets.get(member_id, NOTHING)
+
+    @staticmethod
+    def same_target(one: Partitions, other: Partitions) -> bool:
+        """Whether two targets have the same partitions, in any order."""
+        return one == other or (
+            one.keys() == other.keys() and all(set(held) == set(other[topic]) for topic, held in one.items())
+        )  # fmt: skip
 
     def owner_epoch(self, topic_id: bytes, index: int) -> int:
         """The epoch of the member that owns the partition, or NOT_OWNED."""
@@ -151,37 +116,13 @@ class ConsumerGroup(TimedGroup):
             for index in indexes
         )
 
-    def commit_error(self, member_id: str, epoch: int, version: int | None, where: Iterable[tuple[bytes, int]]) -> ErrorCode:
-        """The error if a member must not commit offsets of these partitions (topic id, index) at this epoch, or NONE.
+    def subscribes(self, topic: str) -> bool:
+        """Whether members subscribe to the topic."""
+        return topic in self.subscriptions.names or topic in self.subscriptions.by_regex
 
-        `version` is that of OffsetCommit, None for a transactional commit. An old epoch is accepted for partitions that the
-        member has owned since then, because the answer with the new epoch may be in flight.
-        """
-        if epoch < 0 and not self.members:
-            return ErrorCode.NONE
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if member.classic is None and version is not None and version < 9:
-            return ErrorCode.UNSUPPORTED_VERSION
-        if epoch == member.epoch:
-            return ErrorCode.NONE
-        if epoch < member.epoch:
-            since = [member.assignment_epoch(topic_id, index) for topic_id, index in where]
-            if all(assigned is not None and epoch >= assigned for assigned in since):
-                return ErrorCode.NONE
-        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
-
-    def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """The error if a client must not see the group's offsets, or NONE. A client without a member id may."""
-        if member_id is None:
-            return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks up null and fails
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if epoch == member.epoch:
-            return ErrorCode.NONE
-        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+    def has_since(self, member: ConsumerMember, where: Where) -> int | None:
+        """The epoch since which the member has the partition; None if the member does not have it."""
+        return member.assignment_epoch(where.topic_id, where.partition)
 
     # The group after a change of a member
 
@@ -227,20 +168,16 @@ class ConsumerGroup(TimedGroup):
     def update(self, member: ConsumerMember) -> None:
         """Add a member, or replace one that has changed."""
         old = self.members.get(member.member_id)
-        self._member_order.put(len(self.members))
-        self.members[member.member_id] = member
-        self._member_order.put(len(self.members))  # Kafka writes the member's own data first, then its assignment
+        super().update(member)
         self._recount(old, member)
-        self.touched[member.member_id] = None
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self.same = self.subscriptions.same(len(self.members))
 
     def remove(self, member_id: str) -> None:
         """Remove a member, its assignment and its target."""
-        old = self.members.pop(member_id)
-        self.touched[member_id] = None
-        self.targets.pop(member_id, None)
+        old = self.members[member_id]
+        super().remove(member_id)
         self._recount(old, None)
         if old.instance_id is not None:
             self.static_members.pop(old.instance_id, None)
@@ -279,14 +216,6 @@ class ConsumerGroup(TimedGroup):
             for index in indexes:
                 self._owners[topic, index] = epoch
 
-    def take_targets(self, made: Mapping[str, Partitions]) -> None:
-        """Set a new target for every member. A target that stays the same keeps its order."""
-        for member_id in self.members:
-            given, before = made.get(member_id, NOTHING), self.targets.get(member_id)
-            if before is None or not _same(given, before):
-                self.targets[member_id] = given
-                self.touched[member_id] = None
-
     def resolve(self, regex: str, resolved: Resolved | None) -> None:
         """Remember the matches of a regular expression; with None, forget them."""
         old = self.resolved.pop(regex, None)
@@ -297,29 +226,45 @@ class ConsumerGroup(TimedGroup):
             self.resolved[regex] = resolved
             _count(by_regex, resolved.topics, 1)
 
-    def revert(self) -> None:
-        """Return to the last written state, because later changes could not be written down; no client has seen them."""
-        written, touched = self.written, list(self.touched)
-        if written.of_group is None:
-            return
-        for member_id in touched:
-            if member_id in self.members and member_id not in written.members:
-                self.remove(member_id)
-        for member_id in touched:
-            if member_id in written.members:
-                self.update(written.members[member_id])
-                self.targets.pop(member_id, None)
-                if member_id in written.targets:
-                    self.targets[member_id] = written.targets[member_id]
-        for regex in {*self.resolved, *written.resolved}:
-            self.resolve(regex, written.resolved.get(regex))
-        self.epoch, self.assignment_epoch, self.assigned_at, self.facts = written.of_group
-        self.facts_version = None
-        self.touched.clear()
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`."""
+        super().move_time(ms)
+        for regex, resolved in list(self.resolved.items()):
+            self.resolve(regex, resolved._replace(time=resolved.time + ms))
 
+    # Records
 
-def _same(one: Partitions, other: Partitions) -> bool:
-    return one == other or (one.keys() == other.keys() and all(set(held) == set(other[topic]) for topic, held in one.items()))
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The tombstones for all records of the group."""
+        regexes = self.log.regex_tombstones(self.group_id, self.resolved)
+        of_members = self.log.member_tombstones(self.group_id, self.members)
+        return [*of_members, *regexes, *self.log.group_tombstones(self.group_id)]
+
+    def all_records(self) -> Iterator[CoordinatorRecord | None]:
+        """The records of the whole group, with None where a slice ends."""
+        log, group_id = self.log, self.group_id
+        for member in self.members.values():
+            yield log.metadata(group_id, member)
+            yield from after(member.topics)
+        yield log.epoch_record(group_id, self.epoch)
+        for member_id, target in self.targets.items():
+            yield log.target(group_id, member_id, target)
+            yield from after(target)
+        yield log.assignment(group_id, self.assignment_epoch, self.assigned_at)
+        for member in self.members.values():
+            yield log.current(group_id, member)
+            yield from after(member.assigned)
+
+    def regex_records(self, regex: str, resolved: Resolved) -> Iterator[CoordinatorRecord | None]:
+        """The record of what a regular expression matched."""
+        yield self.log.regex(self.group_id, regex, resolved.topics, resolved.created, resolved.time)
+        yield from after(resolved.topics)
+
+    def replay_other(self, key: Message, value: Any) -> None:
+        """Apply the record of a regular expression."""
+        if isinstance(key, self.log.regex_key):
+            resolved = None if value is None else Resolved(frozenset(value.topics), value.version, value.timestamp)
+            self.resolve(key.regular_expression, resolved)
 
 
 def most_wanted(counts: Counter[str], in_order: Iterable[str]) -> str | None:

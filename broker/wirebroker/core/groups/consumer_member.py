@@ -7,31 +7,17 @@ moves to the epoch of the target assignment, and gets the other partitions as so
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-LEAVES = -1
-"""The epoch of a request by which a member leaves."""
-LEAVES_FOR_A_WHILE = -2
-"""The epoch of a static member that left and will come back."""
+from wirebroker.core.groups.modern_member import MemberState, ModernMember
+
 NOT_OWNED = -1
 
 Owned = Mapping[bytes, Mapping[int, int]]
 """The member epoch at which each partition was assigned, by topic id and partition."""
 Claimed = Sequence[tuple[bytes, Sequence[int]]]
 """The topic ids and partitions that a member claims to own."""
-
-
-class MemberState(Enum):
-    """The state of a member's reconciliation."""
-
-    STABLE = "stable"
-    """It has its target of its epoch."""
-    UNREVOKED_PARTITIONS = "unrevoked partitions"
-    """It must give up partitions, and has not confirmed that yet."""
-    UNRELEASED_PARTITIONS = "unreleased partitions"
-    """It waits for partitions that other members still own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +29,34 @@ class ClassicSide:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerMember:
-    """A member of a consumer group. It never changes; the group replaces it. Timeouts are in ms."""
+class ConsumerMember(ModernMember):
+    """A member of a consumer group."""
 
-    member_id: str
-    epoch: int = 0
-    previous_epoch: int = -1
     instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout: int = -1
-    client_id: str = ""
-    client_host: str = ""
     topics: frozenset[str] = frozenset()
     regex: str = ""
     """A regular expression of topic names, or an empty string."""
     assignor: str | None = None
-    state: MemberState = MemberState.STABLE
     assigned: Owned = field(default_factory=dict)
     revoking: Owned = field(default_factory=dict)
-    """The partitions that it must give up."""
+    """The partitions that the member must give up."""
     classic: ClassicSide | None = None
-    """Set while it uses the classic protocol."""
+    """Set while the member uses the classic protocol."""
 
-    def with_assignment(
-        self, epoch: int, previous_epoch: int, state: MemberState, assigned: Owned, revoking: Owned
-    ) -> ConsumerMember:
-        """The member with these epochs, and with its present partitions."""
-        return replace(self, epoch=epoch, previous_epoch=previous_epoch, state=state, assigned=assigned, revoking=revoking)
-
-    def reconciled_to(self, epoch: int) -> bool:
-        """Whether it has reached the target assignment of this epoch."""
-        return self.state is MemberState.STABLE and self.epoch == epoch
+    @property
+    def speaks_classic(self) -> bool:
+        """Whether the member uses the classic protocol."""
+        return self.classic is not None
 
     def assignment_epoch(self, topic_id: bytes, index: int) -> int | None:
-        """The epoch at which the partition was assigned to it; None if it does not own it."""
+        """The epoch at which the partition was assigned to the member; None if the member does not own it."""
         for owned in (self.assigned, self.revoking):
             if index in owned.get(topic_id, {}):
                 return owned[topic_id][index]
         return None
 
     def owns_all(self, claimed: Claimed | None) -> bool:
-        """Whether all partitions that it claims are assigned to it."""
+        """Whether all partitions that the member claims are assigned to it."""
         if claimed is None:
             return False
         return all(index in self.assigned.get(topic, {}) for topic, indexes in claimed for index in indexes) and all(
@@ -115,22 +88,16 @@ def reconcile(
         if member.epoch != target.epoch:
             return _next(member, target, owner_epoch, claimed)
         return _only_subscribed(member, target, claimed) if changed else member
-    if member.state is MemberState.UNREVOKED_PARTITIONS and _claims(claimed, member.revoking):
+    if member.state is MemberState.UNREVOKED and _claims(claimed, member.revoking):
         return _only_subscribed(member, target, claimed) if changed else member
     return _next(member, target, owner_epoch, claimed)
 
 
 def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
-    """Whether the member may still own some of these, by its own claim."""
+    """Whether the member may still own some of the partitions, by its own claim."""
     if claimed is None:
         return True
     return any(index in revoking.get(topic, {}) for topic, indexes in claimed for index in indexes)
-
-
-def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> ConsumerMember:
-    return replace(
-        member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, revoking=revoking
-    )  # fmt: skip
 
 
 def _only_subscribed(member: ConsumerMember, target: Target, claimed: Claimed | None) -> ConsumerMember:
@@ -143,8 +110,8 @@ def _only_subscribed(member: ConsumerMember, target: Target, claimed: Claimed | 
     for topic, owned in dropped.items():
         revoking.setdefault(topic, {}).update(owned)
     if revoking and _claims(claimed, revoking):
-        return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
-    return _moved(member, member.epoch, member.state, kept, member.revoking)
+        return member.moved(member.epoch, MemberState.UNREVOKED, kept, revoking)
+    return member.moved(member.epoch, member.state, kept, member.revoking)
 
 
 def _next(
@@ -157,7 +124,7 @@ def _next(
         for index, epoch in owned.items():
             (kept if index in wanted else revoking).setdefault(topic, {})[index] = epoch
     if revoking and _claims(claimed, revoking):
-        return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        return member.moved(member.epoch, MemberState.UNREVOKED, kept, revoking)
     waits = False
     for topic, indexes in target.partitions.items():
         if topic not in target.subscribed:
@@ -170,5 +137,5 @@ def _next(
                 waits = True
             else:
                 kept.setdefault(topic, {})[index] = target.epoch
-    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return _moved(member, target.epoch, state, kept, {})
+    state = MemberState.UNRELEASED if waits else MemberState.STABLE
+    return member.moved(target.epoch, state, kept, {})

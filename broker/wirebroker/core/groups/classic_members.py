@@ -1,0 +1,214 @@
+"""The members of consumer groups that use the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kafkawire.errors import ErrorCode, ProtocolError
+from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from wirebroker.core.groups.classic import CONSUMER, Joined, JoinRequest, Synced, Syncer
+from wirebroker.core.groups.consumer_group import ConsumerGroup
+from wirebroker.core.groups.consumer_groups import Change, ConsumerGroups, instance_error, instance_gone
+from wirebroker.core.groups.consumer_member import Claimed, ClassicSide, ConsumerMember
+from wirebroker.core.groups.embedded import read_subscription, version_of, write_assignment
+from wirebroker.core.groups.migration import make_classic, policy
+from wirebroker.core.groups.modern import JOIN, SYNC
+from wirebroker.core.groups.modern_groups import unknown_member
+from wirebroker.core.groups.modern_member import MemberState
+from wirebroker.core.refusals import Refusal
+
+
+class ClassicMembers:
+    """The members of consumer groups that use the classic protocol."""
+
+    def __init__(self, groups: ConsumerGroups) -> None:
+        self._groups = groups
+        self._cluster = groups.registry.cluster
+
+    # Joining
+
+    def join(self, group: ConsumerGroup, requested: JoinRequest, now: int) -> Generator[None, Any, Joined]:
+        """A member joins, or joins again to learn its assignment; the response is sent at once."""
+        if policy(self._cluster) == "DISABLED":
+            return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        member_id = requested.member_id or self._groups.new_member_id()
+        if member_id not in group.members and (full := self._groups.is_full(group)):
+            return Joined(full.code)
+        votes, everybody = group.classic_protocols, group.classic_members
+        if requested.protocol_type != CONSUMER or not any(votes[name] == everybody for name, _ in requested.protocols):
+            return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if requested.needs_known_id and not requested.member_id and requested.instance_id is None:
+            return Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        found = self._member(group, member_id, requested)
+        if isinstance(found, Refusal):
+            return Joined(found.code)
+        old, replaces = found
+        try:
+            subscription = read_subscription(requested.protocols[0][1])
+        except ProtocolError:
+            return Joined(ErrorCode.UNKNOWN_SERVER_ERROR)
+        new = replace(
+            old,
+            instance_id=requested.instance_id or old.instance_id,
+            rack_id=subscription.rack_id or old.rack_id,
+            rebalance_timeout=old.rebalance_timeout if requested.rebalance_timeout == -1 else requested.rebalance_timeout,
+            topics=frozenset(subscription.topics), regex="", client_id=requested.client_id, client_host=requested.client_host,
+            classic=ClassicSide(requested.session_timeout, tuple(requested.protocols)),
+        )  # fmt: skip
+        return (yield from self._admit(group, old, new, replaces, subscription, requested.sees, now))
+
+    def _admit(
+        self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None,
+        subscription: ConsumerProtocolSubscription, sees: Callable[[str], bool] | None, now: int,
+    ) -> Generator[None, Any, Joined]:  # fmt: skip
+        static = group.static_member(new.instance_id)
+        downgrades = static is not None and self._leaves_classic_only(group, static)
+        change = yield from self._groups.change(group, old, new, replaces)
+        if isinstance(change, Refusal):
+            return Joined(change.code)
+        changed = old.topics != new.topics or old.regex != new.regex
+        claimed = self._claimed(subscription)
+        if downgrades:
+            stale = group.assignment_epoch < change.epoch
+            if not stale:
+                target = group.target_of(new)
+                yield from self._groups.reconcile(change, group.assignment_epoch, target, changed, claimed)
+            refused = make_classic(group, (), change.new, stale, self._groups.registry, now)
+            return Joined(refused) if refused else _joined(change)
+        epoch, target = yield from self._groups.compute_target(change, now)
+        yield from self._groups.reconcile(change, epoch, target, changed, claimed)
+        due = self._groups.regexes_due(change, now)
+        if refused := (yield from self._groups.write_down(change, now)):
+            return Joined(refused)
+        yield from self._groups.match_regexes(group, due, sees, now)
+        assert new.classic is not None
+        group.cancel_timer(JOIN, new.member_id)
+        self._groups.await_heartbeat(group, new.member_id, now, new.classic.session_timeout)
+        self._groups.fence_at(group, SYNC, new.member_id, now + new.rebalance_timeout)
+        return _joined(change)
+
+    def _member(
+        self, group: ConsumerGroup, member_id: str, requested: JoinRequest
+    ) -> tuple[ConsumerMember, str | None] | Refusal:
+        """The member that joins, and the id of the static one that it replaces, if any."""
+        if requested.instance_id is None:
+            return group.members.get(member_id) or ConsumerMember(member_id), None
+        if gone := instance_gone(group, requested.instance_id):
+            return gone
+        static = group.static_member(requested.instance_id)
+        if requested.member_id:
+            error = instance_error(static, member_id, requested.instance_id)
+            if error is not None or static is None:
+                return error or unknown_member(group, member_id)
+            return static, None
+        if static is None:
+            return ConsumerMember(member_id), None
+        return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
+
+    def _leaves_classic_only(self, group: ConsumerGroup, static: ConsumerMember) -> bool:
+        """Whether all other members use the classic protocol, and the group may become a classic one."""
+        others = len(group.members) - 1
+        if static.classic is not None or group.classic_members != others:
+            return False
+        fits = len(group.members) <= self._cluster.configs.integer("group.max.size")
+        return fits and policy(self._cluster) in ("DOWNGRADE", "BIDIRECTIONAL")
+
+    def _claimed(self, subscription: ConsumerProtocolSubscription) -> Claimed:
+        topics = self._cluster.topics
+        owned = subscription.owned_partitions
+        return [(topics[each.topic].topic_id, each.partitions) for each in owned if each.topic in topics]
+
+    # Staying
+
+    def sync(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None,
+        protocol: str | None, syncer: Syncer, now: int,
+    ) -> None:  # fmt: skip
+        """A member asks for its assignment; the response is sent at once."""
+        member = self._classic_member(group, member_id, instance_id, generation)
+        if isinstance(member, Refusal):
+            syncer(Synced(member.code))
+            return
+        assert member.classic is not None
+        first, metadata = member.classic.protocols[0]
+        if protocol_type not in (None, CONSUMER) or protocol not in (None, first):
+            syncer(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+            self._await_join(group, member, now)
+            syncer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+            return
+        group.cancel_timer(SYNC, member_id)
+        self._groups.await_heartbeat(group, member_id, now, member.classic.session_timeout)
+        known = self._cluster.topics_by_id
+        held = {known[topic].name: owned for topic, owned in member.assigned.items() if topic in known}
+        syncer(Synced(0, write_assignment(held, version_of(metadata)), protocol_type, protocol))
+
+    def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
+        """A member sends a heartbeat; REBALANCE_IN_PROGRESS if it should join again to get or give up partitions."""
+        member = self._classic_member(group, member_id, instance_id, generation)
+        if isinstance(member, Refusal):
+            return member.code
+        assert member.classic is not None
+        self._groups.await_heartbeat(group, member_id, now, member.classic.session_timeout)
+        waits = member.state is MemberState.UNRELEASED
+        if (
+            member.epoch < group.assignment_epoch
+            or member.state is MemberState.UNREVOKED
+            or (waits and not group.waits_for_others(member))
+        ):
+            self._await_join(group, member, now)
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def _await_join(self, group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
+        if not group.has_timer(JOIN, member.member_id):
+            self._groups.fence_at(group, JOIN, member.member_id, now + member.rebalance_timeout)
+
+    @staticmethod
+    def _classic_member(
+        group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> ConsumerMember | Refusal:
+        """The classic member with this id, if its generation is right, else the error."""
+        if instance_id is None:
+            member = group.members.get(member_id)
+        else:
+            member = group.static_member(instance_id)
+            if error := instance_error(member, member_id, instance_id):
+                return error
+        if member is None or member.classic is None:
+            return unknown_member(group, member_id)
+        if member.epoch != generation:
+            return Refusal(ErrorCode.ILLEGAL_GENERATION)
+        return member
+
+    # Leaving
+
+    def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
+        """Members (id, instance id) of either protocol leave, each with its own error; one error if that cannot be
+        written down.
+        """
+        codes = []
+        gone: dict[str, ConsumerMember] = {}
+        for member_id, instance_id in leaving:
+            error: Refusal | None = None
+            if instance_id is None:
+                member = group.members.get(member_id)
+            else:
+                member = group.static_member(instance_id)
+                if member is not None and member_id:
+                    error = instance_error(member, member_id, instance_id)
+            if member is None:
+                error = unknown_member(group, member_id)
+            elif error is None:
+                gone[member.member_id] = member
+            codes.append(ErrorCode.NONE if error is None else error.code)
+        return self._groups.fence(group, list(gone.values()), now) or codes
+
+
+def _joined(change: Change) -> Joined:
+    member = change.new
+    assert member.classic is not None
+    return Joined(0, member.member_id, member.epoch, CONSUMER, member.classic.protocols[0][0])

@@ -1,0 +1,110 @@
+"""What the coordinator asks a group of any type (Kafka's Group)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sized
+from typing import ClassVar, NamedTuple
+
+from kafkawire.coordinator_log import CoordinatorRecord
+from kafkawire.errors import ErrorCode
+from wirebroker.core.groups.offsets import Committed
+
+
+class Committer(NamedTuple):
+    """The member that a commit of offsets names. A client without a group sends the generation −1 and no ids."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    """The generation of a classic group, or the member's epoch."""
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether the commit names no member."""
+        return self.generation < 0 and not self.member_id and self.instance_id is None
+
+
+class Where(NamedTuple):
+    """A partition of a commit; `topic` is None if the topic does not exist."""
+
+    topic_id: bytes
+    topic: str | None
+    partition: int
+
+
+class AnyGroup(ABC):
+    """A group: classic, consumer, share or streams."""
+
+    kind: ClassVar[str]
+    """Kafka's name of the group's type."""
+    expires: ClassVar[bool] = True
+    """Whether the group is deleted when it has no members and loses its last offset."""
+    group_id: str
+
+    @property
+    @abstractmethod
+    def protocol_type(self) -> str | None:
+        """What the members speak."""
+
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """Kafka's name of the state."""
+
+    @property
+    @abstractmethod
+    def generation_or_epoch(self) -> int:
+        """The number of the group's latest change of members or subscriptions."""
+
+    @property
+    @abstractmethod
+    def all_members(self) -> Sized:
+        """The members."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members, so that it may be deleted."""
+        return not self.all_members
+
+    @property
+    def makes_way(self) -> bool:
+        """Whether a new classic group may replace the group."""
+        return self.is_empty
+
+    @abstractmethod
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The tombstones for all records of the group."""
+
+    @abstractmethod
+    def unload(self) -> None:
+        """The broker no longer coordinates the group: stop what the group does by itself."""
+
+    @abstractmethod
+    def die(self, now: int) -> None:
+        """The group is deleted or replaced."""
+
+    def move_time(self, ms: int) -> None:  # noqa: B027 - a classic group has only timers, which move by themselves
+        """The clock was moved by `ms`, perhaps back: what waits for an interval has as long to wait as before."""
+
+    @abstractmethod
+    def subscribes(self, topic: str) -> bool:
+        """Whether members subscribe to the topic."""
+
+    @abstractmethod
+    def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
+        """The error if `by` must not commit offsets of these partitions, or NONE. `version` is that of OffsetCommit, or None
+        for a transactional commit.
+        """
+
+    def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """The error if a client must not see the group's offsets, or NONE."""
+        return ErrorCode.NONE
+
+    def deletion_error(self) -> ErrorCode:
+        """The error if no offset of the group may be deleted, or NONE. The members' subscriptions must be known."""
+        return ErrorCode.NONE
+
+    def kept_since(self, committed: Committed) -> int | None:
+        """The start of an offset's retention, in ms since the epoch; None while the offset does not expire."""
+        return committed.time

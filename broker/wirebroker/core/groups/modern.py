@@ -1,0 +1,250 @@
+"""What consumer, share and streams groups have in common (Kafka's ModernGroup).
+
+The coordinator computes the target of each member; a member learns with its heartbeats what to take and to give up.
+`modern_groups` handles the heartbeats, `modern_log` has the records.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import Any, ClassVar, Generic, TypeVar
+
+from kafkawire.coordinator_log import CoordinatorRecord
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
+from wirebroker.core.cluster import Topic
+from wirebroker.core.groups.changing import Changes
+from wirebroker.core.groups.group import AnyGroup, Committer, Where
+from wirebroker.core.groups.java_order import TimelineOrder
+from wirebroker.core.groups.modern_log import ModernRecords
+from wirebroker.core.groups.modern_member import ModernMember
+from wirebroker.core.purgatory import Action, Timer
+
+FIRST_EPOCH = 1
+EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
+"""The states of a group, as clients see them. They follow from its epochs and members."""
+SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
+"""The timers of a member."""
+TopicFacts = Mapping[str, tuple[bytes, int]]
+"""The ids and numbers of partitions of the existing topics that a group needs."""
+
+
+def topic_facts(names: Iterable[str], topics: Mapping[str, Topic]) -> dict[str, tuple[bytes, int]]:
+    """The facts about those of the topics that exist."""
+    return {name: (topics[name].topic_id, len(topics[name].partitions)) for name in names if name in topics}
+
+
+M = TypeVar("M", bound=ModernMember)
+T = TypeVar("T")
+"""The target of a member."""
+
+
+class ModernGroup(AnyGroup, Generic[M, T]):
+    """A group with members of KIP-848, KIP-932 or KIP-1071."""
+
+    log: ClassVar[ModernRecords[Any, Any]]
+    member_class: ClassVar[type[Any]]
+    nothing: ClassVar[Any]
+    """The empty target."""
+
+    def __init__(self, group_id: str, changes: Changes) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.assignment_epoch = FIRST_EPOCH
+        """The group epoch for which `targets` were computed."""
+        self.assigned_at = 0
+        """The time of the last assignment, in ms since the epoch; 0 if there was none."""
+        self.members: dict[str, M] = {}
+        self.targets: dict[str, T] = {}
+        self.facts: TopicFacts = {}
+        """The facts about the topics when the epoch last rose (Kafka keeps a hash of them)."""
+        self._changes = changes
+        self._timers: dict[tuple[str, str], Timer] = {}
+        self._member_order = TimelineOrder()
+
+    # Queries
+
+    @property
+    def protocol_type(self) -> str | None:
+        """What the members speak."""
+        return self.kind
+
+    @property
+    def state(self) -> str:
+        """Kafka's name of the state."""
+        if not self.members:
+            return EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ASSIGNING
+        reconciled = all(member.reconciled_to(self.assignment_epoch) for member in self.members.values())
+        return STABLE if reconciled else RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's name of the state."""
+        return self.state
+
+    @property
+    def generation_or_epoch(self) -> int:
+        """The group's epoch."""
+        return self.epoch
+
+    @property
+    def all_members(self) -> Sized:
+        """The members."""
+        return self.members
+
+    def in_order(self) -> list[str]:
+        """The ids of the members in the order of Kafka's hash table."""
+        return self._member_order.of(self.members)
+
+    def target_of(self, member: M) -> T:
+        """The target of a member."""
+        nothing: T = self.nothing
+        return self.targets.get(member.member_id, nothing)
+
+    @staticmethod
+    def same_target(one: T, other: T) -> bool:
+        """Whether two targets have the same partitions or tasks."""
+        return one == other
+
+    def changed(self, made: Mapping[str, T], held: Mapping[str, T]) -> dict[str, T]:
+        """The targets that are not as those in `held`. A target that stays the same keeps its order."""
+        return {each: given for each, given in made.items() if each not in held or not self.same_target(given, held[each])}
+
+    def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
+        """The error if a member must not commit offsets of these partitions, or NONE.
+
+        An old epoch is accepted for partitions that the member has had since then, because the response with the new epoch
+        may be in flight.
+        """
+        transactional, epoch = version is None, by.generation
+        if transactional and epoch == -1 and by.anonymous:
+            return ErrorCode.NONE
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        member = self.members.get(by.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not member.speaks_classic and version is not None and version < 9:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if epoch == member.epoch:
+            return ErrorCode.NONE
+        if epoch < member.epoch:
+            since = [self.has_since(member, each) for each in where]
+            if all(assigned is not None and epoch >= assigned for assigned in since):
+                return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if transactional else _stale(member)
+
+    def has_since(self, member: M, where: Where) -> int | None:
+        """The epoch since which the member has the partition; None if the member does not have it."""
+        return None
+
+    def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """The error if a client must not see the group's offsets, or NONE. A client without a member id may."""
+        if member_id is None:
+            return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks up null and fails
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else _stale(member)
+
+    # Changes
+
+    def update(self, member: M) -> None:
+        """Add a member, or replace one that has changed."""
+        self._member_order.put(len(self.members))
+        self.members[member.member_id] = member
+        self._member_order.put(len(self.members))  # Kafka writes the member's own data first, then its assignment
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member, its assignment and its target."""
+        del self.members[member_id]
+        self.targets.pop(member_id, None)
+
+    def move_time(self, ms: int) -> None:
+        """The clock was moved by `ms`."""
+        if self.assigned_at:
+            self.assigned_at += ms
+
+    # Records
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The tombstones for all records of the group."""
+        return [*self.log.member_tombstones(self.group_id, self.members), *self.log.group_tombstones(self.group_id)]
+
+    def replay(self, key: Message, value: Any) -> None:
+        """Apply a record that was written earlier."""
+        log = self.log
+        if isinstance(key, log.member_keys):
+            self._replay_member(key, key.member_id, value)
+        elif value is None:
+            self.replay_other(key, value)
+        elif isinstance(key, log.assignment_key):
+            self.assignment_epoch, self.assigned_at = value.assignment_epoch, value.assignment_timestamp
+        else:
+            if isinstance(key, log.epoch_key):
+                self.epoch = value.epoch
+            self.replay_other(key, value)
+
+    def _replay_member(self, key: Message, member_id: str, value: Any) -> None:
+        log = self.log
+        member = self.members.get(member_id) or self.member_class(member_id)
+        if isinstance(key, log.target_key):
+            self.targets.pop(member_id, None)
+            if value is not None:
+                self.targets[member_id] = log.read_target(value)
+        elif value is not None:
+            read = log.with_assignment if isinstance(key, log.current_key) else log.with_metadata
+            self.update(read(member, value))
+        elif isinstance(key, log.metadata_key) and member_id in self.members:
+            self.remove(member_id)
+
+    @abstractmethod
+    def replay_other(self, key: Message, value: Any) -> None:
+        """Apply a record that only this type of group has, or the fields that only this type has."""
+
+    # Timers
+
+    def set_timer(self, kind: str, member_id: str, when: int, action: Action) -> None:
+        """Run the action at `when` (ms since the epoch), or once nobody changes the group any more; it replaces an earlier
+        timer of this kind and member.
+        """
+        self.cancel_timer(kind, member_id)
+        timers = self._changes.timers
+        timer = timers.at(when, lambda now: timers.work(self._run(kind, member_id, timer, action, now)))
+        self._timers[kind, member_id] = timer
+
+    def _run(self, kind: str, member_id: str, timer: Timer, action: Action, now: int) -> Iterator[None]:
+        yield from self._changes.settled([self.group_id])
+        if self._timers.get((kind, member_id)) is timer:  # the change has not cancelled it
+            action(now)
+
+    def has_timer(self, kind: str, member_id: str) -> bool:
+        """Whether a timer of this kind runs for the member."""
+        running = self._timers.get((kind, member_id))
+        return running is not None and running.action is not None
+
+    def cancel_timer(self, kind: str, member_id: str) -> None:
+        """Cancel a timer, if there is one."""
+        if (timer := self._timers.pop((kind, member_id), None)) is not None:
+            timer.cancel()
+
+    def cancel_timers(self) -> None:
+        """Cancel all timers: the group is gone, or the broker stopped."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def unload(self) -> None:
+        """The broker no longer coordinates the group."""
+        self.cancel_timers()
+
+    def die(self, now: int) -> None:
+        """The group is deleted or replaced."""
+        self.cancel_timers()
+
+
+def _stale(member: ModernMember) -> ErrorCode:
+    return ErrorCode.ILLEGAL_GENERATION if member.speaks_classic else ErrorCode.STALE_MEMBER_EPOCH

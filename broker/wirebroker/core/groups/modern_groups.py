@@ -1,0 +1,369 @@
+"""What the requests of consumer, share and streams groups have in common: heartbeats, timers, and the removal of members.
+
+The rules are those of GroupMetadataManager in Kafka 4.3.1. A heartbeat's result (`Step`) is computed first, then written
+down, then applied, so a refused request changes nothing. Requests about many topics are handled in slices.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+from kafkawire.coordinator_log import CoordinatorRecord
+from kafkawire.errors import ErrorCode
+from wirebroker.common.slices import after, at_once
+from wirebroker.core.config_resources import group_number
+from wirebroker.core.coordinator_errors import RETRY_MS
+from wirebroker.core.groups.modern import JOIN, REBALANCE, SESSION, SYNC, ModernGroup, TopicFacts, topic_facts
+from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE, MemberState, ModernMember
+from wirebroker.core.groups.registry import Registry
+from wirebroker.core.refusals import Refusal
+
+ABANDON = "The member must abandon all its partitions and rejoin."
+
+
+class Beat(Protocol):
+    """A heartbeat of any type of group."""
+
+    @property
+    def group_id(self) -> str:
+        """The group's id."""
+
+    @property
+    def member_id(self) -> str:
+        """The member's id."""
+
+    @property
+    def epoch(self) -> int:
+        """The member's epoch; 0 if the member joins, LEAVES or LEAVES_FOR_A_WHILE if it leaves."""
+
+
+class HeartbeatResult(NamedTuple):
+    """The response to a heartbeat. `assigned` is None if the member already knows it. The interval is in ms."""
+
+    member_id: str
+    epoch: int
+    interval: int = 0
+    assigned: Any = None
+
+
+G = TypeVar("G", bound=ModernGroup[Any, Any])
+M = TypeVar("M", bound=ModernMember)
+B = TypeVar("B", bound=Beat)
+
+
+@dataclass(slots=True, kw_only=True)
+class Step(Generic[G, M]):
+    """A member that joins or changes, and the next state of its group, before it is written down."""
+
+    group: G
+    old: M
+    """The member before the step; if the member replaces a static one, that one under the new id."""
+    new: M
+    epoch: int
+    facts: TopicFacts
+    replaces: str | None = None
+    """The id of the static member that the member replaces."""
+    targets: Mapping[str, Any] | None = None
+    """The new targets of all members, if they were computed again."""
+    moved: bool = False
+    """Whether the member came closer to its target, or to another target."""
+
+    @property
+    def rose(self) -> bool:
+        """Whether the group's epoch rises."""
+        return self.epoch != self.group.epoch
+
+    def changed_targets(self) -> dict[str, Any]:
+        """The targets that are not as before."""
+        group, member_id = self.group, self.new.member_id
+        held = group.targets
+        if self.replaces not in (None, member_id):
+            held = {**held, member_id: held.get(self.replaces, group.nothing)}
+        changed = group.changed(self.targets or {}, held)
+        return changed if held is group.targets else {member_id: held[member_id], **changed}
+
+
+class ModernGroups(ABC, Generic[G, M, B]):
+    """The groups of one type."""
+
+    kind: ClassVar[type[Any]]
+    """The class of the groups."""
+    result: ClassVar[type[Any]] = HeartbeatResult
+    """The response to a heartbeat."""
+    replaces_classic: ClassVar[bool] = True
+    """Whether a new group may replace a classic group without members."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.changes = registry.changes
+        self._cluster = registry.cluster
+        self.type = self.kind.kind
+        """Kafka's name of the type."""
+
+    # Settings
+
+    def setting(self, group_id: str, name: str) -> int:
+        """A group's own setting, else the broker's."""
+        configs = self._cluster.configs
+        return group_number(configs.groups.get(group_id, {}), f"{self.type}.{name}", configs)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether group.coordinator.rebalance.protocols includes this type of group."""
+        protocols = self._cluster.configs.value("group.coordinator.rebalance.protocols")
+        return isinstance(protocols, list) and self.type in protocols
+
+    # Finding
+
+    def find(self, group_id: str, *, create: bool = False) -> Any:
+        """The group with this id, or the refusal; with `create` perhaps a new one, which is not registered yet."""
+        group = self.registry.groups.get(group_id)
+        if isinstance(group, self.kind):
+            return group
+        if create and (group is None or (self.replaces_classic and group.kind == "classic" and group.is_empty)):
+            return self.kind(group_id, self.changes)
+        absent = f"Group {group_id} is not a {self.type} group."
+        if group is None:
+            absent = f"{self.type.capitalize()} group {group_id} not found."
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absent)
+
+    def is_full(self, group: G) -> Refusal | None:
+        """The refusal of a new member if the group has no room, or None."""
+        largest = self._cluster.configs.integer(f"group.{self.type}.max.size")
+        if len(group.members) < largest:
+            return None
+        message = f"The {self.type} group has reached its maximum capacity of {largest} members."
+        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+    def epoch_error(self, member: M, epoch: int, owns_all: bool) -> Refusal | None:
+        """The refusal of a member epoch that is neither the present one nor, after a lost response, the previous one; else
+        None. `owns_all` says whether the member has all that it claims.
+        """
+        if epoch in (0, member.epoch) or (epoch == member.previous_epoch < member.epoch and owns_all):
+            return None
+        size = "greater" if epoch > member.epoch else "smaller"
+        return Refusal(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The {self.type} group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
+            f"({member.epoch}). {ABANDON}",
+        )
+
+    # Heartbeats
+
+    def heartbeat(self, requested: B, now: int) -> Generator[None, Any, Any]:
+        """A member joins, stays or leaves."""
+        leaves = requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE)
+        steps = self._leave(requested, now) if leaves else self._stay(requested, now)
+        return (yield from self.changes.alone(requested.group_id, steps))
+
+    @abstractmethod
+    def _stay(self, requested: B, now: int) -> Generator[None, Any, Any]:
+        """A member joins or stays."""
+
+    def _leave(self, requested: B, now: int) -> Generator[None, Any, Any]:
+        """A member leaves."""
+        yield from ()
+        group = self.find(requested.group_id)
+        if isinstance(group, Refusal):
+            return group
+        member = group.members.get(requested.member_id)
+        return self._left(group, member, requested, now) if member else unknown_member(group, requested.member_id)
+
+    def _left(self, group: G, member: M, requested: B, now: int) -> Any:
+        error = self.fence(group, [member], now)
+        return Refusal(error) if error else self.result(requested.member_id, requested.epoch)
+
+    def facts(self, names: Iterable[str]) -> dict[str, tuple[bytes, int]]:
+        """The facts about those of the topics that exist."""
+        return topic_facts(names, self._cluster.topics)
+
+    def too_soon(self, group: G, now: int) -> bool:
+        """Whether the group's last assignment is more recent than its assignment interval."""
+        interval = self.setting(group.group_id, "assignment.interval.ms")
+        return bool(group.assigned_at and interval and now < group.assigned_at + interval)
+
+    def compute_target(self, step: Step[G, M], now: int) -> Generator[None, Any, tuple[int, Any]]:
+        """The target epoch and the member's target, computed again if the group's epoch has risen, but at most once in the
+        assignment interval.
+        """
+        group = step.group
+        if group.assignment_epoch >= step.epoch or self.too_soon(group, now):
+            return group.assignment_epoch, group.target_of(step.new)
+        step.targets = yield from self._assign(step)
+        return step.epoch, step.targets[step.new.member_id]
+
+    @abstractmethod
+    def _assign(self, step: Any) -> Generator[None, Any, Mapping[str, Any]]:
+        """The targets of all members."""
+
+    # Writing down
+
+    def write_down(self, step: Step[G, M], now: int) -> Generator[None, Any, ErrorCode]:
+        """Write the step down and apply it; if that fails, change nothing and return the client's error.
+
+        Giving up partitions or tasks has a timeout.
+        """
+        group, targets = step.group, step.changed_targets()
+        records = self._records(step, targets, now)
+        if error := (yield from self.write(group, records, now)):
+            return error
+        rose = step.rose
+        self._apply(step, targets, now)
+        if step.moved and not step.new.speaks_classic:
+            if step.new.state is MemberState.UNREVOKED:
+                self._await_revocation(group, step.new, now)
+            else:
+                group.cancel_timer(REBALANCE, step.new.member_id)
+        if rose:
+            self.registry.report(group)
+        return ErrorCode.NONE
+
+    def write(
+        self, group: G, records: Iterable[CoordinatorRecord | None], now: int
+    ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
+        """Write records down and register the group; the tombstones of a group that it replaces come first."""
+        before = self.registry.groups.get(group.group_id)
+        prelude = before.tombstones() if before not in (None, group) else ()
+        error = yield from self.registry.log_in_slices(group.group_id, chain(prelude, records), now)
+        if not error and self.registry.enter(group, now):
+            self._entered(group, now)
+        return error
+
+    def _entered(self, group: G, now: int) -> None:
+        """A new group was registered."""
+
+    def _records(
+        self, step: Step[G, M], targets: Mapping[str, Any], now: int
+    ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
+        """The records of all that changes, in Kafka's order, with None where a slice ends."""
+        group, group_id, new, log = step.group, step.group.group_id, step.new, step.group.log
+        known = group.members.get(new.member_id)
+        if step.replaces not in (None, new.member_id):
+            yield from log.member_tombstones(group_id, [step.replaces or ""])
+        if known is None or not new.has_metadata_of(known):
+            yield log.metadata(group_id, new)
+            yield from after(getattr(new, "topics", ()))
+        yield from self._other_records(step)
+        if step.rose:
+            yield self._epoch_record(step)
+        for member_id, given in targets.items():
+            record = log.target(group_id, member_id, given)
+            yield from after(step.facts)
+            yield record
+        if step.targets is not None:
+            yield log.assignment(group_id, step.epoch, now)
+        if known is None or not new.has_assignment_of(known):
+            record = log.current(group_id, new)
+            yield from after(step.facts)
+            yield record
+
+    def _other_records(self, step: Any) -> Iterable[CoordinatorRecord]:
+        """The records that only this type of group has."""
+        return ()
+
+    def _epoch_record(self, step: Any) -> CoordinatorRecord:
+        return self.epoch_record(step.group, step.epoch)
+
+    @abstractmethod
+    def epoch_record(self, group: G, epoch: int) -> CoordinatorRecord:
+        """The record of the group's next epoch."""
+
+    def _apply(self, step: Any, targets: Mapping[str, Any], now: int) -> None:
+        group, new = step.group, step.new
+        if step.replaces is not None:
+            kept = group.targets.get(step.replaces, group.nothing)
+            group.remove(step.replaces)
+            group.targets[new.member_id] = kept
+        if group.members.get(new.member_id) != new:
+            group.update(new)
+        group.targets.update(targets)
+        if step.targets is not None:
+            group.assignment_epoch, group.assigned_at = step.epoch, now
+        group.epoch, group.facts = step.epoch, step.facts
+
+    # Timers
+
+    def await_heartbeat(self, group: G, member_id: str, now: int, timeout: int | None = None) -> None:
+        """Remove the member if it sends nothing within the group's session timeout, or within `timeout` (ms)."""
+        silent = self.setting(group.group_id, "session.timeout.ms") if timeout is None else timeout
+        self.fence_at(group, SESSION, member_id, now + silent)
+
+    def _await_revocation(self, group: G, member: M, now: int) -> None:
+        """Remove the member if it has not given up what it must, and left its epoch, within its rebalance timeout."""
+        self.fence_at(group, REBALANCE, member.member_id, now + member.rebalance_timeout, member.epoch)
+
+    def fence_at(self, group: G, kind: str, member_id: str, when: int, epoch: int | None = None) -> None:
+        """Remove a member at `when` (ms since the epoch), if it is still a member, and still at `epoch` if that is given;
+        later if the removal cannot be written down then.
+        """
+
+        def expire(now: int) -> None:
+            member = group.members.get(member_id)
+            if member is not None and epoch in (None, member.epoch) and self.fence(group, [member], now):
+                self.fence_at(group, kind, member_id, now + RETRY_MS, epoch)
+
+        group.set_timer(kind, member_id, when, expire)
+
+    # Leaving
+
+    def fence(self, group: G, leaving: Sequence[M], now: int) -> ErrorCode:
+        """Remove these members. The group's epoch rises, and the next heartbeat computes a new target.
+
+        If that cannot be written down, nobody is removed and the client's error is returned.
+        """
+        gone = [member.member_id for member in leaving]
+        facts, more = self._without(group, leaving)
+        records = [*group.log.member_tombstones(group.group_id, gone), *more, self.epoch_record(group, group.epoch + 1)]
+        if error := at_once(self.registry.log_in_slices(group.group_id, records, now)):
+            return error
+        for member_id in gone:
+            for kind in (SESSION, REBALANCE, JOIN, SYNC):
+                group.cancel_timer(kind, member_id)
+            group.remove(member_id)
+        for record in more:
+            group.replay(record.key, record.value)
+        group.epoch += 1
+        group.facts = facts
+        self.registry.report(group)
+        return ErrorCode.NONE
+
+    def _without(self, group: G, leaving: Sequence[M]) -> tuple[TopicFacts, list[CoordinatorRecord]]:
+        """The group's facts without these members, and records of what else is forgotten with them."""
+        return group.facts, []
+
+    # Loading and deleting
+
+    def loaded(self, group: G, now: int) -> None:
+        """The group was loaded from its records."""
+        self.restart(group, now)
+
+    def restart(self, group: G, now: int) -> None:
+        """Continue from the records, which hold all of the group except its timers and facts."""
+        group.cancel_timers()
+        for member in group.members.values():
+            self.await_heartbeat(group, member.member_id, now)
+            if member.state is MemberState.UNREVOKED:
+                self._await_revocation(group, member, now)
+
+    def topics_deleted(self, group: G, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
+        """Forget what the group knows of deleted topics."""
+        yield from ()
+
+    def delete_state(self, group: G, now: int) -> Generator[None, Any, ErrorCode]:
+        """Forget what is kept outside of the group, which is to be deleted."""
+        yield from ()
+        return ErrorCode.NONE
+
+
+def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
+    """The refusal of an unknown member id."""
+    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+
+
+def blank_name(named: Mapping[str, str | None]) -> str | None:
+    """Kafka's message if one of these fields of a request is blank, or None."""
+    return next((f"{name} can't be empty." for name, value in named.items() if value is not None and not value.strip()), None)

@@ -1,0 +1,102 @@
+"""The records of consumer, share and streams groups in __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers).
+
+Each type of group has the same five kinds of records and some of its own. Kafka adds a hash of the topics to a group's epoch.
+Here the hash stays 0, which means unknown, because the topics themselves are compared.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, Generic, TypeVar
+
+from kafkawire.coordinator_log import CoordinatorRecord
+from kafkawire.declare import Message
+from wirebroker.core.groups.modern_member import ModernMember
+
+M = TypeVar("M", bound=ModernMember)
+T = TypeVar("T")
+
+
+class ModernRecords(ABC, Generic[M, T]):
+    """Writes and reads the records of one type of group."""
+
+    metadata_key: ClassVar[type[Any]]
+    current_key: ClassVar[type[Any]]
+    target_key: ClassVar[type[Any]]
+    epoch_key: ClassVar[type[Any]]
+    assignment_key: ClassVar[type[Any]]
+    assignment_value: ClassVar[type[Any]]
+    group_keys: ClassVar[tuple[type[Any], ...]]
+    """The kinds of the records of a group itself, in the order of their tombstones."""
+    other_keys: ClassVar[tuple[type[Any], ...]] = ()
+    """Kinds of records that have tombstones of their own."""
+
+    @property
+    def member_keys(self) -> tuple[type[Any], ...]:
+        """The kinds of the records of a member, in the order of their tombstones."""
+        return self.current_key, self.target_key, self.metadata_key
+
+    @property
+    def last_key(self) -> type[Any]:
+        """The kind of the last tombstone of a group that is deleted."""
+        return self.group_keys[-1]
+
+    # Writing
+
+    def metadata(self, group_id: str, member: M) -> CoordinatorRecord:
+        """What a member has sent."""
+        return CoordinatorRecord(self.metadata_key(group_id=group_id, member_id=member.member_id), self._metadata(member))
+
+    def current(self, group_id: str, member: M) -> CoordinatorRecord:
+        """A member's epochs and assignment."""
+        return CoordinatorRecord(self.current_key(group_id=group_id, member_id=member.member_id), self._current(member))
+
+    def target(self, group_id: str, member_id: str, target: T) -> CoordinatorRecord:
+        """A member's target."""
+        return CoordinatorRecord(self.target_key(group_id=group_id, member_id=member_id), self._target(target))
+
+    def assignment(self, group_id: str, epoch: int, now: int) -> CoordinatorRecord:
+        """The epoch and the time of a target assignment."""
+        value = self.assignment_value(assignment_epoch=epoch, assignment_timestamp=now)
+        return CoordinatorRecord(self.assignment_key(group_id=group_id), value)
+
+    def epoch(self, group_id: str, value: Message) -> CoordinatorRecord:
+        """A group's epoch."""
+        return CoordinatorRecord(self.epoch_key(group_id=group_id), value)
+
+    def member_tombstones(self, group_id: str, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
+        """The tombstones of members."""
+        gone = list(member_ids)
+        return [
+            CoordinatorRecord(kind(group_id=group_id, member_id=member_id), None)
+            for kind in self.member_keys
+            for member_id in gone
+        ]
+
+    def group_tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """The tombstones of a group's own records."""
+        return [CoordinatorRecord(kind(group_id=group_id), None) for kind in self.group_keys]
+
+    @abstractmethod
+    def _metadata(self, member: M) -> Message: ...
+
+    @abstractmethod
+    def _current(self, member: M) -> Message: ...
+
+    @abstractmethod
+    def _target(self, target: T) -> Message: ...
+
+    # Reading
+
+    @abstractmethod
+    def with_metadata(self, member: M, value: Any) -> M:
+        """The member with what it has sent."""
+
+    @abstractmethod
+    def with_assignment(self, member: M, value: Any) -> M:
+        """The member with its epochs and assignment."""
+
+    @abstractmethod
+    def read_target(self, value: Any) -> T:
+        """A member's target."""

@@ -1,0 +1,72 @@
+"""A member of a consumer, share or streams group (Kafka's ModernGroupMember)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Self
+
+LEAVES = -1
+"""The epoch of a request by which a member leaves."""
+LEAVES_FOR_A_WHILE = -2
+"""The epoch of a static member that left and will come back."""
+
+
+class MemberState(Enum):
+    """The state of a member's reconciliation."""
+
+    STABLE = 0
+    """The member has its target of its epoch."""
+    UNREVOKED = 1
+    """The member must give up partitions or tasks, and has not confirmed that yet."""
+    UNRELEASED = 2
+    """The member waits for partitions or tasks that other members still have."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModernMember:
+    """A member of a group. A member never changes; the group replaces it. Timeouts are in ms."""
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Any = field(default_factory=dict)
+    revoking: Any = field(default_factory=dict)
+    """What the member must give up."""
+
+    @property
+    def speaks_classic(self) -> bool:
+        """Whether the member uses the classic protocol."""
+        return False
+
+    def reconciled_to(self, epoch: int) -> bool:
+        """Whether the member has reached the target assignment of this epoch."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
+        """The member at its next epoch, with another assignment."""
+        return replace(
+            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
+        )  # fmt: skip
+
+    def has_metadata_of(self, other: ModernMember) -> bool:
+        """Whether the records of what the two members have sent are the same."""
+        return _same(self, other, (each for each in self.__dataclass_fields__ if each not in ASSIGNMENT))
+
+    def has_assignment_of(self, other: ModernMember) -> bool:
+        """Whether the records of the two members' epochs and assignments are the same."""
+        return _same(self, other, ASSIGNMENT)
+
+
+ASSIGNMENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
+"""The fields of a member in the record of its assignment; the others are in the record of what it has sent."""
+
+
+def _same(one: ModernMember, other: ModernMember, names: Iterable[str]) -> bool:
+    return all((held := getattr(one, each)) is (also := getattr(other, each)) or held == also for each in names)

@@ -1,0 +1,151 @@
+"""The offsets of groups, written down in __consumer_offsets (Kafka's OffsetMetadataManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kafkawire.errors import ErrorCode
+from wirebroker.common.slices import SLICE
+from wirebroker.core.cluster import GROUP_TOPIC
+from wirebroker.core.groups.commit import Commit
+from wirebroker.core.groups.group import AnyGroup, Committer, Where
+from wirebroker.core.groups.log import offset_tombstone
+from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
+from wirebroker.core.groups.registry import Registry
+
+
+class OffsetManager:
+    """The offsets of all groups."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._cluster = registry.cluster
+        self.offsets = OffsetStore()
+
+    # Committing
+
+    def log_error(self, group_id: str) -> ErrorCode:
+        """COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write down the group's records, else NONE."""
+        return self._cluster.coordinator_log_error("group", group_id)
+
+    def error(
+        self, group_id: str, by: Committer, version: int | None, now: int, where: Iterable[tuple[bytes, int]] = ()
+    ) -> ErrorCode:
+        """The error if `by` must not commit offsets, or NONE. Without a member, an unknown group may begin.
+
+        `version` is OffsetCommit's, on which the error for an unknown group depends, or None for a transactional commit.
+        `where` are the partitions (topic id, index): a member may commit with an old epoch for some of them.
+        """
+        group = self._registry.groups.get(group_id)
+        if group is None:
+            if by.generation < 0:
+                return ErrorCode.NONE
+            modern = version is not None and version >= 9
+            return ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION
+        topics = self._cluster.topics_by_id
+        partitions = (
+            Where(topic_id, topics[topic_id].name if topic_id in topics else None, index) for topic_id, index in where
+        )  # fmt: skip
+        return group.commit_error(by, version, partitions, now)
+
+    def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """The error if a client must not see the offsets of a group, or NONE. Classic groups show theirs to all clients."""
+        group = self._registry.groups.get(group_id)
+        return group.fetch_error(member_id, epoch) if group is not None else ErrorCode.NONE
+
+    def deletion_error(self, group_id: str) -> ErrorCode:
+        """The error if no offset of this group may be deleted, or NONE. The subscriptions of its members must be known."""
+        group = self._registry.groups.get(group_id)
+        return group.deletion_error() if group is not None else ErrorCode.GROUP_ID_NOT_FOUND
+
+    def new(self, group_id: str, now: int, producer: tuple[int, int] | None = None) -> Commit:
+        """An empty commit. With `producer`, an id and epoch, its offsets are valid once that producer commits."""
+        log = self._cluster.partition(GROUP_TOPIC, self._registry.home(group_id))
+        limit = log.policy.max_message_bytes if log is not None else 0
+        return Commit(group_id, self._cluster, now, limit, producer)
+
+    def commit(self, commit: Commit, batch: bytes | None, now: int) -> ErrorCode:
+        """Write down and remember offsets that may be committed; the client's error if that fails.
+
+        `batch` is the commit's. If there is none, the error is UNKNOWN_SERVER_ERROR, as in Kafka.
+        """
+        base, error = self._log_commit(commit, batch, now)
+        if error:
+            return error
+        self._begin(commit.group_id, now)
+        self.offsets.commit_all(commit.group_id, commit.offsets, base)
+        return ErrorCode.NONE
+
+    def commit_in_transaction(self, commit: Commit, batch: bytes | None, verified: bool, now: int) -> ErrorCode:
+        """Write down offsets that are valid once the producer commits; INVALID_PRODUCER_EPOCH if it is fenced."""
+        assert commit.producer is not None
+        if not commit.offsets:
+            return ErrorCode.NONE
+        group_id = commit.group_id
+        if error := self.log_error(group_id):
+            return error
+        base, error = self._log_commit(commit, batch, now, verified)
+        if error:
+            return error
+        self._begin(group_id, now)
+        self.offsets.commit_in_transaction(self._registry.home(group_id), commit.producer[0], group_id, commit.offsets, base)
+        return ErrorCode.NONE
+
+    def _begin(self, group_id: str, now: int) -> None:
+        """Create a group without members for its first written offset."""
+        if group_id not in self._registry.groups:
+            self._registry.create_classic(group_id, now)
+
+    def _log_commit(self, commit: Commit, batch: bytes | None, now: int, verified: bool = False) -> tuple[int, ErrorCode]:
+        log = self._cluster.partition(GROUP_TOPIC, self._registry.home(commit.group_id))
+        if batch is None and commit.offsets and log is not None:
+            return -1, ErrorCode.UNKNOWN_SERVER_ERROR
+        return self._registry.append(commit.group_id, batch or b"", now, verified)
+
+    def follow_logs(self, now: int) -> None:
+        """Move each committed offset to the end of its log, for a soft reset; those of open transactions are forgotten.
+
+        Raises OSError if that cannot be written down.
+        """
+        self.offsets.drop_pending()
+        for group_id in self.offsets.groups():
+            commit = self.new(group_id, now)
+            for where, committed in self.offsets.of(group_id).items():
+                partition = self._cluster.partition(*where)
+                if partition is not None and committed.offset != partition.log_end_offset:
+                    commit.add(where, committed._replace(offset=partition.log_end_offset, leader_epoch=-1, time=now))
+            if error := self.commit(commit, commit.batch(), now):
+                raise OSError(f"the offsets of the group {group_id!r} cannot be written down ({error.name})")
+
+    def delete(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
+        """Forget committed offsets; if that cannot be written down, forget none and return the client's error."""
+        gone = [each for each in dict.fromkeys(where) if self.offsets.has(group_id, each)]
+        error = self._registry.log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
+        for each in gone if not error else ():
+            self.offsets.delete(group_id, each)
+        return error
+
+    # Expiring
+
+    def expire(self, group: AnyGroup, now: int) -> Iterator[None]:
+        """Forget the expired offsets of one group, unless their tombstones cannot be written down."""
+        keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
+        held = list(self.offsets.of(group.group_id).items())
+        for i in range(0, len(held), SLICE):
+            if i:
+                yield
+            expired = [
+                where
+                for where, committed in held[i : i + SLICE]
+                if self.offsets.of(group.group_id).get(where) is committed
+                and not self.offsets.waits(group.group_id, where)
+                and self._has_expired(group, where[0], committed, now, keep)
+            ]
+            if expired and self.delete(group.group_id, expired, now):
+                return
+
+    def _has_expired(self, group: AnyGroup, topic: str, committed: Committed, now: int, keep: int) -> bool:
+        since = group.kept_since(committed)
+        if since is None or group.subscribes(topic):
+            return False
+        return now >= (committed.expires if committed.expires is not None else since + keep)

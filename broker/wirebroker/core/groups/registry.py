@@ -1,0 +1,102 @@
+"""The groups by their ids, and the log in which they are written down (Kafka's CoordinatorRuntime)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
+
+from kafkawire.coordinator_log import CoordinatorRecord
+from kafkawire.errors import EncodeError, ErrorCode
+from wirebroker.common.slices import weighted_pauses
+from wirebroker.core.changes import GroupChange
+from wirebroker.core.cluster import GROUP_TOPIC, Cluster
+from wirebroker.core.coordinator_errors import translate_error
+from wirebroker.core.groups.changing import Changes
+from wirebroker.core.groups.classic import Group
+from wirebroker.core.groups.group import AnyGroup
+from wirebroker.core.groups.log import encoded_batch, records_batch
+
+BYTES = 64 * 1024
+"""The bytes of encoded records in one slice."""
+
+
+class Registry:
+    """All groups of the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.changes = Changes(cluster.timers)
+        self.groups: dict[str, AnyGroup] = {}
+
+    def enter(self, group: AnyGroup, now: int) -> bool:
+        """Register a group that was written down, in place of the one with its id; whether the group is new."""
+        before = self.groups.get(group.group_id)
+        if before is group:
+            return False
+        if before is not None:
+            before.die(now)
+        self.groups[group.group_id] = group
+        return True
+
+    def new_classic(self, group_id: str, now: int) -> Group:
+        """A classic group, which is not registered yet."""
+        configs = self.cluster.configs
+        return Group(
+            group_id, self.cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
+            lambda group, when: self.log(group.group_id, [group.record()], when), self.report,
+        )  # fmt: skip
+
+    def create_classic(self, group_id: str, now: int) -> Group:
+        """A registered classic group."""
+        group = self.groups[group_id] = self.new_classic(group_id, now)
+        return group
+
+    def report(self, group: AnyGroup) -> None:
+        """Tell who watches the cluster that the group has changed."""
+        change = GroupChange(group.group_id, group.state_name, group.generation_or_epoch, len(group.all_members))
+        self.cluster.report(change)
+
+    # Writing down
+
+    def home(self, group_id: str) -> int:
+        """The partition of __consumer_offsets with the group's records."""
+        return self.cluster.coordinator_partition("group", group_id) or 0
+
+    def log(self, group_id: str, records: Sequence[CoordinatorRecord], now: int) -> ErrorCode:
+        """Append records to __consumer_offsets, all or none; the client's error.
+
+        Ids that are longer than a record can hold are UNKNOWN_SERVER_ERROR, as in Kafka.
+        """
+        try:
+            batch = records_batch(records, now, None) if records else b""
+        except EncodeError:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return self.append(group_id, batch, now)[1]
+
+    def log_in_slices(
+        self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int
+    ) -> Generator[None, Any, ErrorCode]:
+        """The same in slices; None among the records ends one. Nothing is written before all records are encoded."""
+        pause = weighted_pauses(BYTES)
+        encoded = []
+        try:
+            for record in records:
+                if record is None:
+                    yield
+                    continue
+                key, value = record.encode()
+                encoded.append((key, value))
+                if pause(len(value or b"")):
+                    yield
+            batch = encoded_batch(encoded, now) if encoded else b""
+        except EncodeError:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return self.append(group_id, batch, now)[1]
+
+    def append(self, group_id: str, batch: bytes, now: int, verified: bool = False) -> tuple[int, ErrorCode]:
+        """Append a batch to __consumer_offsets; its base offset, and the client's error."""
+        log = self.cluster.partition(GROUP_TOPIC, self.home(group_id))
+        if log is None or not batch:
+            return -1, ErrorCode.NONE
+        base = log.log_end_offset
+        return base, translate_error(log.append_own(batch, now, verified=verified))

@@ -1,0 +1,40 @@
+"""A member of a share group, and the partitions of a group that have a state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from wirebroker.core.groups.modern_member import ModernMember
+from wirebroker.core.groups.simple_assignor import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember(ModernMember):
+    """A member of a share group."""
+
+    topics: frozenset[str] = frozenset()
+    assigned: Partitions = field(default_factory=dict)
+
+
+class Prepared(NamedTuple):
+    """Partitions of a topic whose state is or will be initialized, since `time` (ms since the epoch)."""
+
+    name: str
+    partitions: frozenset[int]
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """The topics of a group by their ids: those being initialized, those with a state, those whose state is being deleted."""
+
+    initializing: Mapping[bytes, Prepared] = field(default_factory=dict)
+    initialized: Mapping[bytes, Prepared] = field(default_factory=dict)
+    deleting: Mapping[bytes, str] = field(default_factory=dict)
+
+    @property
+    def by_state(self) -> tuple[Mapping[bytes, Any], ...]:
+        """The three, in the order of the fields."""
+        return self.initializing, self.initialized, self.deleting

@@ -1,0 +1,242 @@
+"""Which partitions of a share group have a state: to initialize it, to alter where a group begins, and to forget it.
+
+The state itself is the share coordinator's (`core.share.coordinator`); the group writes down which partitions have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafkawire.errors import ErrorCode
+from wirebroker.common.slices import TOPICS, after, pauses
+from wirebroker.core.cluster import SHARE_TOPIC
+from wirebroker.core.configs import ConfigError
+from wirebroker.core.groups.modern_groups import ModernGroups
+from wirebroker.core.groups.share_group import ShareGroup
+from wirebroker.core.groups.share_member import Preparation, Prepared
+from wirebroker.core.refusals import Refusal
+from wirebroker.core.share.coordinator import UNKNOWN, WRITES, ShareCoordinator
+
+Deleted = list[tuple[str, bytes, Refusal | None]]
+
+
+class ShareStates:
+    """The states of the partitions of share groups."""
+
+    def __init__(self, groups: ModernGroups[ShareGroup, Any, Any], coordinator: ShareCoordinator) -> None:
+        self._groups = groups
+        self._registry = groups.registry
+        self._cluster = groups.registry.cluster
+        self._coordinator = coordinator
+
+    def prepare(self, group: ShareGroup, now: int) -> Generator[None, Any, None]:
+        """Initialize the state of subscribed partitions that have none. Kafka does so after it has responded."""
+        yield from after(group.facts)
+        held = group.preparation or Preparation()
+        retry = self._cluster.configs.integer("group.share.initialize.retry.interval.ms")
+        recent = {topic_id: each for topic_id, each in held.initializing.items() if now - each.time < retry}
+        known = _joined(held.initialized, recent)
+        missing: dict[bytes, Prepared] = {}
+        pause = pauses(TOPICS)
+        for name in group.subscriptions():
+            topic = self._cluster.topics.get(name)
+            if topic is None:
+                continue
+            done = known[topic.topic_id].partitions if topic.topic_id in known else frozenset()
+            if len(done) < len(topic.partitions):
+                missing[topic.topic_id] = Prepared(name, frozenset(range(len(topic.partitions))) - done, now)
+            if pause():
+                yield
+        if missing:
+            wanted = {(topic_id, index): UNKNOWN for topic_id, each in missing.items() for index in each.partitions}
+            yield from after(wanted)
+            self._cluster.timers.work(self._initialize(group, missing, wanted, now))
+
+    def _initialize(
+        self, group: ShareGroup, topics: Mapping[bytes, Prepared], starts: Mapping[tuple[bytes, int], int], now: int
+    ) -> Generator[None, Any, Mapping[tuple[bytes, int], Refusal] | Refusal]:
+        """Initialize partitions (topic id, index), each with a start offset, in slices. The refused ones, or the refusal of
+        all.
+        """
+
+        def begin(held: Preparation) -> Preparation:
+            initializing = _joined(held.initializing, topics)
+            deleting = {topic_id: name for topic_id, name in held.deleting.items() if topic_id not in initializing}
+            return Preparation(initializing, held.initialized, deleting)
+
+        if error := (yield from self._rewrite(group, begin, now)):
+            return Refusal(error)
+        self.make_state_topic(now)
+        pause = pauses(WRITES)
+        refused: dict[tuple[bytes, int], Refusal] = {}
+        for (topic_id, index), start in starts.items():
+            if pause():
+                yield None
+            found = self._coordinator.initialize((group.group_id, topic_id, index), group.epoch, start, now)
+            if found is not None:
+                refused[topic_id, index] = found
+        yield from self._rewrite(group, lambda held: _initialized(held, topics, bool(refused)), now)
+        return refused
+
+    def make_state_topic(self, now: int) -> None:
+        """Create __share_group_state, as its first use does."""
+        if SHARE_TOPIC not in self._cluster.topics:
+            with suppress(OSError, ConfigError):  # the brokers' settings may be invalid for this topic
+                self._cluster.create_internal_topic(SHARE_TOPIC, now)
+            self._cluster.decisions.write_down(now)
+
+    def _rewrite(
+        self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
+    ) -> Generator[None, Any, ErrorCode]:
+        """Change which partitions have a state, once nobody else changes the group, and write that down. Does nothing if the
+        group was deleted meanwhile.
+        """
+        yield from self._groups.changes.settled([group.group_id])
+        if group.preparation is not None and self._registry.groups.get(group.group_id) is not group:
+            return ErrorCode.NONE
+        return (yield from self._groups.changes.alone(group.group_id, self._write(group, change, now)))
+
+    def _write(
+        self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
+    ) -> Generator[None, Any, ErrorCode]:
+        preparation = change(group.preparation or Preparation())
+        yield from after(preparation.initialized)
+        error = yield from self._groups.write(group, group.log.preparation(group.group_id, preparation), now)
+        if not error:
+            group.preparation = preparation
+        return error
+
+    def topics_deleted(self, group: ShareGroup, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
+        """Forget the state of the partitions of deleted topics."""
+
+        def without(held: Preparation) -> Preparation:
+            return Preparation(*({each: topics[each] for each in topics if each not in gone} for topics in held.by_state))
+
+        held = group.preparation
+        if held is not None and any(not topics.keys().isdisjoint(gone) for topics in held.by_state):
+            yield from self._rewrite(group, without, now)
+
+    # Administration
+
+    def alter_offsets(
+        self, group_id: str, wanted: Mapping[str, Mapping[int, int]], now: int
+    ) -> Generator[None, Any, Mapping[tuple[str, int], Refusal] | Refusal]:
+        """Let a group without members begin at other offsets, by topic and partition, in slices. The refused ones, or the
+        refusal.
+        """
+        group = self._groups.find(group_id, create=True)
+        if isinstance(group, Refusal):
+            return group
+        if group.members:
+            return Refusal(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+        refused: dict[tuple[str, int], Refusal] = {}
+        topics: dict[bytes, Prepared] = {}
+        starts: dict[tuple[bytes, int], int] = {}
+        for name, offsets in wanted.items():
+            topic = self._cluster.topics[name]
+            for index, start in offsets.items():
+                if index < len(topic.partitions):
+                    starts[topic.topic_id, index] = start
+                else:
+                    refused[name, index] = Refusal(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+                    )  # fmt: skip
+            indexes = frozenset(index for index in offsets if index < len(topic.partitions))
+            topics[topic.topic_id] = Prepared(name, indexes, now)
+        if not topics:
+            return refused
+        made = yield from self._initialize(group, topics, starts, now)
+        if isinstance(made, Refusal):
+            return made
+        names = {topic_id: each.name for topic_id, each in topics.items()}
+        return refused | {(names[topic_id], index): why for (topic_id, index), why in made.items()}
+
+    def delete_offsets(self, group_id: str, names: Sequence[str], now: int) -> Generator[None, Any, Deleted | Refusal]:
+        """Forget the state of topics, for a group without members, in slices: name, topic id and refusal of each."""
+        group = self._groups.find(group_id)
+        if isinstance(group, Refusal):
+            absent = f"Group {group_id} not found."
+            return group if self._registry.groups.get(group_id) is not None else group._replace(message=absent)
+        if group.members:
+            return Refusal(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+        held = group.preparation
+        if held is None:
+            return []
+        gone: dict[bytes, tuple[str, frozenset[int]]] = {}
+        refused: Deleted = []
+        for name in names:
+            topic = self._cluster.topics.get(name)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic is None:
+                refused.append((name, bytes(16), Refusal(unknown, "This server does not host this topic-partition.")))
+            elif topic.topic_id in gone:
+                continue
+            elif topic.topic_id in held.initialized:
+                gone[topic.topic_id] = name, held.initialized[topic.topic_id].partitions
+            elif topic.topic_id in held.deleting:
+                gone[topic.topic_id] = name, frozenset(range(len(topic.partitions)))
+            else:
+                refused.append((name, bytes(16), Refusal(unknown, "There is no offset information to delete.")))
+        return (yield from self._delete_state(group, held, gone, now)) + refused
+
+    def _delete_state(
+        self, group: ShareGroup, held: Preparation, gone: Mapping[bytes, tuple[str, frozenset[int]]], now: int
+    ) -> Generator[None, Any, Deleted]:
+        pause = pauses(WRITES)
+        deleting = {**held.deleting, **{topic_id: name for topic_id, (name, _) in gone.items()}}
+
+        def begin(held: Preparation) -> Preparation:
+            initialized = {topic_id: each for topic_id, each in held.initialized.items() if topic_id not in gone}
+            return Preparation(held.initializing, initialized, deleting)
+
+        yield from self._rewrite(group, begin, now)
+        done: Deleted = []
+        for topic_id, (name, indexes) in gone.items():
+            wrong = []
+            for index in sorted(indexes):
+                if pause():
+                    yield None
+                wrong.append(self._coordinator.delete((group.group_id, topic_id, index), now))
+            done.append((name, topic_id, next((each for each in wrong if each is not None), None)))
+        left = {
+            topic_id: name
+            for topic_id, name in deleting.items()
+            if not any(topic_id == other and why is None for _, other, why in done)
+        }
+        if gone:
+            yield from self._rewrite(group, lambda held: Preparation(held.initializing, held.initialized, left), now)
+        return done
+
+    def delete_all(self, group: ShareGroup, now: int) -> Generator[None, Any, ErrorCode]:
+        """Forget all state of a group that is to be deleted, in slices."""
+        held, pause = group.preparation, pauses(WRITES)
+        if held is None:
+            return ErrorCode.NONE
+        gone = _joined(held.initialized, held.initializing)
+        for topic_id, each in gone.items():
+            for index in sorted(each.partitions):
+                if pause():
+                    yield None
+                refused = self._coordinator.delete((group.group_id, topic_id, index), now)
+                if refused is not None:
+                    return refused.code
+        return ErrorCode.NONE
+
+
+def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> dict[bytes, Prepared]:
+    made = dict(one)
+    for topic_id, each in other.items():
+        made[topic_id] = each._replace(partitions=made[topic_id].partitions | each.partitions) if topic_id in made else each
+    return made
+
+
+def _initialized(held: Preparation, topics: Mapping[bytes, Prepared], failed: bool) -> Preparation:
+    """The preparation after these partitions were initialized, or were not."""
+    left = {}
+    for topic_id, each in held.initializing.items():
+        rest = each.partitions - topics[topic_id].partitions if topic_id in topics else each.partitions
+        if rest:
+            left[topic_id] = each._replace(partitions=rest)
+    return Preparation(left, held.initialized if failed else _joined(held.initialized, topics), held.deleting)
