@@ -27,7 +27,7 @@ from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import TOPICS
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.cluster import INTERNAL_TOPICS
-from wirebroker.core.groups.streams_groups import Endpoint, StreamsHeartbeat, StreamsResult, request_error
+from wirebroker.core.groups.streams_groups import Endpoint, StreamsHeartbeat, StreamsHeartbeatResult, request_error
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_topology import InternalTopic, Status, Told, from_request, topics_of
 from wirebroker.core.names import topic_name_error
@@ -114,7 +114,7 @@ def _creatable(topic: InternalTopic) -> CreatableTopic:
     )  # fmt: skip
 
 
-def _response(result: StreamsResult, told: Sequence[Told]) -> StreamsGroupHeartbeatResponse:
+def _response(result: StreamsHeartbeatResult, told: Sequence[Told]) -> StreamsGroupHeartbeatResponse:
     tasks = [None] * 3 if result.tasks is None else [_tasks(kind) for kind in result.tasks]
     endpoints = None if result.endpoints is None else [_endpoint(each) for each in result.endpoints]
     return StreamsGroupHeartbeatResponse(

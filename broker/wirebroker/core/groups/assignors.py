@@ -121,9 +121,9 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
 ) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
-    """The partitions that a member may keep, those that it loses, and the number it may still get.
+    """The partitions that a member may keep, the partitions that it loses, and the number it may still get.
 
-    None means that it keeps all, which saves a copy for nearly every one of a thousand members.
+    None means that the member keeps all, which saves a copy for nearly every member of a thousand.
     """
     count = sum(map(len, given.values()))
     if count <= quota and wanted.issuperset(given):
@@ -152,7 +152,7 @@ def by_range(group: Group) -> Generator[None, Any, Targets]:
     subscribers: dict[bytes, list[str]] = {}
     pause = weighted_pauses()
     for member_id in in_turn:
-        # As in Kafka, if all members subscribe to the same topics, those of the first member are used.
+        # As in Kafka, if all members subscribe to the same topics, the topics of the first member are used.
         for topic in group.members[in_turn[0] if group.same else member_id].topics:
             subscribers.setdefault(topic, []).append(member_id)
             if pause(1):

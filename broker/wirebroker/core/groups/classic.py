@@ -1,7 +1,7 @@
 """One classic group: its members, its generation, and the protocol by which they agree on an assignment.
 
 A rebalance has two phases. First all members join: their JoinGroup requests wait until every known member has sent one, or
-the rebalance timeout is over. The leader's answer names all members. Then the leader sends the assignment in its SyncGroup,
+the rebalance timeout is over. The leader's response names all members. Then the leader sends the assignment in its SyncGroup,
 and the other members' SyncGroup requests wait for it. Members that miss a phase, or send nothing during their session
 timeout, are removed. The rules are those of ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
 """
@@ -9,7 +9,7 @@ timeout, are removed. The rules are those of ClassicGroup and GroupMetadataManag
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ class JoinRequest(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The answer to a JoinGroup. Only the leader's has `members` (id, instance id, metadata)."""
+    """The response to a JoinGroup. Only the leader's has `members` (id, instance id, metadata)."""
 
     code: int
     member_id: str = ""
@@ -67,7 +67,7 @@ class Joined(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """The answer to a SyncGroup."""
+    """The response to a SyncGroup."""
 
     code: int
     assignment: bytes = b""
@@ -144,7 +144,7 @@ class Group(AnyGroup):
         self.previous = State.EMPTY
         """The previous state. If it is EMPTY, the first members are joining."""
         self.generation = 0
-        self._protocol_type: str | None = None
+        self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
         self.subscribed: set[str] | None = None
@@ -167,11 +167,6 @@ class Group(AnyGroup):
     # What the coordinator asks
 
     @property
-    def protocol_type(self) -> str | None:
-        """What the members speak; None if there never was a member."""
-        return self._protocol_type
-
-    @property
     def state_name(self) -> str:
         """Kafka's name of the state."""
         return self.state.value
@@ -180,11 +175,6 @@ class Group(AnyGroup):
     def generation_or_epoch(self) -> int:
         """The group's generation."""
         return self.generation
-
-    @property
-    def all_members(self) -> Sized:
-        """The members."""
-        return self.members
 
     @property
     def is_empty(self) -> bool:
@@ -249,7 +239,7 @@ class Group(AnyGroup):
     # State
 
     def transition(self, state: State, now: int) -> None:
-        """Enter a state. Raises ValueError if the table does not allow it from the present one."""
+        """Enter a state. Raises ValueError if the table does not allow it from the present state."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
         self.previous, self.state = self.state, state
@@ -257,7 +247,7 @@ class Group(AnyGroup):
         self._entered(self)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE if this is a member, with this group.instance.id if there is one; else the error."""
+        """NONE if this is a member, with this group.instance.id if the client has one; else the error."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
@@ -314,7 +304,7 @@ class Group(AnyGroup):
     def add(self, member: Member, protocol_type: str, joiner: Joiner, now: int) -> None:
         """A new member joins."""
         if not self.members:
-            self._protocol_type = protocol_type
+            self.protocol_type = protocol_type
         if self.leader is None:
             self.leader = member.member_id
         if member.member_id in self.pending:
@@ -336,7 +326,7 @@ class Group(AnyGroup):
         self.rebalance_or_complete(now)
 
     def replace_static(self, requested: Member, joiner: Joiner, skips: bool, now: int) -> None:
-        """A static member came back as `asked`, under a new id; a client that still uses the old id is fenced.
+        """A static member came back as `requested`, under a new id; a client that still uses the old id is fenced.
 
         While the group is stable and its protocol stays the same, no rebalance is needed. `skips` says whether a returning
         leader understands that it must leave the assignment as it is (JoinGroup 9).
@@ -371,7 +361,7 @@ class Group(AnyGroup):
             )
 
     def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
-        """The static member keeps its old id, because the new one cannot be written down."""
+        """The static member keeps its old id, because the new id cannot be written down."""
         if new.heartbeat is not None:
             new.heartbeat.cancel()
         new.joiner = None
@@ -391,7 +381,7 @@ class Group(AnyGroup):
             member.heartbeat.cancel()
 
     def joined(self, member: Member) -> Joined:
-        """The answer with the current generation for a member."""
+        """The response with the current generation for a member."""
         members: Sequence[tuple[str, str | None, bytes]] = ()
         if member.member_id == self.leader:
             members = [(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()]
@@ -540,7 +530,7 @@ class Group(AnyGroup):
                 self.alive(member, now)
 
     def synced(self, member: Member, code: int = 0) -> Synced:
-        """The answer with a member's assignment."""
+        """The response with a member's assignment."""
         if code:
             return Synced(code)
         return Synced(0, member.assignment, self.protocol_type, self.protocol)
@@ -592,7 +582,7 @@ class Group(AnyGroup):
     # Changing the protocol
 
     def ask_to_rejoin(self) -> None:
-        """Answer waiting requests with REBALANCE_IN_PROGRESS, because the group may change its protocol."""
+        """Respond REBALANCE_IN_PROGRESS to waiting requests, because the group may change its protocol."""
         self._respond_to_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _respond_to_waiting(self, code: ErrorCode) -> None:
@@ -607,7 +597,7 @@ class Group(AnyGroup):
     def take_over(self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]) -> None:
         """Become the stable group of these members of another protocol; `assignment` returns the partitions of each."""
         self.state = self.previous = State.STABLE
-        self.generation, self._protocol_type = generation, CONSUMER
+        self.generation, self.protocol_type = generation, CONSUMER
         for member in members:
             self._admit(member)
         self.leader = members[0].member_id
@@ -629,7 +619,7 @@ class Group(AnyGroup):
         self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values()))
 
     def unload(self) -> None:
-        """The broker no longer coordinates the group: answer waiting requests with NOT_COORDINATOR, and stop the timers."""
+        """The broker no longer coordinates the group: respond NOT_COORDINATOR to waiting requests, and stop the timers."""
         self._respond_to_waiting(ErrorCode.NOT_COORDINATOR)
         self._cancel_timers()
 
@@ -638,7 +628,7 @@ class Group(AnyGroup):
         kept = self.snapshot
         self.state = self.previous = State.STABLE if kept.members else State.EMPTY
         self.state_since = now
-        self.generation, self._protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
+        self.generation, self.protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
         self.leader = kept.leader
         self.members, self.static_members = {}, {}
         self._votes.clear()

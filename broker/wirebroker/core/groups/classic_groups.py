@@ -157,7 +157,7 @@ class ClassicGroups:
         return group, error
 
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Members (id, instance id) leave, each with its own error; a static one may be named by its instance alone.
+        """Members (id, instance id) leave, each with its own error; a static member may be named by its instance alone.
 
         There is one error for all if that cannot be written down. A rebalance begins once all of them have left.
         """

@@ -78,7 +78,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # Queries
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member with this group.instance.id. (A member that takes another instance also remains under the first one.)"""
+        """The member with this group.instance.id. (A member that takes another instance remains under the first, too.)"""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return self.members.get(member_id) if member_id is not None else None
 
@@ -131,7 +131,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return self.subscriptions_without([] if old is None else [old], new)
 
     def subscriptions_without(self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None) -> Subscriptions:
-        """The subscriptions without some members, and with another one; unused topics are removed."""
+        """The subscriptions without some members, and with another member; unused topics are removed."""
         names, by_regex, regexes = (counts.copy() for counts in self.subscriptions)
         for member in leaving:
             _count(names, member.topics, -1)

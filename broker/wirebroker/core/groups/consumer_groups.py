@@ -111,7 +111,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return None
 
     def find_or_upgrade(self, requested: GroupHeartbeat) -> Generator[None, Any, ConsumerGroup | Refusal]:
-        """The group of a heartbeat, or the refusal; perhaps a new group, with the members of a classic one."""
+        """The group of a heartbeat, or the refusal; perhaps a new group, with the members of a classic group."""
         held = self.registry.groups.get(requested.group_id)
         if requested.epoch == 0 and isinstance(held, ClassicGroup) and not held.is_empty:
             if refused := migration.upgrade_error(held, self._cluster):
@@ -311,12 +311,12 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     def write(
         self, group: ConsumerGroup, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
-        """Write records down and register the group. A group that was a classic one writes down its members first."""
+        """Write records down and register the group. A group that was classic writes down its members first."""
         new = group.members and self.registry.groups.get(group.group_id) is not group
         return (yield from super().write(group, chain(group.all_records() if new else (), records), now))
 
     def _entered(self, group: ConsumerGroup, now: int) -> None:
-        """Remove the members of a group that was a classic one, too, if they send nothing."""
+        """Remove the members of a group that was classic, too, if they send nothing."""
         for member in group.members.values():
             if member.classic is not None:
                 self.await_heartbeat(group, member.member_id, now, member.classic.session_timeout)
@@ -404,7 +404,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return HeartbeatResult(away.member_id, LEAVES_FOR_A_WHILE)
 
     def fence(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode:
-        """Remove these members. If only classic members remain, the group may become a classic one."""
+        """Remove these members. If only classic members remain, the group may become a classic group."""
         if not leaving:
             return ErrorCode.NONE
         if migration.may_downgrade(group, leaving, self._cluster):

@@ -26,6 +26,8 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
     metadata_key = metadata.ConsumerGroupMemberMetadataKey
     current_key = current.ConsumerGroupCurrentMemberAssignmentKey
     target_key = target.ConsumerGroupTargetAssignmentMemberKey
+    target_value = target.ConsumerGroupTargetAssignmentMemberValue
+    partitions = target.TopicPartition
     epoch_key = group_metadata.ConsumerGroupMetadataKey
     assignment_key = assignment.ConsumerGroupTargetAssignmentMetadataKey
     assignment_value = assignment.ConsumerGroupTargetAssignmentMetadataValue
@@ -52,10 +54,6 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
             member_epoch=member.epoch, previous_member_epoch=member.previous_epoch, state=member.state.value,
             assigned_partitions=_owned(member.assigned), partitions_pending_revocation=_owned(member.revoking),
         )  # fmt: skip
-
-    def _target(self, given: Partitions) -> Message:
-        held = [target.TopicPartition(topic_id=topic, partitions=list(indexes)) for topic, indexes in given.items()]
-        return target.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=held)
 
     def epoch_record(self, group_id: str, epoch: int) -> CoordinatorRecord:
         """A group's epoch."""
@@ -94,10 +92,6 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
             member, epoch=epoch, previous_epoch=value.previous_member_epoch, state=MemberState(value.state),
             assigned=_read(value.assigned_partitions, epoch), revoking=_read(value.partitions_pending_revocation, epoch),
         )  # fmt: skip
-
-    def read_target(self, value: target.ConsumerGroupTargetAssignmentMemberValue) -> Partitions:
-        """A member's target."""
-        return {each.topic_id: tuple(each.partitions) for each in value.topic_partitions}
 
 
 def _owned(owned: Owned) -> list[current.TopicPartitions]:

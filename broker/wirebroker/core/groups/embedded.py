@@ -14,7 +14,7 @@ from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssi
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 NEWEST = 3
-"""Later versions are read as this one, as in Kafka."""
+"""Later versions are read as this version, as in Kafka."""
 
 
 def version_of(raw: bytes) -> int:

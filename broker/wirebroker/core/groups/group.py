@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sized
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
@@ -41,11 +41,10 @@ class AnyGroup(ABC):
     expires: ClassVar[bool] = True
     """Whether the group is deleted when it has no members and loses its last offset."""
     group_id: str
-
-    @property
-    @abstractmethod
-    def protocol_type(self) -> str | None:
-        """What the members speak."""
+    protocol_type: str | None
+    """What the members speak; None if a classic group never had a member."""
+    members: Mapping[str, Any]
+    """The members by their ids."""
 
     @property
     @abstractmethod
@@ -58,14 +57,9 @@ class AnyGroup(ABC):
         """The number of the group's latest change of members or subscriptions."""
 
     @property
-    @abstractmethod
-    def all_members(self) -> Sized:
-        """The members."""
-
-    @property
     def is_empty(self) -> bool:
         """Whether the group has no members, so that it may be deleted."""
-        return not self.all_members
+        return not self.members
 
     @property
     def makes_way(self) -> bool:

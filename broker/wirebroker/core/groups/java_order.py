@@ -110,7 +110,7 @@ class TimelineOrder:
 
 
 class JavaHeap(Generic[K]):
-    """java.util.PriorityQueue: of several smallest elements it gives out another one than Python's heapq."""
+    """java.util.PriorityQueue: of several smallest elements it does not give out the same as Python's heapq."""
 
     __slots__ = ("_heap", "_key")
 

@@ -91,7 +91,7 @@ def _consumer_member(member: Member, subscription: ConsumerProtocolSubscription,
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], cluster: Cluster) -> bool:
-    """Whether the group may become a classic one because, without these, only members of the classic protocol remain."""
+    """Whether the group may become classic because, once they have left, only members of the classic protocol remain."""
     left = len(group.members) - len(leaving)
     if group.classic_members - sum(member.classic is not None for member in leaving) != left or left <= 0:
         return False
@@ -102,7 +102,7 @@ def make_classic(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, rebalance: bool,
     registry: Registry, now: int,
 ) -> ErrorCode:  # fmt: skip
-    """Replace the group, without some members and with another one, by a classic group; the client's error if that fails."""
+    """Replace the group, without some members and with another member, by a classic group; the client's error if that fails."""
     made = registry.new_classic(group.group_id, now)
     try:
         downgraded(group, leaving, joining, made, registry.cluster)

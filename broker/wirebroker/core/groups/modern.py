@@ -7,7 +7,7 @@ The coordinator computes the target of each member; a member learns with its hea
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from kafkawire.coordinator_log import CoordinatorRecord
@@ -31,7 +31,7 @@ TopicFacts = Mapping[str, tuple[bytes, int]]
 
 
 def topic_facts(names: Iterable[str], topics: Mapping[str, Topic]) -> dict[str, tuple[bytes, int]]:
-    """The facts about those of the topics that exist."""
+    """The facts about the topics that exist."""
     return {name: (topics[name].topic_id, len(topics[name].partitions)) for name in names if name in topics}
 
 
@@ -50,6 +50,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     def __init__(self, group_id: str, changes: Changes) -> None:
         self.group_id = group_id
+        self.protocol_type = self.kind
         self.epoch = FIRST_EPOCH
         self.assignment_epoch = FIRST_EPOCH
         """The group epoch for which `targets` were computed."""
@@ -64,11 +65,6 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self._member_order = TimelineOrder()
 
     # Queries
-
-    @property
-    def protocol_type(self) -> str | None:
-        """What the members speak."""
-        return self.kind
 
     @property
     def state(self) -> str:
@@ -90,11 +86,6 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         """The group's epoch."""
         return self.epoch
 
-    @property
-    def all_members(self) -> Sized:
-        """The members."""
-        return self.members
-
     def in_order(self) -> list[str]:
         """The ids of the members in the order of Kafka's hash table."""
         return self._member_order.of(self.members)
@@ -110,7 +101,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return one == other
 
     def changed(self, made: Mapping[str, T], held: Mapping[str, T]) -> dict[str, T]:
-        """The targets that are not as those in `held`. A target that stays the same keeps its order."""
+        """The targets that differ from the targets in `held`. A target that stays the same keeps its order."""
         return {each: given for each, given in made.items() if each not in held or not self.same_target(given, held[each])}
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
@@ -153,7 +144,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     # Changes
 
     def update(self, member: M) -> None:
-        """Add a member, or replace one that has changed."""
+        """Add a member, or replace a member that has changed."""
         self._member_order.put(len(self.members))
         self.members[member.member_id] = member
         self._member_order.put(len(self.members))  # Kafka writes the member's own data first, then its assignment
@@ -227,7 +218,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return running is not None and running.action is not None
 
     def cancel_timer(self, kind: str, member_id: str) -> None:
-        """Cancel a timer, if there is one."""
+        """Cancel a timer, if it runs."""
         if (timer := self._timers.pop((kind, member_id), None)) is not None:
             timer.cancel()
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
-from wirebroker.common.slices import after, at_once
+from wirebroker.common.slices import after
 from wirebroker.core.config_resources import group_number
 from wirebroker.core.coordinator_errors import RETRY_MS
 from wirebroker.core.groups.modern import JOIN, REBALANCE, SESSION, SYNC, ModernGroup, TopicFacts, topic_facts
@@ -61,7 +61,7 @@ class Step(Generic[G, M]):
 
     group: G
     old: M
-    """The member before the step; if the member replaces a static one, that one under the new id."""
+    """The member before the step; if the member replaces a static member, the latter under the new id."""
     new: M
     epoch: int
     facts: TopicFacts
@@ -120,7 +120,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Finding
 
     def find(self, group_id: str, *, create: bool = False) -> Any:
-        """The group with this id, or the refusal; with `create` perhaps a new one, which is not registered yet."""
+        """The group with this id, or the refusal; with `create` perhaps a new group, which is not registered yet."""
         group = self.registry.groups.get(group_id)
         if isinstance(group, self.kind):
             return group
@@ -178,7 +178,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(error) if error else self.result(requested.member_id, requested.epoch)
 
     def facts(self, names: Iterable[str]) -> dict[str, tuple[bytes, int]]:
-        """The facts about those of the topics that exist."""
+        """The facts about the topics that exist."""
         return topic_facts(names, self._cluster.topics)
 
     def too_soon(self, group: G, now: int) -> bool:
@@ -318,7 +318,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         gone = [member.member_id for member in leaving]
         facts, more = self._without(group, leaving)
         records = [*group.log.member_tombstones(group.group_id, gone), *more, self.epoch_record(group, group.epoch + 1)]
-        if error := at_once(self.registry.log_in_slices(group.group_id, records, now)):
+        if error := self.registry.log(group.group_id, records, now):
             return error
         for member_id in gone:
             for kind in (SESSION, REBALANCE, JOIN, SYNC):

@@ -24,6 +24,9 @@ class ModernRecords(ABC, Generic[M, T]):
     metadata_key: ClassVar[type[Any]]
     current_key: ClassVar[type[Any]]
     target_key: ClassVar[type[Any]]
+    target_value: ClassVar[type[Any]]
+    partitions: ClassVar[type[Any]]
+    """The partitions of a topic in a target; streams groups have tasks instead."""
     epoch_key: ClassVar[type[Any]]
     assignment_key: ClassVar[type[Any]]
     assignment_value: ClassVar[type[Any]]
@@ -84,8 +87,9 @@ class ModernRecords(ABC, Generic[M, T]):
     @abstractmethod
     def _current(self, member: M) -> Message: ...
 
-    @abstractmethod
-    def _target(self, target: T) -> Message: ...
+    def _target(self, target: Any) -> Message:
+        held = [self.partitions(topic_id=topic, partitions=list(indexes)) for topic, indexes in target.items()]
+        return self.target_value(topic_partitions=held)  # type: ignore[no-any-return]
 
     # Reading
 
@@ -97,6 +101,6 @@ class ModernRecords(ABC, Generic[M, T]):
     def with_assignment(self, member: M, value: Any) -> M:
         """The member with its epochs and assignment."""
 
-    @abstractmethod
-    def read_target(self, value: Any) -> T:
+    def read_target(self, value: Any) -> Any:
         """A member's target."""
+        return {each.topic_id: tuple(each.partitions) for each in value.topic_partitions}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import EncodeError, ErrorCode
-from wirebroker.common.slices import weighted_pauses
+from wirebroker.common.slices import at_once, weighted_pauses
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.group import AnyGroup
-from wirebroker.core.groups.log import encoded_batch, records_batch
+from wirebroker.core.groups.log import encoded_batch
 
 BYTES = 64 * 1024
 """The bytes of encoded records in one slice."""
@@ -53,7 +53,7 @@ class Registry:
 
     def report(self, group: AnyGroup) -> None:
         """Tell who watches the cluster that the group has changed."""
-        change = GroupChange(group.group_id, group.state_name, group.generation_or_epoch, len(group.all_members))
+        change = GroupChange(group.group_id, group.state_name, group.generation_or_epoch, len(group.members))
         self.cluster.report(change)
 
     # Writing down
@@ -62,16 +62,12 @@ class Registry:
         """The partition of __consumer_offsets with the group's records."""
         return self.cluster.coordinator_partition("group", group_id) or 0
 
-    def log(self, group_id: str, records: Sequence[CoordinatorRecord], now: int) -> ErrorCode:
+    def log(self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int) -> ErrorCode:
         """Append records to __consumer_offsets, all or none; the client's error.
 
         Ids that are longer than a record can hold are UNKNOWN_SERVER_ERROR, as in Kafka.
         """
-        try:
-            batch = records_batch(records, now, None) if records else b""
-        except EncodeError:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        return self.append(group_id, batch, now)[1]
+        return at_once(self.log_in_slices(group_id, records, now))
 
     def log_in_slices(
         self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int

@@ -25,6 +25,8 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
     metadata_key = metadata.ShareGroupMemberMetadataKey
     current_key = current.ShareGroupCurrentMemberAssignmentKey
     target_key = target.ShareGroupTargetAssignmentMemberKey
+    target_value = target.ShareGroupTargetAssignmentMemberValue
+    partitions = target.TopicPartition
     epoch_key = group_metadata.ShareGroupMetadataKey
     assignment_key = assignment.ShareGroupTargetAssignmentMetadataKey
     assignment_value = assignment.ShareGroupTargetAssignmentMetadataValue
@@ -42,10 +44,6 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
         return current.ShareGroupCurrentMemberAssignmentValue(
             member_epoch=member.epoch, previous_member_epoch=member.previous_epoch, state=0, assigned_partitions=held
         )
-
-    def _target(self, given: Partitions) -> Message:
-        held = [target.TopicPartition(topic_id=topic, partitions=list(each)) for topic, each in given.items()]
-        return target.ShareGroupTargetAssignmentMemberValue(topic_partitions=held)
 
     def epoch_record(self, group_id: str, epoch: int) -> CoordinatorRecord:
         """A group's epoch."""
@@ -74,10 +72,6 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
         """The member with its epochs and assignment."""
         assigned = {each.topic_id: tuple(each.partitions) for each in value.assigned_partitions}
         return replace(member, epoch=value.member_epoch, previous_epoch=value.previous_member_epoch, assigned=assigned)
-
-    def read_target(self, value: target.ShareGroupTargetAssignmentMemberValue) -> Partitions:
-        """A member's target."""
-        return {each.topic_id: tuple(each.partitions) for each in value.topic_partitions}
 
     @staticmethod
     def read_preparation(value: state.ShareGroupStatePartitionMetadataValue) -> Preparation:

@@ -62,7 +62,7 @@ class Endpoint(NamedTuple):
     standby: Sequence[tuple[str, Sequence[int]]]
 
 
-class StreamsResult(NamedTuple):
+class StreamsHeartbeatResult(NamedTuple):
     """The response to a heartbeat. What is None is known to the member already. The interval is in ms."""
 
     member_id: str
@@ -113,7 +113,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     """The streams groups of the cluster."""
 
     kind = StreamsGroup
-    result = StreamsResult
+    result = StreamsHeartbeatResult
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry)
@@ -121,7 +121,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
     # Heartbeats
 
-    def _stay(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, StreamsResult | Refusal]:
+    def _stay(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, StreamsHeartbeatResult | Refusal]:
         request = requested.request
         group = self.find(request.group_id, create=request.member_epoch == 0)
         if isinstance(group, Refusal):
@@ -154,7 +154,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
             alone, work = self.changes.alone, self._cluster.timers.work
             group.set_timer(DELAY, "", now + delay, lambda when: work(alone(group.group_id, steps(when))))
         self.await_heartbeat(group, step.new.member_id, now)
-        return StreamsResult(
+        return StreamsHeartbeatResult(
             step.new.member_id, step.new.epoch, self.setting(group.group_id, "heartbeat.interval.ms"),
             step.new.assigned if shown else None, told, group.endpoints_epoch, endpoints, step.configured.missing,
         )  # fmt: skip

@@ -93,7 +93,7 @@ NewLock = Callable[[str, int, int, int], Timer]
 
 
 class InFlightBatch:
-    """Consecutive records: one state for all of them (`whole`), or one for each (`records`, by offset, in order)."""
+    """Consecutive records: a state for all of them (`whole`), or a state for each (`records`, by offset, in order)."""
 
     __slots__ = ("_whole", "first", "last", "records")
 
@@ -147,16 +147,16 @@ class Batches:
 
     @property
     def first(self) -> InFlightBatch:
-        """The first batch; there must be one."""
+        """The first batch; there must be a batch."""
         return self._held[self._firsts[0]]
 
     @property
     def last(self) -> InFlightBatch:
-        """The last batch; there must be one."""
+        """The last batch; there must be a batch."""
         return self._held[self._firsts[-1]]
 
     def put(self, batch: InFlightBatch) -> None:
-        """Add a batch; it replaces one with the same first offset."""
+        """Add a batch; it replaces a batch with the same first offset."""
         if batch.first not in self._held:
             insort(self._firsts, batch.first)
         self._held[batch.first] = batch

@@ -27,7 +27,7 @@ NEXT_STATE = {
 
 
 class Acknowledged(NamedTuple):
-    """A client's acknowledgement of the records from `first` to `last`: one type for all of them, or one for each."""
+    """A client's acknowledgement of the records from `first` to `last`: a type for all of them, or a type for each."""
 
     first: int
     last: int
@@ -356,7 +356,7 @@ class SharePartition:
     # The start offset
 
     def _move_start(self) -> bool:
-        """Move the start offset up to the first record that is not completed; whether there was one that is."""
+        """Move the start offset up to the first record that is not completed; whether a completed record was passed."""
         if not self._starts_with_completed():
             return False
         last, count = self._last_completed()
@@ -426,7 +426,7 @@ class SharePartition:
         )
 
     def archive_stale(self, fetch_offset: int, base_offset: int) -> None:
-        """The log has no records from the fetch offset up to this one, perhaps after compaction: archive what is available."""
+        """Archive what is available between the two offsets: the log has no records there, perhaps after compaction."""
         if not len(self.batches) or fetch_offset >= base_offset:
             return
         floor = self.batches.floor(fetch_offset)
@@ -438,7 +438,7 @@ class SharePartition:
     def archive(
         self, start: int, end: int, batches: Iterable[InFlightBatch], state: RecordState, *, counted: bool
     ) -> bool:  # fmt: skip
-        """Archive the records in this state from offset `start` to below `end`; whether there was one."""
+        """Archive the records in this state from offset `start` to below `end`; whether there was such a record."""
         found = False
         for batch in batches:
             if batch.first >= end:

@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class Cached:
-    """A partition of a session; `shown` says that the next answer names it even without records."""
+    """A partition of a session; `shown` says that the next response names it even without records."""
 
     topic: str | None
     shown: bool
@@ -38,7 +38,7 @@ class Cached:
 
 @dataclass(slots=True)
 class ShareSession:
-    """The partitions that a member fetches, in order. `epoch` is the one that its next request must carry."""
+    """The partitions that a member fetches, in order. The next request must carry `epoch`."""
 
     key: MemberKey
     connection: int
@@ -50,7 +50,7 @@ class ShareSession:
         return [Wanted(cached.topic, place) for place, cached in self.partitions.items()]
 
     def add(self, wanted: Wanted, *, shown: bool = True) -> None:
-        """Fetch another partition; the next answer names it, unless the session begins with it."""
+        """Fetch another partition; the next response names it, unless the session begins with it."""
         self.partitions.setdefault(wanted.place, Cached(wanted.topic, shown))
 
     def forget(self, forgotten: Iterable[Place]) -> None:
@@ -59,12 +59,12 @@ class ShareSession:
             self.partitions.pop(place, None)
 
     def names(self, place: Place, error: int, has_records: bool) -> bool:
-        """Whether an answer with this result for a partition names it."""
+        """Whether a response with this result for a partition names the partition."""
         cached = self.partitions.get(place)
         return cached is not None and (cached.shown or has_records or bool(error))
 
     def answered(self, place: Place, error: int, has_records: bool) -> None:
-        """An answer has this result for a partition."""
+        """A response has this result for a partition."""
         cached = self.partitions.get(place)
         if cached is not None:
             cached.shown = bool(error)
@@ -77,7 +77,7 @@ class ShareSession:
 
 
 class Ended(NamedTuple):
-    """What the end of a connection ends: a member's session, if it still has one, and perhaps a group's last one."""
+    """What the end of a connection ends: a member's session, if there still is one, and perhaps a group's last session."""
 
     session: ShareSession | None
     node_id: int
@@ -129,7 +129,7 @@ class ShareSessions:
         return self._members.get((node_id, group_id), 0)
 
     def enter(self, session: ShareSession) -> None:
-        """Begin a member's session; an older one must have been removed."""
+        """Begin a member's session; an older session must have been removed."""
         self._sessions[session.key] = session
         self._members[session.key[:2]] += 1
         self._connections[session.connection] = _Began(session.key)
@@ -145,7 +145,7 @@ class ShareSessions:
         return session
 
     def check(self, key: MemberKey, epoch: int) -> ShareSession | ErrorCode:
-        """The session of a request with this epoch, which is not an initial one. The next request must carry the next."""
+        """The session of a request with this epoch, which is not initial. The next request must carry the next epoch."""
         session = self._sessions.get(key)
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND

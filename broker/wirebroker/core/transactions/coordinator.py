@@ -1,8 +1,8 @@
 """The transaction coordinator gives producers their ids and epochs, and decides how transactions end.
 
 The rules are those of TransactionCoordinator in Kafka 4.3.1. All brokers of the process share it. A broker that does not
-coordinate the transactional id answers NOT_COORDINATOR. Markers are written as soon as the end is decided, so that no client
-waits between the answer to EndTxn and the next transaction.
+coordinate the transactional id responds NOT_COORDINATOR. Markers are written as soon as the end is decided, so that no client
+waits between the response to EndTxn and the next transaction.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class TransactionCoordinator:
     # Producers
 
     def init_producer_id(self, requested: InitRequest, now: int) -> Producer:
-        """A producer starts, or starts again: it gets the next epoch, and the producer with the last one is fenced."""
+        """A producer starts, or starts again: it gets the next epoch, and the producer with the last epoch is fenced."""
         if not requested.transactional_id:
             return Producer(ErrorCode.INVALID_REQUEST)
         if not 0 < requested.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
@@ -195,7 +195,7 @@ class TransactionCoordinator:
             epochs = (epoch + 1, epoch)
         elif (
             requested.current[1] == known.last_producer_epoch
-        ):  # the client repeats its request, because it did not get the answer
+        ):  # the client repeats its request, because it did not get the response
             epochs = (epoch, known.last_producer_epoch)
         else:
             return ErrorCode.PRODUCER_FENCED
@@ -219,7 +219,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition],
         client_version: int, now: int,
     ) -> ErrorCode:  # fmt: skip
-        """Add the partitions to the producer's transaction, which begins with the first one."""
+        """Add the partitions to the producer's transaction, which begins with the first partition."""
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if (known := self.transactions.get(transactional_id)) is not None and known.is_stuck:
             return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -294,7 +294,7 @@ class TransactionCoordinator:
         return Producer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
     def _finish(self, transaction: Transaction, now: int) -> None:
-        """Write the markers, and wait for their replication, as soon as possible; those of many partitions in slices.
+        """Write the markers, and wait for their replication, as soon as possible; the markers of many partitions in slices.
 
         A fenced marker leaves the transaction as it is, as in Kafka. A marker that cannot be stored is tried again after
         `RETRY_MS`.
@@ -462,7 +462,7 @@ def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
 
 
 def _judge_end(transaction: Transaction, requested: EndRequest) -> ErrorCode | None:
-    """The answer to an EndTxn that changes nothing; None for one that ends the transaction.
+    """The response to an EndTxn that changes nothing; None for an EndTxn that ends the transaction.
 
     In version 2 the epoch rises with every end, so a repetition has the previous epoch; a transaction that never began may
     be aborted, which raises the epoch. In earlier versions only the state shows a repetition.

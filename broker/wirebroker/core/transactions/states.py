@@ -13,7 +13,7 @@ class State(Enum):
     """A transactional id's state; DescribeTransactions and ListTransactions show the value."""
 
     EMPTY = "Empty"
-    """It has a producer and no transaction, because it never had one or was initialized again."""
+    """The id has a producer and no transaction: it never had a transaction, or was initialized again."""
     ONGOING = "Ongoing"
     """Partitions have been added to a transaction."""
     PREPARE_COMMIT = "PrepareCommit"

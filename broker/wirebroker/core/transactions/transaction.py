@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether a producer id has used all its epochs; the last one is reserved for fencing it."""
+    """Whether a producer id has used all its epochs; the last epoch is reserved for fencing it."""
     return producer_epoch >= LAST_EPOCH - 1
 
 
@@ -30,7 +30,7 @@ class Transaction:
     state: State = State.EMPTY
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH
-    """The previous epoch, of a client that may not know the new one yet."""
+    """The previous epoch, of a client that may not know the new epoch yet."""
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
     """The id that the producer will have once the markers are written, if its epochs are used up."""
@@ -58,7 +58,7 @@ class Transaction:
         return is_exhausted(self.producer_epoch)
 
     def enter(self, state: State, now: int, producer_id: int | None = None) -> None:
-        """Enter this state. Raises ValueError if the table does not allow it from the present one."""
+        """Enter this state. Raises ValueError if the table does not allow it from the present state."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.value} to {state.value}")
         self.state = state
