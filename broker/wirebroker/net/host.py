@@ -19,9 +19,8 @@ from wirebroker.engine.engine import Engine
 from wirebroker.engine.snapshots import Snapshot, go_back, take
 from wirebroker.engine.soft_reset import soft_reset
 from wirebroker.engine.turns import Turns, Unfinished
-from wirebroker.net.accept_errors import AcceptErrorHandler
-from wirebroker.net.capturing import Tap
 from wirebroker.net.clock import Clock
+from wirebroker.net.driver import Driver
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.handshakes import Handshakes
 from wirebroker.net.key_sets import SETTING, KeySets
@@ -36,9 +35,9 @@ from wirebroker.requests.effects import Close, Effect, Respond, Shaped
 from wirebroker.security.mechanisms import OAUTHBEARER
 
 if TYPE_CHECKING:
-    from wirebroker.capture.recording import Capture
     from wirebroker.net.storage_jobs import StorageJobs
     from wirebroker.storage.store import FolderStore
+    from wirebroker.trace.broker import BrokerRecorder
 
 logger = logging.getLogger("wirebroker")
 
@@ -50,19 +49,14 @@ IDLE_CHECKS = 4
 """How often idle connections are looked for within connections.max.idle.ms."""
 
 
-class Host:
+class Host(Driver):
     """Drives the engine: performs its effects, and ticks it at its deadlines with the clock's time."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
+        super().__init__(clock)
         self.engine = engine
-        self.clock = clock
-        self.loop = asyncio.get_running_loop()
         self.limits: Limits[BrokerProtocol] = Limits(engine.configs)
         self._protocols: dict[Connection, BrokerProtocol] = {}
-        self._capture: Capture | None = None
-        self._servers: list[asyncio.Server] = []
-        self._alarm: asyncio.TimerHandle | None = None
-        self.alarm_at: int | None = None
         self._advancing = asyncio.Lock()
         """Held while the clock is moved forward; no other timer runs meanwhile."""
         # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
@@ -81,7 +75,6 @@ class Host:
         self._drive(engine)
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, to wake those who wait for a condition."""
-        AcceptErrorHandler.install(self.loop)
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:
@@ -95,12 +88,10 @@ class Host:
         """The buffer that a new connection receives into."""
         return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
-    def capture_to(self, path: str) -> None:
-        """Write what passes into this file, with the verdicts; to be called before `listen`. Raises OSError."""
-        from wirebroker.capture.recording import open_capture
-
-        self._capture = open_capture(path)
-        self.engine.trace.sinks.append(self._capture)
+    @property
+    def trace(self) -> BrokerRecorder:
+        """The engine's trace."""
+        return self.engine.trace
 
     async def listen(self, listener: Listener) -> Address:
         """Open a listener of a broker; the address it is bound to. Raises ListenError, TlsError, KeySetError."""
@@ -118,8 +109,7 @@ class Host:
 
     def _protocol(self, listener: Listener) -> asyncio.BufferedProtocol:
         """Serves a connection of a listener."""
-        made = BrokerProtocol(self, listener)
-        return made if self._capture is None else Tap(self._capture, made)
+        return self._captured(BrokerProtocol(self, listener))
 
     def _secured(self, listener: Listener) -> Callable[[], TlsTransport]:
         """Makes the connections of a listener with TLS. Raises TlsError."""
@@ -343,15 +333,8 @@ class Host:
 
     def arm(self) -> None:
         """Set the alarm for the engine's next deadline."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        self.alarm_at = self.engine.deadline()
-        if self.alarm_at is None or self._advancing.locked():
-            return
-        if self.clock.running or self.engine.timers.busy:
-            delay = max(self.alarm_at - self.clock.now(), 0) / 1000
-            self._alarm = self.loop.call_later(delay, self._wake)
+        runs = self.clock.running or self.engine.timers.busy
+        self._set_alarm(self.engine.deadline(), runs and not self._advancing.locked())
 
     def time(self) -> int:
         """The time; the timers that are due by then have run.
@@ -477,9 +460,8 @@ class Host:
 
     async def close(self) -> None:
         """Close the listeners, all connections and the data directory. Raises OSError if that cannot be closed cleanly."""
-        for server in self._servers:
-            server.close()
-        for alarm in (self._alarm, self._idle_alarm, self._turn):
+        self._stop_listening()
+        for alarm in (self._idle_alarm, self._turn):
             if alarm is not None:
                 alarm.cancel()
         self._key_sets.close()
@@ -493,12 +475,7 @@ class Host:
         if self._storage_jobs is not None:
             await self._storage_jobs.close()
             self._storage_jobs = None
-        for server in self._servers:
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(server.wait_closed(), 1)
-        self._servers.clear()
-        if self._capture is not None:
-            self._capture.close()
+        await self._stopped()
         if self.engine.store is not None:
             self.engine.store.close(self.clock.now())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import ssl
@@ -13,10 +12,8 @@ from types import MappingProxyType
 from typing import cast
 
 from kafkawire.primitives import Buffer
-from wirebroker.capture.recording import Capture, open_capture
-from wirebroker.net.accept_errors import AcceptErrorHandler
-from wirebroker.net.capturing import Tap
 from wirebroker.net.clock import Clock
+from wirebroker.net.driver import Driver
 from wirebroker.net.limits import Limits, configs_of_proxy
 from wirebroker.net.listener import Address, is_loopback, reachable
 from wirebroker.net.protocol import LARGE_FRAME, SHARED_BUFFER, WRITE_HIGH_WATER, oversized
@@ -25,6 +22,7 @@ from wirebroker.net.sockets import AT_ONCE, BACKLOG, ListenError, queue_connecti
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
+from wirebroker.proxy.recorder import ProxyRecorder
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Close, Respond, Shaped
@@ -54,7 +52,7 @@ class Node:
         """Why it could not be reached the last time."""
 
 
-class ProxyHost:
+class ProxyHost(Driver):
     """Drives a proxy. The listener at `listen` leads to `upstream`; each further node gets the next port (0: any free one).
 
     `configs` are the limits for clients (`limits.OF_PROXY`). With `lends_certificate` brokers take its clients for the owner of
@@ -67,8 +65,7 @@ class ProxyHost:
         client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
         lends_certificate: bool = False,
     ) -> None:  # fmt: skip
-        self.clock = clock
-        self.loop = asyncio.get_running_loop()
+        super().__init__(clock)
         elsewhere = not (allow_faults or is_loopback(upstream[0]))
         refusal = ELSEWHERE.format(upstream[0]) if elsewhere else ""
         settings = configs_of_proxy(configs)
@@ -87,20 +84,15 @@ class ProxyHost:
         self._lends_certificate = lends_certificate
         self._handshake_turns = HandshakeTurns(self.loop)
         self._nodes: dict[Address, Node] = {}
-        self._capture: Capture | None = None
-        self._servers: list[asyncio.Server] = []
         self._starting: set[asyncio.Task[None]] = set()
         self._sides: dict[Connection, ClientSide] = {}
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at: int | None = None
         self.buffer = bytearray(SHARED_BUFFER)
         """All connections receive into it: each read is passed on before the next begins."""
-        AcceptErrorHandler.install(self.loop)
 
-    def capture_to(self, path: str) -> None:
-        """Write what passes between clients and this proxy into this file; to be called before `start`. Raises OSError."""
-        self._capture = open_capture(path)
-        self.proxy.trace.sinks.append(self._capture)
+    @property
+    def trace(self) -> ProxyRecorder:
+        """The proxy's trace."""
+        return self.proxy.trace
 
     async def start(self) -> Address:
         """Open the first listener; its address. Raises ListenError."""
@@ -166,9 +158,7 @@ class ProxyHost:
 
     def _protocol(self, node: Node) -> asyncio.BaseProtocol:
         """The protocol of a client that connects."""
-        side: asyncio.BufferedProtocol = ClientSide(self, node)
-        if self._capture is not None:
-            side = Tap(self._capture, side)
+        side = self._captured(ClientSide(self, node))
         if self._client_tls is None:
             return side
         return TlsTransport(side, self._client_tls, "{}:{}".format(*node.local), self._handshake_turns)
@@ -253,8 +243,8 @@ class ProxyHost:
                 self.go_on(side)
                 if connection in sides:
                     side.balance()
-        if proxy.timers.deadline() != self._alarm_at:
-            self._arm()
+        if proxy.timers.deadline() != self.alarm_at:
+            self._set_alarm(proxy.timers.deadline())
 
     def go_on(self, side: ClientSide) -> None:
         """Continue with requests of a connection that had to wait."""
@@ -270,17 +260,8 @@ class ProxyHost:
         self._sides.pop(connection, None)
         side.close(effect.reset)
 
-    def _arm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        self._alarm_at = self.proxy.timers.deadline()
-        if self._alarm_at is not None:
-            delay = max(self._alarm_at - self.clock.now(), 0) / 1000
-            self._alarm = self.loop.call_later(delay, self._wake)
-
     def _wake(self) -> None:
-        self._alarm = self._alarm_at = None
+        self._alarm = self.alarm_at = None
         try:
             self.proxy.tick(self.clock.now())
         except Exception:
@@ -294,22 +275,14 @@ class ProxyHost:
 
     async def close(self) -> None:
         """Close the listeners and all connections."""
-        if self._alarm is not None:
-            self._alarm.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
-        for server in self._servers:
-            server.close()
+        self._stop_listening()
         self._handshake_turns.close()
         self.limits.close()
         for relay in list(self.proxy.relays.values()):
             self.lost(relay, "the proxy stops")
         self.proxy.take_effects()
-        for server in self._servers:
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(server.wait_closed(), 1)
-        self._servers.clear()
-        if self._capture is not None:
-            self._capture.close()
+        await self._stopped()
 
 
 class Side(asyncio.BufferedProtocol):
