@@ -1,7 +1,7 @@
 """Instructions that a server executes for each request, counted by Valgrind: the same on a busy machine and on a quiet one.
 
-One server answers few requests and another one more; the difference belongs to the requests. A count says nothing of waiting
-for memory, and nothing of the kernel; for those there is the time beside another checkout.
+One server handles few requests and another one more; the difference belongs to the requests. A count does not show waits for
+memory, nor the kernel's work; the time beside another checkout shows both.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _for_each(contender: Contender, generator: Sequence[str], load: Sequence[str
 
 
 def _executed(contender: Contender, load: Sequence[str], requests: int) -> int:
-    """Instructions of a server's whole life, in which it answers so many requests."""
+    """Instructions of a server's whole life, in which it handles so many requests."""
     with (
         tempfile.TemporaryDirectory(prefix="wirebroker-bench-") as folder,
         Server([*COUNTER, *contender.at(0, folder)], READY_WITHIN) as server,

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat, versions 0–1: join, stay in, and leave a consumer group (KIP-848).
 
-Epoch 0 joins, −1 leaves, and with −2 a static member leaves and may return. The answer has the member's epoch and, if it has
+Epoch 0 joins, −1 leaves, and with −2 a static member leaves and may return. The response has the member's epoch and, if it has
 changed, its assignment. From version 1 a member chooses its own id and may subscribe by regular expression. After
 FENCED_MEMBER_EPOCH it must give up all partitions and join again.
 """
@@ -19,7 +19,7 @@ from wirebroker.core.groups.consumer_groups import GroupHeartbeat, HeartbeatResu
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Steps:
-    """Answer with the member's epoch and assignment."""
+    """Respond with the member's epoch and assignment."""
     groups = exchange.engine.groups
     if not groups.consumers.enabled:
         return _refused(Refused(ErrorCode.UNSUPPORTED_VERSION))

@@ -15,7 +15,7 @@ from wirebroker.core.share.coordinator import WRITES
 
 
 def handle(request: DeleteShareGroupStateRequest, exchange: Exchange) -> Steps:
-    """Answer for each partition."""
+    """Respond for each partition."""
     pause, results = pauses(WRITES), []
     for topic in request.topics if is_complete(request.group_id, request.topics) else ():
         partitions = []

@@ -22,7 +22,7 @@ from wirebroker.core.share.in_flight import Key
 
 
 def handle(request: InitializeShareGroupStateRequest, exchange: Exchange) -> Steps:
-    """Answer for each partition."""
+    """Respond for each partition."""
     pause, results = pauses(WRITES), []
     for topic in request.topics if request.group_id else ():
         partitions = []
@@ -41,11 +41,11 @@ def handle(request: InitializeShareGroupStateRequest, exchange: Exchange) -> Ste
 
 
 def coordinated(verb: str, key: Key, exchange: Exchange, what: str = "state") -> Refusal | None:
-    """The refusal if this broker does not coordinate the share partition, else None; `verb` says what was to be done."""
+    """The refusal if this broker does not coordinate the share partition, else None; `verb` names the refused act."""
     error = exchange.engine.groups.share_state.coordinator_error(key, exchange.node_id)
     return Refusal(error, f"Unable to {verb} share group {what}: {MESSAGES.get(error)}") if error else None
 
 
 def is_complete(group_id: str, topics: Sequence[Any]) -> bool:
-    """Whether the request names a group, and partitions of every topic; Kafka answers others without any result."""
+    """Whether the request names a group, and partitions of every topic; Kafka returns no results to other requests."""
     return bool(group_id) and all(topic.partitions for topic in topics)

@@ -21,7 +21,7 @@ from wirebroker.core.share.in_flight import Key
 
 
 def handle(request: ReadShareGroupStateRequest, exchange: Exchange) -> Steps:
-    """Answer for each partition."""
+    """Respond for each partition."""
     pause, results = pauses(WRITES), []
     for topic in request.topics if is_complete(request.group_id, request.topics) else ():
         partitions = []

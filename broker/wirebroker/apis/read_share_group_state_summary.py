@@ -1,6 +1,6 @@
 """ReadShareGroupStateSummary, versions 0–1: epochs and start offsets of share partitions.
 
-From version 1 the answer also has the number of completed records. A share partition without state has the start offset −1.
+From version 1 the response also has the number of completed records. A share partition without state has the start offset −1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wirebroker.core.share.in_flight import Key
 
 
 def handle(request: ReadShareGroupStateSummaryRequest, exchange: Exchange) -> Steps:
-    """Answer for each partition."""
+    """Respond for each partition."""
     pause, results = pauses(), []
     for topic in request.topics if is_complete(request.group_id, request.topics) else ():
         partitions = []

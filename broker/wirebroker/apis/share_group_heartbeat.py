@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat, version 1: join, stay in, and leave a share group (KIP-932).
 
-A member chooses its own id. Epoch 0 joins, −1 leaves. The answer has the member's epoch and, if it has changed, its assignment.
-A group's first answers assign nothing, because the state of its partitions is initialized in between.
+A member chooses its own id. Epoch 0 joins, −1 leaves. The response has the member's epoch and, if it has changed, its
+assignment. A group's first responses assign nothing, because the state of its partitions is initialized in between.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wirebroker.core.refusals import Refusal
 
 
 def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> Steps:
-    """Answer with the member's epoch and assignment."""
+    """Respond with the member's epoch and assignment."""
     groups = exchange.engine.groups
     if not is_member_id(request.member_id):
         return _refused(Refusal(ErrorCode.INVALID_REQUEST))

@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat, version 0: join, stay in, and leave a streams group (KIP-1071).
 
-A member chooses its own id. Epoch 0 joins and brings the topology, −1 leaves. The answer has the member's epoch, its tasks if
-they have changed, and what keeps the application from working. The broker creates missing internal topics before it answers,
+A member chooses its own id. Epoch 0 joins and brings the topology, −1 leaves. The response has the member's epoch, its tasks if
+they have changed, and what keeps the application from working. The broker creates missing internal topics before it responds,
 if the client may create them (Kafka: right after). A later heartbeat tells whether that failed.
 """
 
@@ -39,7 +39,7 @@ SHOWN = 3
 
 
 def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
-    """Answer with the member's epoch and tasks."""
+    """Respond with the member's epoch and tasks."""
     groups = exchange.engine.groups
     if not groups.streams.enabled:
         return _refused(Refused(ErrorCode.UNSUPPORTED_VERSION))

@@ -1,4 +1,4 @@
-"""The answer to a request whose API belongs to a feature at level 0: UNSUPPORTED_VERSION, as in KafkaApis."""
+"""The response to a request whose API belongs to a feature at level 0: UNSUPPORTED_VERSION, as in KafkaApis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wirebroker.requests.errors import refuse
 
 
 def handle(request: Message, exchange: Exchange) -> Message:
-    """Refuse it: as a whole where the answer has an error of its own, else for each group."""
+    """Refuse it: as a whole where the response has an error of its own, else for each group."""
     made: Any = response_class(exchange.api_key)
     names = {field.name for field in made.__wire__}
     if "error_code" in names:

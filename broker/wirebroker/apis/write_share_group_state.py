@@ -15,7 +15,7 @@ from wirebroker.core.share.in_flight import StateBatch
 
 
 def handle(request: WriteShareGroupStateRequest, exchange: Exchange) -> Steps:
-    """Answer for each partition."""
+    """Respond for each partition."""
     pause, results = pauses(), []
     for topic in request.topics if is_complete(request.group_id, request.topics) else ():
         partitions = []

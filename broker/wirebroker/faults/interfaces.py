@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Exchange(Received, Parked, Protocol):
-    """A request on its way to its answer."""
+    """A request on its way to its response."""
 
     correlation_id: int
     now: int
@@ -27,17 +27,17 @@ class Exchange(Received, Parked, Protocol):
     frame: memoryview | None
     """The bytes that it was read from, if the next request may be recognised by them."""
     matches: Matches | None
-    """The rules that strike it."""
+    """The rules that match it."""
 
     @property
     def alive(self) -> bool:
-        """Whether the client still waits for the answer."""
+        """Whether the client still waits for the response."""
 
     def handle(self, request: Message) -> None:
-        """Have the request handled; its answer passes `FaultPlan.answered`, now or later."""
+        """Have the request handled; its response passes `FaultPlan.answered`, now or later."""
 
     def respond(self, response: Message) -> None:
-        """Answer it."""
+        """Send its response."""
 
     def park(self) -> None:
         """Hold back what follows on the connection until it is answered."""
@@ -67,7 +67,7 @@ class FiringTrace(Protocol):
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
         partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        """Note that a rule struck for the `number`th time."""
+        """Note that a rule fired for the `number`th time."""
 
 
 class NothingToChange(ValueError):
@@ -125,7 +125,7 @@ class Host(Protocol):
         """The latest time that is known, in ms since the epoch."""
 
     def emit(self, effect: Effect) -> None:
-        """Send an answer, or close a connection, after the effects before it."""
+        """Send a response, or close a connection, after the effects before it."""
 
     @property
     def trace(self) -> FiringTrace:

@@ -1,4 +1,4 @@
-"""A rule that strikes a request, all rules that strike it, and the bytes of its answer for the rules of the wire."""
+"""A rule that matches a request, all rules that match it, and the bytes of its response for the rules of the wire."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class MatchedRule(NamedTuple):
-    """A rule that strikes a request: which of its partitions (None: all), and which batches of a Produce."""
+    """A rule that matches a request: which of its partitions (None: all), and which batches of a Produce."""
 
     rule: Rule
     only: Where | None
     batches: list[Batch | None]
 
     def without(self, gone: Where) -> MatchedRule:
-        """The strike on the partitions that are still in the request."""
+        """The match on the partitions that are still in the request."""
         only = None if self.only is None else self.only - gone
         batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
         return MatchedRule(self.rule, only, [] if only is not None and not only else batches)
@@ -33,19 +33,19 @@ class MatchedRule(NamedTuple):
 
 @dataclass(slots=True)
 class Matches:
-    """The rules that strike one request and its answer, and their results so far."""
+    """The rules that match one request and its response, and their results so far."""
 
     facts: Facts
     before: list[MatchedRule] = field(default_factory=list)
-    """Strikes that have yet to act before the request is handled,"""
+    """Matches that have yet to act before the request is handled,"""
     after: list[MatchedRule] = field(default_factory=list)
-    """on the answer,"""
+    """on the response,"""
     wire: list[MatchedRule] = field(default_factory=list)
     """and on its bytes."""
     overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
-    """Errors for the answer, and for which partitions, before anything else happens to it."""
+    """Errors for the response, and for which partitions, before anything else happens to it."""
     refused: Message | None = None
-    """The answer for the partitions that were not handled."""
+    """The response for the partitions that were not handled."""
     gone: Where = frozenset()
     """The partitions that were not handled."""
     slow: dict[TopicPartition, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Matches:
 
 @dataclass(slots=True)
 class Injection:
-    """One strike acting on one request."""
+    """One matched rule acting on one request."""
 
     plan: FaultPlan
     matched: MatchedRule
@@ -76,7 +76,7 @@ class Injection:
 
 @dataclass(slots=True)
 class Greeting:
-    """A TLS handshake that begins, and what rules make of it."""
+    """A TLS handshake that begins, and the effect of the rules on it."""
 
     listener: str
     now: int
@@ -85,12 +85,12 @@ class Greeting:
     expired: bool = False
     stalled_by: Rule | None = None
     until: int | None = None
-    """When a stalled handshake goes on, in ms since the epoch; None: when the rule is unloaded."""
+    """The time at which a stalled handshake continues, in ms since the epoch; None: when the rule is unloaded."""
 
 
 @dataclass(slots=True)
 class OutgoingResponse:
-    """The bytes of an answer on their way; each rule of the wire changes them in turn."""
+    """The bytes of a response on their way; each rule of the wire changes them in turn."""
 
     size: int
     sample: Callable[[range, int], list[int]]

@@ -1,8 +1,8 @@
-"""The plan: it applies the loaded rules to each request on its way to its answer.
+"""The plan: it applies the loaded rules to each request on its way to its response.
 
 A request meets the rules before it is handled, in the order in which they were added; the first that ends it decides. The
-exchange remembers the rules that strike its answer (`Exchange.matches`); they act when the answer is made, at once or later. A
-rule counts a strike when it is chosen, so that `times` holds; if it finds nothing to do, the strike is uncounted.
+exchange remembers the rules that match its response (`Exchange.matches`); they act when the response is made, at once or later.
+A rule counts a firing when it is chosen, so that `times` holds; if it finds nothing to do, the firing is uncounted.
 
 The plan knows a `Host` and an `Exchange` (see `host`) and no engine, so the same rules work in a proxy. With no rule loaded
 the engine does not call it at all.
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 SIZE_BYTES = 4
 REMEMBERED = 1000
-"""Rules without a strike that are remembered after they were unloaded."""
+"""Rules that did not fire and are remembered after they were unloaded."""
 NOTHING: Where = frozenset()
-REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no answer that could say so"
+REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no response to report it"
 
 Continue = Callable[[int], None]
 """A step to take later; its argument is the time then."""
@@ -48,7 +48,7 @@ Continue = Callable[[int], None]
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A request or an answer that a rule holds back: for some time, or until others have been handled."""
+    """A request or a response that a rule holds back: for some time, or until others have been handled."""
 
     rule: Rule
     exchange: Exchange
@@ -66,16 +66,16 @@ class FaultPlan:
         self.host = host
         self._random = random.Random(seed)
         self._held: list[_Held] = []
-        """The requests and answers that rules hold back, oldest first."""
+        """The requests and responses that rules hold back, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
         """Partitions to which a slow write is under way, and the requests that wait for it."""
         self._at_unload: dict[Rule, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
         """Rules that have matched a request of which only a part has arrived."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
-        """Rules that never struck and are no longer loaded; the latest ones, as a test may load any number of rules."""
+        """Rules that never fired and are no longer loaded; the latest ones, as a test may load any number of rules."""
         self._keys: frozenset[int] = frozenset()
-        """Keys of the APIs that rules may strike."""
+        """Keys of the APIs that rules may match."""
         self._arrived: Counter[str] = Counter()
         """Requests of each API, while there are rules."""
 
@@ -91,7 +91,7 @@ class FaultPlan:
         self._random = random.Random(seed)
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule; it strikes from the next request on. A rule that is loaded already stays as it is.
+        """Load a rule; it fires from the next request on. A rule that is loaded already stays as it is.
 
         Raises FaultError if the host refuses faults, and for a rule that needs a broker, if there is none.
         """
@@ -135,18 +135,18 @@ class FaultPlan:
             self._let_go(held, self.host.now)
 
     def unfired(self) -> list[Rule]:
-        """The rules that never struck, oldest first: unloaded ones and those that are still loaded."""
+        """The rules that never fired, oldest first: unloaded and loaded rules."""
         return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:
-        """Remember, after a reset, rules of the earlier plan that never struck, except those that are loaded again."""
+        """Remember, after a reset, rules of the earlier plan that never fired, except rules that are loaded again."""
         again = set(map(str, self.rules))
         self._unloaded_unfired += [rule for rule in earlier.unfired() if str(rule) not in again]
 
     def load_again(self, rules: Iterable[Rule]) -> None:
         """Load copies of the rules of the start after a soft reset, with the random choices of the start.
 
-        Earlier copies that never struck are not remembered, as `succeed` does not.
+        Earlier copies that never fired are not remembered, as `succeed` does not.
         """
         self.reseed(self._first_seed)
         again = [self.add(rule.copy()) for rule in rules]
@@ -158,7 +158,7 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Whether a request of this API must pass the plan: rules may strike it, or it waits, or others wait for it."""
+        """Whether a request of this API must pass the plan: rules may match it, or it waits, or others wait for it."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
@@ -185,7 +185,7 @@ class FaultPlan:
                     go_on(self.host.now)
 
     def left(self, exchange: Exchange) -> None:
-        """Nobody waits for this answer any more, so the rules about it have nothing to strike."""
+        """Nobody waits for this response any more, so the rules about it have nothing to match."""
         matches = _matches(exchange)
         self._take_back(matches.after, matches.wire)
 
@@ -286,20 +286,20 @@ class FaultPlan:
             self.report(injection.matched, injection.exchange, done)
 
     def _remaining(self, matched: MatchedRule, gone: Where = NOTHING) -> MatchedRule:
-        """The strike without the partitions that others have refused; without anything once its rule is unloaded."""
+        """The match without the partitions that others have refused; without anything once its rule is unloaded."""
         remaining = matched.without(gone) if matched.rule in self.rules else matched._replace(batches=[])
         matched.rule.fired -= len(matched.batches) - len(remaining.batches)
         return remaining
 
     def report(self, matched: MatchedRule, exchange: Exchange, done: bool) -> None:
-        """Trace a strike; one that found nothing to do has not fired."""
+        """Trace a firing; a rule that found nothing to do has not fired."""
         if done:
             self._trace(matched, exchange)
         else:
             self._take_back([matched])
 
     def _trace(self, matched: MatchedRule, exchange: Exchange) -> None:
-        """Write each firing down: one for each struck batch, or one for the request."""
+        """Write each firing down: one for each matched batch, or one for the request."""
         facts, before = _matches(exchange).facts, matched.rule.fired - len(matched.batches)
         for number, batch in enumerate(matched.batches, 1):
             several = batch is not None and len(matched.batches) > 1
@@ -310,7 +310,7 @@ class FaultPlan:
 
     @staticmethod
     def _take_back(*fires: list[MatchedRule]) -> None:
-        """Uncount strikes that did not happen."""
+        """Uncount firings that did not happen."""
         for some in fires:
             for matched in some:
                 matched.rule.fired -= len(matched.batches)
@@ -373,15 +373,15 @@ class FaultPlan:
     # The acts of the kinds
 
     def respond_now(self, injection: Injection, response: Message) -> Outcome:
-        """Answer without handling: the rules after this one do not strike, those about the answer do."""
+        """Respond without handling: the later rules do not fire, except the rules about the response."""
         self._take_back(injection.matches.before)
         injection.exchange.respond(response)
         return Outcome.PARKED
 
     def refuse(self, injection: Injection, code: int, only: Where | None) -> Message | Outcome:
-        """Answer with an error. Returns the request for the partitions to handle, or the outcome.
+        """Respond with an error. Returns the request for the partitions to handle, or the outcome.
 
-        A request that only reads is handled, and its answer overwritten.
+        A request that only reads is handled, and its response overwritten.
         """
         request, exchange, matches = injection.request, injection.exchange, injection.matches
         if matches.facts.api in READING:
@@ -411,14 +411,14 @@ class FaultPlan:
         return Outcome.PARKED
 
     def respond_later(self, injection: Injection, response: Message, ms: int) -> None:
-        """Send the answer `ms` later."""
+        """Send the response `ms` later."""
         injection.exchange.park()
         self._hold(
             injection.matched.rule, injection.exchange, self.host.now + ms, lambda _: injection.exchange.respond(response)
         )
 
     def lose_response(self, injection: Injection, *, close: bool, reset: bool = False) -> bool:
-        """Withhold the answer, and close the connection or let it go silent. Returns False: it cannot be sent."""
+        """Withhold the response, and close the connection or let it go silent. Returns False: it cannot be sent."""
         self.left(injection.exchange)
         if close:
             self.host.close(injection.exchange.connection, f"the fault {injection.matched.rule}", reset=reset)
@@ -472,7 +472,7 @@ class FaultPlan:
     # After
 
     def answered(self, response: Message, exchange: Exchange) -> Message | None:
-        """Apply the rules to an answer. Returns the answer to send now, or None."""
+        """Apply the rules to a response. Returns the response to send now, or None."""
         matches = _matches(exchange)
         self._report_failed_writes(exchange)
         if matches.crashes or exchange.connection.closed or exchange.connection.silent:
@@ -490,13 +490,13 @@ class FaultPlan:
         return response
 
     def _act_on_response(self, injection: Injection, response: Message) -> bool:
-        """Let a rule act on an answer. Returns whether it can be sent now."""
+        """Let a rule act on a response. Returns whether it can be sent now."""
         if not injection.matched.rule.may_miss:
             self._trace(injection.matched, injection.exchange)
         return injection.matched.rule.answered(injection, response)
 
     def send(self, parts: list[Buffer], exchange: Exchange) -> None:
-        """Send the bytes of an answer as the rules of the wire change them."""
+        """Send the bytes of a response as the rules of the wire change them."""
         connection, matches = exchange.connection, _matches(exchange)
         fires = [self._remaining(matched) for matched in matches.wire]
         matches.wire.clear()
@@ -517,6 +517,6 @@ class FaultPlan:
 
 
 def _matches(exchange: Exchange) -> Matches:
-    """The rules that strike a request; `receive` has set them."""
+    """The rules that match a request; `receive` has set them."""
     assert exchange.matches is not None
     return exchange.matches

@@ -9,7 +9,7 @@ LONGEST = 2000
 
 
 def printable(text: str) -> str:
-    """The text, without its middle if it is very long, and with what is not printable as escapes."""
+    """The text, without its middle if it is very long; unprintable characters are escapes."""
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}"
     if text.isprintable():
@@ -28,7 +28,7 @@ class DataError(OSError):
 
 
 class DamagedFile(DataError):
-    """A file differs from what Kafka writes; `position` is in bytes, None for the whole file."""
+    """A file that Kafka would not write; `position` is in bytes, None for the whole file."""
 
     def __init__(self, path: Path, why: str, position: int | None = None) -> None:
         self.path = path

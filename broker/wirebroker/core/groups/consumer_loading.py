@@ -32,7 +32,7 @@ class WrittenGroup:
     targets: dict[str, Partitions] = field(default_factory=dict)
     current: dict[str, current.ConsumerGroupCurrentMemberAssignmentValue] = field(default_factory=dict)
     regexes: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict)
-    """By regular expression: the topics it matched, and the time of that (ms since the epoch)."""
+    """For each regular expression: the topics that match it, and the time of matching (ms since the epoch)."""
 
     def replay(self, key: Message, value: Message | None) -> None:
         """The next record."""
