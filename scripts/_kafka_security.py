@@ -88,12 +88,12 @@ class Security:
         return lines
 
     def java_options(self) -> list[str]:
-        """What the JVM is given: without it a broker reads no key sets."""
+        """The argument of the JVM without which a broker reads no key sets."""
         keys = None if self.oauth is None else self.oauth.keys
         return [] if keys is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"]
 
     def format_arguments(self) -> list[str]:
-        """What `kafka-storage format` is given, so that the users exist from the start."""
+        """The arguments of `kafka-storage format` with which the users exist from the start."""
         return [
             argument
             for name, password in self.users.items()

@@ -148,7 +148,7 @@ class KafkaServer:
 
     @property
     def log(self) -> Path:
-        """What the process printed."""
+        """The output of the process."""
         return self._folder / "kafka.log"
 
     @property
@@ -157,7 +157,7 @@ class KafkaServer:
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
-        """Start the broker, formatting its storage the first time, and wait until it answers."""
+        """Start the broker, formatting its storage the first time, and wait until it responds."""
         properties = self._folder / "server.properties"
         if not properties.exists():
             self._folder.mkdir(parents=True, exist_ok=True)

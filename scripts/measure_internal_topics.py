@@ -52,7 +52,7 @@ class Session:
         return time.time_ns() // 1_000_000
 
     def ask(self, request: Message, version: int) -> Any:
-        """The answer to a request, and after it a slice of what else is to be done."""
+        """The response to a request; runs one further slice after it."""
         frame = encode_request(1, "measure", request, version)[SIZE.size :]
         self.engine.receive(self._connection, memoryview(frame), self._now())
         self.engine.tick(self._now(), lambda: True)

@@ -335,7 +335,7 @@ def test_b2_an_acknowledgement_is_lost_over_http(kafka: MockKafka, control: Cont
     assert (lost["seen"], lost["fired"]) == (0, 0)
     silent = control.refused("GET", f"/faults/{lost['id']}/assert-fired")
     assert silent["status"] == 409
-    assert "did not fire at all: it matched 0 and struck 0" in silent["detail"]
+    assert "did not fire at all: it matched 0 and fired 0" in silent["detail"]
     producer = RawProducer(kafka)
     with pytest.raises(ConnectionClosed):
         producer.send(0)
@@ -821,7 +821,7 @@ def test_pages_of_other_sites_are_refused(kafka: MockKafka, control: ControlClie
 def test_the_response_to_a_refused_host_name_has_the_flag_that_allows_it(control: ControlClient) -> None:
     response = control.send("GET", "/health", headers={"Host": "wirebroker:9099"})
     assert response.json["detail"] == (
-        "the control does not answer under the name 'wirebroker'; use localhost, or start the broker with "
+        "the control does not respond under the name 'wirebroker'; use localhost, or start the broker with "
         "--control-allow-host wirebroker"
     )
 

@@ -189,9 +189,9 @@ def test_bytes_as_other_programs_print_them_are_recognised() -> None:
         (PRODUCE + PRODUCE[:50], "byte 125: the frame announces 121 bytes, and 46 are left"),
         (PRODUCE[4:60], "ProduceRequest v9, topic_data[0].partition_data[0].records at byte 38: it has 79 bytes, and 17 are "
                         "left"),
-        (b"\x01\x02" * 6, "this is not a request: it begins with API key 258, which Kafka 4.3.1 does not have; an answer "
+        (b"\x01\x02" * 6, "this is not a request: it begins with API key 258, which Kafka 4.3.1 does not have; a response "
                           "needs --api and --version"),
-        (b"\0\0\0\2" + bytes(9), "this is Produce version 2, and versions 3 to 13 can be read; an answer needs --api and "
+        (b"\0\0\0\2" + bytes(9), "this is Produce version 2, and versions 3 to 13 can be read; a response needs --api and "
                                  "--version"),
     ],
 )  # fmt: skip
@@ -300,7 +300,7 @@ def test_the_exit_code_tells_damage_from_bytes_that_cannot_be_read(
     assert capsys.readouterr().err == "wirebroker decode: byte 0: the frame announces 121 bytes, and 46 are left\n"
     assert main(["decode", "nothing?"]) == 2
     assert main(["decode", PRODUCE.hex(), "--api", "Fetch"]) == 2
-    assert capsys.readouterr().err.endswith("wirebroker decode: an answer needs both --api and --version\n")
+    assert capsys.readouterr().err.endswith("wirebroker decode: a response needs both --api and --version\n")
     for text in ("", "{", "[[[", "3", "[" * 100_000):
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
         assert main(["encode", "-"]) == 2

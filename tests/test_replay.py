@@ -187,7 +187,7 @@ def test_a_broker_that_does_not_respond_is_a_difference(tmp_path: Path, capsys: 
     with MockKafka(topics={"orders": 1}) as kafka:
         kafka.faults.add(faults.lose_ack(api="Produce", nth=1))
         assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers, "--timeout", "0.3"]) == 1
-    assert ">  no answer" in capsys.readouterr().out
+    assert ">  no response" in capsys.readouterr().out
     assert main(["replay", session, "--bootstrap", "127.0.0.1:1"]) == 2
     assert "the broker at 127.0.0.1:1 cannot be reached" in capsys.readouterr().err
     assert main(["replay", session, "--bootstrap", "nowhere"]) == 2

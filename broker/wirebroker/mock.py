@@ -102,12 +102,12 @@ class MockKafka(Waits):
     (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs the extra control). With `data` the
     logs are kept in that directory or in several, in Kafka's own files, and what is in them already is served; `sync` says when
     they are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts
-    as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may
-    log in by SASL. `acls` are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`): with them
-    the broker has an authorizer, and users may do what they allow. With `telemetry` clients push their own metrics. `features`
-    are the levels with which a new cluster begins, such as {"transaction.version": 1}. `faults` are rules from
-    `wirebroker.faults`; copies of them, which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises
-    ValueError for an option or setting that cannot be used, DataError (an OSError) if the directory cannot.
+    as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords for SASL. `acls`
+    are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`): they give the broker an authorizer,
+    and users may only do what the ACLs allow. With `telemetry` clients push their own metrics. `features` are the levels with
+    which a new cluster begins, such as {"transaction.version": 1}. `faults` are rules from `wirebroker.faults`; copies of them,
+    which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises ValueError for an option or setting
+    that cannot be used, DataError (an OSError) if the directory cannot.
     """
 
     def __init__(self, *, loop_thread: LoopThread | None = None, **settings: Unpack[Settings]) -> None:
@@ -131,7 +131,7 @@ class MockKafka(Waits):
         self._thread: LoopThread | None = None
         self._host: Host | None = None
         self._ended: Engine | None = None
-        """What it was when it stopped, for the report of a failed test."""
+        """The state at the stop, for the report of a failed test."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ports: list[Address] = []
         self._process = os.getpid()
@@ -213,7 +213,7 @@ class MockKafka(Waits):
         made.announce(self)
 
     def _certificates(self) -> Tls | None:
-        """The certificates of a broker that speaks TLS: those that its settings name, or made for it."""
+        """The certificates of a broker that speaks TLS: from its settings, or made for it."""
         if not self._protocol.tls:
             return None
         settings = self._options.settings
@@ -287,7 +287,7 @@ class MockKafka(Waits):
         return call_on(self._loop, lambda: function(host.up_to_date()))
 
     def _at_last(self, read: Callable[[Engine], T]) -> T | None:
-        """What a function reads of the engine, also after the broker has stopped. None if it has never run."""
+        """The result of a function of the engine, also after the broker has stopped. None if it has never run."""
         if self._host is not None:
             return self._call(read)
         return None if self._ended is None else read(self._ended)
@@ -311,7 +311,7 @@ class MockKafka(Waits):
         return call_on(self._loop, run)
 
     def __repr__(self) -> str:
-        """What it is, without waiting for its loop, which a debugger may have stopped."""
+        """The name of the broker, without waiting for its loop, because a debugger may have stopped the loop."""
         if (engine := self._peek()) is None:
             return "MockKafka(not running)"
         addresses = ",".join(f"{host}:{port}" for host, port in self._ports)
@@ -335,7 +335,8 @@ class MockKafka(Waits):
     def client_settings(
         self, library: Library, user: str | None = None, mechanism: MechanismName = "SCRAM-SHA-256"
     ) -> dict[str, Any]:  # fmt: skip
-        """What a client library needs to connect, by its own names: `KafkaProducer(**kafka.client_settings("kafka-python"))`.
+        """The settings with which a client library connects, by its own names:
+        `KafkaProducer(**kafka.client_settings("kafka-python"))`.
 
         `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the first one
         unless it is given; with OAUTHBEARER any name will do. A client certificate is in it if ssl.client.auth asks for one.
@@ -401,8 +402,8 @@ class MockKafka(Waits):
     def records(self, topic: str, partition: int | None = None, *, committed: bool = False) -> list[StoredRecord]:
         """Every record that is stored, by partition and offset. KeyError or IndexError if there is no such partition.
 
-        These are also records of open and aborted transactions, and markers of their ends. With `committed` they are those that
-        a read_committed consumer gets.
+        These are also records of open and aborted transactions, and markers of their ends. With `committed` they are the
+        records that a read_committed consumer gets.
         """
         return self._call(lambda engine: operations.records(engine, topic, partition, committed=committed))
 
@@ -482,7 +483,7 @@ class MockKafka(Waits):
         self._change(lambda engine, now: engine.fault_broker.expire_transactional_id(transactional_id, now))
 
     def fence(self, transactional_id: str) -> int:
-        """Fence a transactional producer, as a second one with its id would. Returns the new epoch. ValueError if unknown."""
+        """Fence a transactional producer: raise its epoch. Returns the new epoch. ValueError if unknown."""
         return self._change(lambda engine, now: engine.fault_broker.fence(transactional_id, now))
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
@@ -544,7 +545,7 @@ class MockKafka(Waits):
         return self._call(states.brokers)
 
     def warm(self) -> None:
-        """Let all coordinators answer at once: their topics exist, and are loaded. For a broker with `cold_start`."""
+        """Let all coordinators respond at once: their topics exist, and are loaded. For a broker with `cold_start`."""
         self._change(lambda engine, now: operations.warm(engine, now))
 
     def reset(self, *, soft: bool = False) -> None:
@@ -624,7 +625,7 @@ class ClockControl:
 
 
 class Quotas:
-    """What a broker's clients may use: limits of a user, of a client id, of both together, or of an address.
+    """The quotas of a broker's clients: limits of a user, of a client id, of both together, or of an address.
 
     `"<default>"` as a name stands for all that have no limit of their own. A client that uses more has to wait, on the
     broker's clock.
@@ -682,13 +683,15 @@ class TelemetryView:
     ) -> None:  # fmt: skip
         """Ask clients for the metrics that begin so, or for all, every `interval_ms` (100 to 3,600,000).
 
-        `match` chooses clients, as `client_id=app.*`. RuntimeError without `telemetry=True`, ValueError for what Kafka refuses.
+        `match` chooses clients, as `client_id=app.*`. RuntimeError without `telemetry=True`, ValueError if Kafka refuses the
+        subscription.
         """
         wanted = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), "match": ",".join(match)}
         self._kafka._change(lambda engine, now: operations.subscribe(engine, name, wanted, now))
 
     def points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """What clients have pushed, oldest first: of this client, and of this metric. Needs the extra telemetry.
+        """The pushed metrics, oldest first; only from this client, and only this metric, if they are given. Needs the extra
+        telemetry.
 
         RuntimeError without that package, ValueError for a push that cannot be read.
         """

@@ -72,7 +72,7 @@ class ProxyKafka:
         self.stop()
 
     def start(self) -> None:
-        """Open the first listener. The other brokers get theirs when an answer names them. Raises OSError."""
+        """Open the first listener. The other brokers get theirs when a response names them. Raises OSError."""
         self._thread = self._given_thread or LoopThread()
         try:
             self._address = self._thread.await_(self._start())
@@ -142,7 +142,7 @@ class ProxyKafka:
             time.sleep(RECHECK_S)
 
     def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-        """What clients have pushed to brokers of their own metrics (KIP-714), oldest first. Needs the extra telemetry.
+        """The metrics that clients have pushed to brokers (KIP-714), oldest first. Needs the extra telemetry.
 
         RuntimeError without that package, ValueError for a push that cannot be read.
         """

@@ -37,7 +37,7 @@ _makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, and hear of every broker that a test makes."""
+    """Register the marker, and register every broker that a test makes."""
     config.addinivalue_line("markers", "mock_kafka(**settings): how the mock_kafka fixture's MockKafka is set up")
     config.stash[_brokers] = []
     config.stash[_shared] = {}
@@ -137,7 +137,7 @@ def _kept(request: pytest.FixtureRequest, settings: dict[str, Any], thread: Loop
 
 
 def _started(request: pytest.FixtureRequest, settings: dict[str, Any], thread: LoopThread) -> MockKafka:
-    """A running broker. What is wrong with its settings is reported where the test stands, without a traceback."""
+    """A running broker. An error in its settings is reported at the test, without a traceback."""
     try:
         kafka = _made(thread, settings)
         kafka.start()
@@ -234,7 +234,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @contextmanager
 def _another(config: pytest.Config, kafka: MockKafka) -> Iterator[MockKafka]:
-    """Another broker like this one. The report of a failed test has only the latest of them."""
+    """Another broker like this one. The report of a failed test has only the latest brokers."""
     brokers = config.stash[_brokers]
     brokers[:] = [each for each in brokers if each.running]
     with config.stash[_makers][kafka]() as made:

@@ -28,7 +28,7 @@ def is_fixed(spec: Any) -> bool:
 
 
 class Counted(dict[int, Callable[..., Any]]):
-    """Packers or unpackers of n numbers of one type, by n; those of short arrays are kept."""
+    """Packers or unpackers of n numbers of one type, by n; they are kept for short arrays."""
 
     def __init__(self, letter: str, method: Literal["pack", "unpack_from"]) -> None:
         super().__init__()

@@ -57,9 +57,9 @@ class Schema:
 
 
 class Api(NamedTuple):
-    """An API in the table of all APIs: enough to answer ApiVersions without importing any message.
+    """An API in the table of all APIs: enough to respond to ApiVersions without importing any message.
 
-    `newest` is the newest version that a broker serves, without those that Kafka calls unstable.
+    `newest` is the newest version that a broker serves, without versions that Kafka calls unstable.
     """
 
     name: str

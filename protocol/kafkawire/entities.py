@@ -28,7 +28,7 @@ def _cached(function: Callable[P, T]) -> Callable[P, T]:
 
 @_cached
 def holders(cls: type, entity: Entity) -> tuple[str, ...]:
-    """The fields of a class that hold such an entity, or a list of them."""
+    """The fields of a class that hold such an entity, or a list of such entities."""
     return tuple(field.name for field in getattr(cls, "__wire__", ()) if field.entity == entity)
 
 

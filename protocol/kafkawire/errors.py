@@ -1,7 +1,7 @@
 """Kafka's error codes, and the exceptions of this package.
 
-An error code is an answer and travels as an `int`; a broker under test may send one that Kafka does not have. So fields
-hold plain ints, `ErrorCode` names those of Kafka 4.3.1, and `error_name` names any.
+An error code is a response and travels as an `int`; a broker under test may send one that Kafka does not have. So fields hold
+plain ints, `ErrorCode` names the codes of Kafka 4.3.1, and `error_name` names any code.
 """
 
 from __future__ import annotations

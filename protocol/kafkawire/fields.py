@@ -1,7 +1,7 @@
 """Messages field by field, with the position of each in the bytes.
 
 `codec` reads a message quickly and says only that it cannot be read. This module reads the same forms slowly and knows at
-every byte which field it belongs to, for people who look at bytes and for what replaces a field in them.
+every byte which field it belongs to, for people who look at bytes, and for code that replaces a field in bytes.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class _Walk:
                 yield self._field(field)
 
     def _nullable_struct(self, field: Field) -> Node:
-        """A tagged struct, for which zero means null; elsewhere a negative byte does."""
+        """A tagged struct, where zero means null; elsewhere a negative byte means null."""
         self._names.append(field.name)
         start = self.began = self.pos
         value = self.struct(field.spec) if self._uvarint() else None

@@ -197,7 +197,7 @@ def read_response_header(frame: Buffer, key: int, version: int) -> tuple[int, in
 def written_version(frame: Buffer, key: int, version: int) -> int:
     """The version in which a response without its size is written, to a request of this version.
 
-    A broker that does not know the version of an ApiVersions request answers in version 0 (KIP-511).
+    A broker that does not know the version of an ApiVersions request responds in version 0 (KIP-511).
     """
     refused = key == API_VERSIONS and len(frame) >= 6 and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
     return 0 if refused else version

@@ -1,8 +1,9 @@
 """Text that came from elsewhere, made safe for people: on a terminal, in a log, in a report, on a page.
 
-A client chooses its names, and a capture or a data directory may be anybody's. A name may hold escape sequences that a terminal
-obeys, line ends that make up a row, marks that turn the direction of the text after them, or characters that nobody sees. Every
-sink for people passes its text through `printable`. What programs read (JSON Lines, captures, the control) stays as it is.
+A client chooses its names, and a capture or a data directory may come from a stranger. A name may hold escape sequences that a
+terminal obeys, line ends that make up a row, marks that turn the direction of the text after them, or invisible characters.
+Every sink for people passes its text through `printable`. Output for programs (JSON Lines, captures, the control) is not
+changed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def as_toml(letter: str) -> str:
 
 
 def printable(text: str, write: Callable[[str], str] = as_json) -> str:
-    """The text on one line, in which characters that cannot be seen are written out. So a JSON text keeps its meaning."""
+    """The text on one line; invisible characters are written as escapes. So a JSON text keeps its meaning."""
     if text.isprintable() and (text.isascii() or not UNSEEN.search(text)):
         return text
     return "".join(each if each.isprintable() and not UNSEEN.match(each) else write(each) for each in text)

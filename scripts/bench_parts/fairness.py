@@ -1,8 +1,8 @@
-"""How long a good connection waits beside a rude one: the worst answer time of a client that asks for little.
+"""How long a good connection waits beside a rude one: the worst response time of a client that asks for little.
 
 The server runs on one core and the rude client on another, where there are two. The good client has one request in
 flight: in turns Metadata of one topic and Produce of one record, `PAUSE` seconds apart. The rude client is a process of its
-own. A row lasts until the rude client has all its answers, or `LONGEST` seconds. Each row starts a fresh server with 1,000
+own. A row lasts until the rude client has all its responses, or `LONGEST` seconds. Each row starts a fresh server with 1,000
 topics of 3 partitions. Kafka needs long to create them, so one Kafka serves all rows of a round.
 """
 
@@ -31,7 +31,7 @@ from wirebroker.client.wire import ConnectionClosed, NoResponse, WireClient
 LONGEST = 20.0
 """Seconds after which a row is given up; the good client's wait is then reported as more than that."""
 AFTERWARDS = 0.5
-"""Seconds for which the good client goes on when the rude one has its answers."""
+"""Seconds for which the good client goes on when the rude one has its responses."""
 PAUSE = 0.002
 KAFKA = "Kafka 4.3.1"
 KAFKA_HEAP = "2g"
@@ -153,17 +153,17 @@ class Good:
         self._socket.close()
 
     def ask(self, count: int) -> list[float]:
-        """Send `count` requests and return their waits in seconds. Raises ConnectionClosed without an answer."""
+        """Send `count` requests and return their waits in seconds. Raises ConnectionClosed without a response."""
         waits = []
         for number in range(count):
             start = time.perf_counter()
             if not self._ask(self._requests[number % 2], LONGEST):
-                raise ConnectionClosed(f"no answer within {LONGEST:.0f} s")
+                raise ConnectionClosed(f"no response within {LONGEST:.0f} s")
             waits.append(time.perf_counter() - start)
         return waits
 
     def ask_beside(self, rude: Rude) -> tuple[list[float], bool]:
-        """Ask until the rude one is done; all waits in seconds, and whether an answer did not come in time."""
+        """Ask until the rude one is done; all waits in seconds, and whether a response did not come in time."""
         waits: list[float] = []
         until = time.perf_counter() + LONGEST
         ending = False
@@ -177,7 +177,7 @@ class Good:
         return waits, False
 
     def _ask(self, request: bytes, seconds: float) -> bool:
-        """Send a request and take its answer; False if it does not come."""
+        """Send a request and take its response; False if it does not come."""
         self._socket.settimeout(seconds)
         try:
             self._socket.sendall(request)

@@ -116,7 +116,7 @@ def create_topics(client: WireClient, names: Sequence[str], partitions: int) -> 
             raise RuntimeError(f"CreateTopics was answered with errors {sorted(codes)}")
 
 
-# Setup for some of them
+# Setup for some rows
 
 
 def fill(client: WireClient) -> None:
@@ -208,7 +208,7 @@ def describe_configs(read: bool) -> Attack:
 
 
 def once(message: Message, version: int, times: int = 1) -> Attack:
-    """Many copies of a request, with the answers read."""
+    """Many copies of a request, with the responses read."""
     return Attack(times * frame(message, version), times)
 
 
@@ -302,7 +302,7 @@ def create_large_topic() -> Attack:
 
 
 def write_markers() -> Attack:
-    """40,000 markers of producers that nobody knows, for one partition."""
+    """40,000 markers of unknown producers, for one partition."""
     topics = [WritableTxnMarkerTopic(name=ANY, partition_indexes=[0])]
     markers = [
         WritableTxnMarker(producer_id=number, producer_epoch=0, transaction_result=False, topics=topics, coordinator_epoch=0)

@@ -3,8 +3,8 @@
 It knows one topic-partition per request, idempotent producers, one consumer's Fetch without a session, and nothing else:
 no transactions, no retries, no faults, no trace, no second broker. A batch has its 61 header bytes read, its CRC-32C
 computed, its sequence compared with the last one in a dict, and is kept with one copy (a large one with none); with
-`--walk` the lengths of its records are walked over too. What a request of the same connection looked like last time is
-not parsed again. Every trick is allowed that keeps those checks, so a broker that comes near has little left to gain.
+`--walk` the lengths of its records are walked over too. A request that has the form of the previous request on its connection
+is not parsed again. Every trick is allowed that keeps those checks, so a broker that comes near has little left to gain.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ view = memoryview(shared)
 
 
 class Arena:
-    """Memory in large mappings, for which huge pages are asked: a page that is touched for the first time costs more
-    than copying into it, and one of 2 MiB a fraction of what 512 of 4 KiB cost."""
+    """Memory in large mappings that ask for huge pages: the first touch of a page costs more than copying into it, and a page
+    of 2 MiB costs a fraction of 512 pages of 4 KiB."""
 
     size = 16 * 1024 * 1024
     huge = True
@@ -110,7 +110,7 @@ logs: dict[tuple[bytes, int], Log] = {}
 
 
 class Shape:
-    """The common form of a connection's Produce requests, and of their answers."""
+    """The common form of a connection's Produce requests, and of their responses."""
 
     __slots__ = ("batch_at", "flexible", "log", "middle", "pack", "prefix", "response_size", "tail")
 
@@ -319,7 +319,7 @@ class Floor(asyncio.BufferedProtocol):
                 sent = 0
 
     def other(self, frame: memoryview, key: int, correlation: int, at: int) -> bytes:
-        """The requests that come once: minimal answers, in the one version that the load generator sends."""
+        """The requests that come once: minimal responses, in the one version that the load generator sends."""
         response = SIZE.pack(correlation)
         if key == INIT_PRODUCER_ID:  # version 1
             Floor.producer_ids += 1

@@ -24,7 +24,7 @@ CLASSPATH = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classp
 PARTS = Path(__file__).resolve().parent
 BARE = "bare relay"
 VERSIONS = (9, 12)
-"""Of Produce: since 10 an answer may name other brokers (KIP-951)."""
+"""Of Produce: since 10 a response may name other brokers (KIP-951)."""
 RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 
 
@@ -77,7 +77,7 @@ def _toxiproxy() -> Path | Missing:
 
 
 class Toxiproxy(Server):
-    """A Toxiproxy before one broker. It says nothing when it is ready, so its port is tried."""
+    """A Toxiproxy before one broker. It prints nothing when it is ready, so the benchmark tries its port."""
 
     name = "Toxiproxy 2.5"
 

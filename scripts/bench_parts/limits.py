@@ -175,7 +175,7 @@ def stop(server: Server) -> float:
 
 
 def again(contender: Contender, folder: str) -> dict[str, Any]:
-    """The server on the same directory: seconds until it answers, and its memory then."""
+    """The server on the same directory: seconds until it responds, and its memory then."""
     start = time.perf_counter()
     with Server(contender.at(0, folder), WITHIN) as server:
         with socket.create_connection(address_of(server.address), WITHIN):

@@ -62,7 +62,7 @@ class Producer:
         self.frame = bytearray(encode_request(0, CLIENT, request, options.version))
         self.batch_at = self.frame.index(batch)
         self.batch_size = len(batch)
-        # Before the error code in an answer: correlation id, (tag), one topic, its name, one partition, its index.
+        # Before the error code in a response: correlation id, (tag), one topic, its name, one partition, its index.
         self.code_at = 8 + (1 + 1 + 1 + len(TOPIC) + 1 if options.version >= 9 else 4 + 2 + len(TOPIC) + 4) + 4
 
     def _ask(self, key: int, request: Message, version: int) -> Any:
@@ -74,11 +74,11 @@ class Producer:
         self._ask(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
 
     def _frame(self) -> bytes:
-        """The next whole answer, with its size."""
+        """The next whole response, with its size."""
         while len(self.received) < 4 or len(self.received) < 4 + int.from_bytes(self.received[:4], "big"):
             got = self.socket.recv(65536)
             if not got:
-                raise ConnectionError(f"the server closed the connection after {self.answered} answers")
+                raise ConnectionError(f"the server closed the connection after {self.answered} responses")
             self.received += got
         end = 4 + int.from_bytes(self.received[:4], "big")
         frame = bytes(self.received[:end])
@@ -98,7 +98,7 @@ class Producer:
         self.sent += 1
 
     def produce(self, count: int, until: float) -> None:
-        """Send `count` requests, or fewer if the time is up, and take all answers."""
+        """Send `count` requests, or fewer if the time is up, and take all responses."""
         last = self.sent + count
         while self.answered < last:
             if time.monotonic() > until:

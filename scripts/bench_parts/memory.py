@@ -14,7 +14,7 @@ RECORDS = 200_000
 VALUE = 100
 FILL_WITHIN = 90.0
 SETTLED = 0.3
-"""Seconds after the last answer at which the memory is read."""
+"""Seconds after the last response at which the memory is read."""
 
 
 def measure(

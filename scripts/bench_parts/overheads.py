@@ -17,7 +17,7 @@ PARTS = Path(__file__).resolve().parent
 
 
 def contenders(loop: str, folder: Path) -> list[Contender]:
-    """One server each, with the trace off and without rules except for what its name says. The first counts as 1."""
+    """One server each, with the trace off and without rules unless its name says so. The first counts as 1."""
     rules = folder / "faults.toml"
     rules.write_text(RULE)
     broker = (str(Path(sys.executable).parent / "wirebroker"), "serve", "--loop", loop)

@@ -46,7 +46,7 @@ class Server:
         self._ready_within = ready_within
         self.address = ""
         self.output = ""
-        """What it had printed when it became ready."""
+        """Its output up to the line that says ready."""
         self.pid = 0
 
     def __enter__(self) -> Server:
@@ -111,7 +111,7 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 
 
 def free_port() -> int:
-    """A port on which nobody listens."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

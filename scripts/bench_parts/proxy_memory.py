@@ -14,7 +14,7 @@ from bench_parts.process import Server, ServerFailed, cpu_ns, resident_bytes
 
 WIREBROKER = str(Path(sys.executable).parent / "wirebroker")
 SETTINGS = ("log.retention.bytes=67108864", "log.segment.bytes=16777216", "log.retention.check.interval.ms=1000")
-"""The broker behind the proxy forgets old records, so that its own memory has a limit."""
+"""The proxied broker forgets old records, so that its own memory has a limit."""
 CASES = (("off", 1), ("verdicts", 1), ("off", 1000), ("verdicts", 1000))
 """Levels of the trace, and numbers of connections."""
 LONGEST_S = 4 * 3600
@@ -27,7 +27,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     """For each case the proxy's memory, in bytes, after each tenth of the exchanges' time.
 
-    With `names` only cases like "off-1" or "verdicts" whose name begins with one of them.
+    With `names` only cases like "off-1" or "verdicts" whose name begins with one of the names.
     """
     rows = []
     for level, connections in CASES:

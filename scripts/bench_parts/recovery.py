@@ -21,7 +21,7 @@ FILL_WITHIN = 120.0
 
 
 def measure(broker: Contender, generator: Sequence[str], rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds from starting the process to its first answer, each time after a kill; and the bytes that are there.
+    """Seconds from starting the process to its first response, each time after a kill; and the bytes that are there.
 
     Raises ServerFailed.
     """
@@ -52,5 +52,5 @@ def report(found: dict[str, Any]) -> str:
     times = found["seconds"]
     return (
         f"Recovery of {found['bytes'] / GIGABYTE:.2f} GiB of 16 KiB batches after kill -9, process start to first Metadata "
-        f"answer: {median(times):.2f} s (from {min(times):.2f} to {max(times):.2f})"
+        f"response: {median(times):.2f} s (from {min(times):.2f} to {max(times):.2f})"
     )

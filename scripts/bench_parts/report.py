@@ -53,7 +53,7 @@ def throughput(case: Case) -> str:
 
 def startup(found: dict[str, Any]) -> str:
     """Startup times."""
-    rows = [[f"{name}: process start to first Metadata answer" if name != "bare interpreter" else
+    rows = [[f"{name}: process start to first Metadata response" if name != "bare interpreter" else
              "bare interpreter, start to end", *_times(times)]
             for name, times in found["processes"].items()]  # fmt: skip
     for name, times in found.get("imports", {}).items():

@@ -20,11 +20,11 @@ BACKLOG_WITHIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """The behaviour of one rude client: whole frames on each of its connections, with their answers read or not."""
+    """The behaviour of one rude client: whole frames on each of its connections, with their responses read or not."""
 
     payload: bytes
     responses: int
-    """How many answers it reads on each connection; 0 if it never reads."""
+    """How many responses it reads on each connection; 0 if it never reads."""
     connections: int = 1
     times: int = 1
     """How often it connects, sends and reads; it closes its connections in between."""
@@ -33,7 +33,7 @@ class Attack:
     pause: float = 0.0
     """Seconds between two pieces."""
     silent: bool = False
-    """It announces or sends what gets no answer, and does not wait for one."""
+    """It announces or sends bytes that get no response, and does not wait."""
 
 
 class Rude:
@@ -54,7 +54,7 @@ class Rude:
         self._process.join()
 
     def done(self) -> dict[str, Any] | None:
-        """Seconds until the last answer and how many came; None while it is at it."""
+        """Seconds until the last response and how many came; None while it is at it."""
         if self._report is None and self._reports.poll():
             self._report = self._reports.recv()
         return self._report
@@ -73,11 +73,11 @@ def _run(attack: Attack, address: tuple[str, int], core: int | None, longest: fl
     except OSError as broken:
         why = f"{type(broken).__name__}: {broken}"
     reports.send({"seconds": time.perf_counter() - start, "answers": answered, "why": why})
-    time.sleep(longest)  # what was sent and not read stays open
+    time.sleep(longest)  # requests that were sent and not read stay open
 
 
 def _once(attack: Attack, address: tuple[str, int], until: float) -> int:
-    """Connect, send, and read or wait until sending stalls; how many answers came."""
+    """Connect, send, and read or wait until sending stalls; how many responses came."""
     opened = [socket.create_connection(address, BACKLOG_WITHIN) for _ in range(attack.connections)]
     if attack.responses == 0 and not attack.silent:
         _send_unread(opened[0], attack.payload, until)
@@ -120,7 +120,7 @@ def _send_unread(opened: socket.socket, payload: bytes, until: float) -> None:
 
 
 def _read(opened: socket.socket, responses: int, until: float) -> int:
-    """Read `count` answers, or fewer if the time is up or the server closes."""
+    """Read `count` responses, or fewer if the time is up or the server closes."""
     buffer = memoryview(bytearray(READ))
     head, left, read = b"", 0, 0
     while read < responses and (seconds := until - time.perf_counter()) > 0:

@@ -23,7 +23,7 @@ from bench_parts.throughput import LOAD_WITHIN, Case, Report, produce_cases
 
 KAFKA, BROKER, KFAKE = "Kafka 4.3.1", "wirebroker full", "kfake"
 TLS = {BROKER: ("--listener", "SSL=SSL://127.0.0.1:0", "--tls-cert", "{}"), KFAKE: ("--port", "0", "--tls", "{}")}
-"""How a contender is told to speak TLS with the key and the certificates of a file."""
+"""The settings that make a contender speak TLS with the key and the certificates of a file."""
 PLAIN = {BROKER: ("--port", "0"), KFAKE: ("--port", "0")}
 RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 OPTIONS = ("-XX:+UseSerialGC",)

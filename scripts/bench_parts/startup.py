@@ -77,7 +77,7 @@ def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], Non
 
 
 def first_response(contender: Contender, folder: str = "") -> float:
-    """Seconds from starting the process, with its data in the folder, to its first answer to Metadata. Raises ServerFailed."""
+    """Seconds from starting the process, with its data in the folder, to its first Metadata response. Raises ServerFailed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -94,7 +94,7 @@ def first_response(contender: Contender, folder: str = "") -> float:
                 if head[4:] == METADATA[8:12]:
                     return time.perf_counter() - start
             time.sleep(POLL)
-        raise ServerFailed(f"{contender.name} did not answer Metadata within {RESPONSE_WITHIN:.0f} s")
+        raise ServerFailed(f"{contender.name} did not respond to Metadata within {RESPONSE_WITHIN:.0f} s")
     finally:
         end_group(process)
 
@@ -120,7 +120,7 @@ def _imports(runs: int) -> dict[str, Any]:
 
 
 def _mock(runs: int, processes: int) -> dict[str, Any]:
-    """The start, first answer and stop of a MockKafka: so many in one process, and the first ones of so many processes."""
+    """The start, first response and stop of MockKafkas: many in one process, and the first MockKafka of many processes."""
     firsts, warm = [], []
     for number in range(processes):
         command = [sys.executable, "-c", _MOCK, METADATA.hex(), str(0 if number else runs)]

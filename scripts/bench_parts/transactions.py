@@ -1,7 +1,7 @@
 """Transactions a second: produce one batch, commit, and again, on wirebroker and on a real Apache Kafka in turns.
 
 One producer speaks transaction version 2 over a raw connection: a Produce 12 that adds its partition, an EndTxn 5. It
-sends a request again at once if Kafka answers CONCURRENT_TRANSACTIONS, as a client would.
+sends a request again at once if Kafka returns CONCURRENT_TRANSACTIONS, as a client would.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ _ORDERED = "(?:log|offset|sequence|batch|record|epoch|marker|gap|end|start|windo
 WORST = {
     r"\banew\b": "say 'again', or 'new'",
     r"(?<!here )\b(?:is|are|was|were) (?:no|none)(?! longer\b| more\b)\b": "say 'is not a', or what it is",
-    r"\b(?:is|are|was|were) (?:said|told)\b(?! to\b)": "name who reports it: 'X reports', 'X answers'",
+    r"\b(?:is|are|was|were) (?:said|told)\b(?! to\b)": "name who reports it: 'X reports', 'X returns'",
     r"\b(?:is|are|was|were) left of\b": "say 'the remaining …'",
     r"\b(?:comes?|came|become|becomes|became) of (?:it|that|them|a|an|the|each|which|this|such)\b": "say 'the result of'",
     r"\b[Tt]hat which\b": "name the thing",
@@ -41,6 +41,10 @@ STILTED = (
     # an actor without a name
     r"\b(?:whatever|whoever|whom|anybody|nobody|everybody)\b",
     r"\b(?:be|been|being|is|are|was|were|still|also|only) (?:said|told|asked|heard|meant)\b",
+    r"\b(?:those|that) (?:who|which|whose|that (?!is\b))",
+    # a sentence without a verb, or with its verb left out
+    r"^So (?:with|is|are|does|do|has|have)\b",
+    r"\b(?:made|done|taken|read|written|sent|kept|moved) or none\b",
     # an ending that makes the reader look for the word
     r"\b(?:of|behind|beside) (?:it|that|them|this|those|these|which)[.;:]?$",
     # a plain word in place of the field's term

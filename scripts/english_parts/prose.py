@@ -17,7 +17,7 @@ UNREAD = (
     "english_parts/phrases.py",
     "tests/test_english.py",
 )
-"""Generated files, and those that quote the words."""
+"""Generated files, and files that quote the words."""
 PROSE = (".py", ".md", ".toml")
 SCRIPT = b"#!"
 SHORTEST = 4

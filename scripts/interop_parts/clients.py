@@ -236,4 +236,4 @@ SERVICES: dict[str, Callable[[], Command]] = {
     "franz-go": go("service"),
     "kafkajs": serving(kafkajs, "service.js"),
 }
-"""Services that live on: each answers the records of `orders` in `results`. They are made as `CLIENTS` are."""
+"""Services that live on: each responds to the records of `orders` in `results`. They are made as `CLIENTS` are."""

@@ -1,4 +1,4 @@
-"""A client's program: started, listened to line by line, ended if it says nothing for too long."""
+"""A client's program: started, listened to line by line, ended if it prints nothing for too long."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from wirebroker.testing.client_settings import Access, client_settings
 USERS = {"alice": "alice-secret", "bob": "bob-secret", "limited": "limited-secret"}
 LISTENERS = {"SSL": "SSL", "MTLS": "SSL", "SASL_PLAINTEXT": "SASL_PLAINTEXT", "SASL_SSL": "SASL_SSL"}
 REFUSED = "interop-refused"
-"""A topic that bob may describe and nobody may write."""
+"""A topic that bob may describe and no user may write."""
 QUOTA = 10_000
 """Bytes a second that each client of the user limited may produce."""
 SETTINGS = {
@@ -109,7 +109,7 @@ def on_kafka(stack: ExitStack) -> Secured:
 
 
 def written(stack: ExitStack, secured: Secured) -> str:
-    """The name of a file with what the programs need."""
+    """The name of a file with the settings of the programs."""
     path = Path(stack.enter_context(tempfile.TemporaryDirectory()), "access.json")
     secured.write(path)
     return str(path)

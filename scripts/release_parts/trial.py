@@ -19,7 +19,7 @@ VALUE = "a pound of tea"
 
 
 def ask(address: str, body: object = None) -> Any:
-    """The control's answer."""
+    """The control's response."""
     with urlopen(address, None if body is None else json.dumps(body).encode(), timeout=20) as response:
         return json.load(response)
 

@@ -1,6 +1,6 @@
 """Listen at ports that tests have written into them, and pass all on to where the brokers are.
 
-forwarding.py LISTEN=HOST:PORT… [-- WORD…]     run the command meanwhile, and end with its exit code
+forwarding.py LISTEN=HOST:PORT… [-- WORD…]     run the command, and end with its exit code
 """
 
 from __future__ import annotations

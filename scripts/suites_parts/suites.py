@@ -81,7 +81,7 @@ class Suite:
     name: str
     version: str
     make: Callable[[str], Run]
-    """The run against the brokers at this address, after fetching what it needs. Raises Missing."""
+    """The run against the brokers at this address, after fetching its dependencies. Raises Missing."""
     seconds: int
     brokers: int = 1
     """How many to start, or 0 if the tests do it."""
@@ -126,7 +126,7 @@ def kafka_python(address: str) -> Run:
 
 
 def aiokafka(address: str) -> Run:
-    """The tests of the repository, with the package of PyPI. They start a broker with docker, for which a stand-in forwards."""
+    """The tests of the repository, with the package of PyPI. They start a broker with docker; a stand-in forwards its ports."""
     folder = cache() / f"suite-aiokafka-{AIOKAFKA}"
     if not (folder / "complete").exists():
         source = checkout("aio-libs/aiokafka", f"v{AIOKAFKA}", folder)
@@ -327,7 +327,7 @@ def platformatic_kafka(address: str) -> Run:
 
 
 def rskafka(address: str) -> Run:
-    """The integration tests in the crate of crates.io; those that need Java or a SOCKS5 proxy skip themselves."""
+    """The integration tests in the crate of crates.io; tests that need Java or a SOCKS5 proxy skip themselves."""
     folder, tests = cache() / f"suite-rskafka-{RSKAFKA}", ("client", "consumer", "produce_consume", "producer")
     chosen = ["--features", "full", *(word for name in tests for word in ("--test", name))]
     if not (folder / "complete").exists():
@@ -458,7 +458,7 @@ GO_RESULT = re.compile(r"^ *--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+)")
 
 
 def go_only(name: str) -> Sequence[str]:
-    """The words that run one Go test, or one part of it."""
+    """The words that run one Go test, or one subtest."""
     return ["-test.run", "/".join(f"^{re.escape(part)}$" for part in name.split("/"))]
 
 
@@ -554,7 +554,7 @@ SUITES = {
         Suite("kafka-streams", KAFKA, streams, 900, brokers=0),
         Suite(
             "librdkafka", "2.16.0", librdkafka, 600,
-            # Two consumers that subscribe at once are meant to be in the first generation both.
+            # Two consumers that subscribe at once should both be in the first generation.
             settings=("num.partitions=4", "group.initial.rebalance.delay.ms=1000"),
         ),
     )

@@ -31,7 +31,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
-    """Answer each partition of each transaction."""
+    """Respond for each partition of each transaction."""
     if exchange.version >= BATCHED_FROM:
         topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
         for requested in request.transactions:  # if a transaction is named twice, Kafka uses the first one

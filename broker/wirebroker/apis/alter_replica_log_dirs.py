@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs, versions 1–2 (ReplicaManager.alterReplicaLogDirs).
 
-In memory a replica moves at once, and with a data directory right after the answer, as in Kafka. For a replica that does not
+In memory a replica moves at once, and with a data directory right after the response, as in Kafka. For a replica that does not
 exist yet the broker remembers the directory until it is created.
 """
 
@@ -22,7 +22,7 @@ FUTURE_SUFFIX = len(".") + 32 + len("-future")
 
 
 def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
-    """Answer for each replica whether it is, or will be, in the directory; one that is named twice in the last directory."""
+    """Respond for each replica whether it is, or will be, in the directory; one that is named twice in the last directory."""
     pause = pauses()
     wanted: dict[str, dict[int, str]] = {}
     for each in request.dirs:

@@ -19,7 +19,7 @@ DONE = Refusal(ErrorCode.NONE)
 
 
 def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
-    """Answer for each partition."""
+    """Respond for each partition."""
     groups, topics = exchange.engine.groups, exchange.cluster.topics
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return _refused(Refusal(error, MESSAGES.get(error)))

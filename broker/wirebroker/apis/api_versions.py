@@ -32,11 +32,11 @@ PROMISES = {
     ELIGIBLE_REPLICAS: ("DescribeTopicPartitions",), SHARE: ("ShareGroupHeartbeat",), STREAMS: ("StreamsGroupHeartbeat",),
     KRAFT: ("AddRaftVoter",),
 }  # fmt: skip
-"""A client takes a feature as a promise, so the answer names only features whose APIs are served."""
+"""A client takes a feature as a promise, so the response names only features whose APIs are served."""
 
 
 def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsResponse:
-    """Answer with the APIs and their versions."""
+    """Respond with the APIs and their versions."""
     software = (request.client_software_name, request.client_software_version)
     if exchange.version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
@@ -74,7 +74,7 @@ def _offer(served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[list[ApiVer
 
 
 def unsupported_version(served: tuple[int, int] | None = None) -> ApiVersionsResponse:
-    """The answer, in version 0, to a request in an unsupported version; `served` are the supported ones."""
+    """The response, in version 0, to a request in an unsupported version; `served` are the supported ones."""
     oldest, newest = served or versions(API_VERSIONS)
     keys = [ApiVersion(api_key=API_VERSIONS, min_version=oldest, max_version=newest)]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe, versions 0–1: the members of consumer groups (KIP-848), with assignments and targets.
 
-From version 1 the answer has each member's protocol. Classic groups are not found here.
+From version 1 the response has each member's protocol. Classic groups are not found here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
             if pause(MEMBER + len(member.topics) + len(member.assigned) + len(target)):
                 yield None
             response.members.append(_member(member, target, exchange))
-    if len(known) < len(request.group_ids):  # repeated answers are encoded aside
+    if len(known) < len(request.group_ids):  # repeated responses are encoded in a thread
         yield None
     # Kafka refuses an empty id at once, and asks its coordinators for the others.
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
@@ -60,7 +60,7 @@ def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> Desc
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, DescribedGroup]:
-    """The group, or None, and the answer without its members."""
+    """The group, or None, and the response without its members."""
     groups = exchange.engine.groups
     if error := groups.membership_error(group_id, exchange.node_id):
         return None, _refused(group_id, error)

@@ -2,7 +2,7 @@
 
 Each topic is checked on its own: its name, its settings, then the placement of its partitions. −1 partitions or replicas
 mean the broker's default; both are −1 if the request assigns the partitions to brokers itself. A name that the request has
-twice is INVALID_REQUEST. From version 5 the answer has the topic's settings, from 7 its id. With validate_only nothing is
+twice is INVALID_REQUEST. From version 5 the response has the topic's settings, from 7 its id. With validate_only nothing is
 created.
 """
 
@@ -75,7 +75,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
             yield None
         if isinstance(plan, Refusal):
             responses.append(_refused(name, plan))
-        elif name in cluster.topics:  # another request has created it meanwhile
+        elif name in cluster.topics:  # another request has created it in the meantime
             responses.append(_refused(name, _exists(name)))
         elif not quota.take(plan.partitions, exchange.engine.now):
             responses.append(_refused(name, Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)))

@@ -19,7 +19,7 @@ TOO_MANY = Refusal(ErrorCode.INVALID_REQUEST, f"Cannot remove more than {MOST_RE
 
 
 def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
-    """Delete the ACLs; for each filter those that it means."""
+    """Delete the ACLs that match each filter."""
     if not exchange.engine.authorizer.on:
         return _refused(request, Refusal(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
     wanted = [filter_of(each) for each in request.filters]

@@ -1,8 +1,8 @@
 """DeleteRecords, versions 0–2.
 
-Deletes all records before an offset; −1 stands for the high watermark. The answer has the partition's new log start offset,
+Deletes all records before an offset; −1 stands for the high watermark. The response has the partition's new log start offset,
 which never moves back. A partition that is only compacted keeps its records (POLICY_VIOLATION), and so do the coordinators'
-topics (INVALID_TOPIC_EXCEPTION). The answer waits until all live replicas have deleted them, or is REQUEST_TIMED_OUT with
+topics (INVALID_TOPIC_EXCEPTION). The response waits until all live replicas have deleted them, or is REQUEST_TIMED_OUT with
 the smallest log start offset of the replicas.
 """
 
@@ -85,7 +85,7 @@ def _delete(
     result.low_watermark = partition.replication.low_watermark
     if result.low_watermark < wanted:
         awaited.append(Awaited(partition, wanted, result))
-        return ErrorCode.REQUEST_TIMED_OUT  # unless the replicas answer in time
+        return ErrorCode.REQUEST_TIMED_OUT  # unless the replicas response in time
     return ErrorCode.NONE
 
 

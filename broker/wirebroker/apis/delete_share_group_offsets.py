@@ -13,7 +13,7 @@ from wirebroker.core.refusals import MESSAGES, Refusal
 
 
 def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
-    """Answer for each topic."""
+    """Respond for each topic."""
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return DeleteShareGroupOffsetsResponse(error_code=error, error_message=MESSAGES.get(error), responses=[])

@@ -29,7 +29,7 @@ Wanted = dict[str, tuple[int, str | None]]
 
 
 def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> DescribeClientQuotasResponse:
-    """Answer with the matching entities and their quotas."""
+    """Respond with the matching entities and their quotas."""
     wanted = _wanted(request.components)
     if isinstance(wanted, Refusal):
         return DescribeClientQuotasResponse(error_code=wanted.code, error_message=wanted.message, entries=None)
@@ -39,7 +39,7 @@ def handle(request: DescribeClientQuotasRequest, exchange: Exchange) -> Describe
 
 
 def _wanted(components: list[ComponentData]) -> Wanted | Refusal:
-    """What the filter asks for, by type; or what is wrong with it."""
+    """The values that the filter matches, by type; or the reason why it is invalid."""
     wanted: Wanted = {}
     for each in components:
         kind = each.entity_type

@@ -33,7 +33,7 @@ RESOURCES = 16
 
 
 def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
-    """Answer with the settings of each resource."""
+    """Respond with the settings of each resource."""
     pause = pauses(RESOURCES)
     if any(resource.resource_type not in KINDS for resource in request.resources):
         refusal = Refusal(
@@ -143,7 +143,7 @@ def _result(
 
 
 class Shown:
-    """The settings in one answer. Topics share the settings that they do not override, and each is built only once.
+    """The settings in one respond. Topics share the settings that they do not override, and each is built only once.
 
     A built setting is found by the `id()` of its entry. The entry is kept here too, so its id stays unique.
     """

@@ -41,13 +41,13 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
                 if pause():
                     yield None
                 response.members.append(_member(member, protocol, stable))
-    if len(known) < len(request.groups):  # repeated answers are encoded aside
+    if len(known) < len(request.groups):  # repeated responses are encoded in a thread
         yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:
-    """The group, or None, and the answer without its members."""
+    """The group, or None, and the response without its members."""
     groups = exchange.engine.groups
     if error := groups.coordinator_error(group_id, exchange.node_id):
         return None, _without_members(group_id, error, "")

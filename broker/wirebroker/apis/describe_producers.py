@@ -23,7 +23,7 @@ from wirebroker.core.producers import unpack
 
 
 def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
-    """Answer with the producers of each partition."""
+    """Respond with the producers of each partition."""
     pause = pauses()
     topics = []
     known: dict[tuple[str, int], PartitionResponse] = {}
@@ -50,7 +50,7 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
 
 
 def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
-    """The partition, or None if it cannot be described here, and the answer without producers."""
+    """The partition, or None if it cannot be described here, and the response without producers."""
     response = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     error = topic_name_error(topic)
     if error is not None:

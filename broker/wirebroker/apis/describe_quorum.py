@@ -24,7 +24,7 @@ EPOCH = 1
 
 
 def handle(request: DescribeQuorumRequest, exchange: Exchange) -> DescribeQuorumResponse:
-    """Answer with the voters."""
+    """Respond with the voters."""
     requested = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     if requested != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(

@@ -1,6 +1,6 @@
 """DescribeShareGroupOffsets, versions 0–1: where share groups begin to read, from version 1 with their lag.
 
-Topics without a state, and unknown ones, have the start offset −1. Without topics the answer has all that the group has used.
+Topics without a state, and unknown ones, have the start offset −1. Without topics the response has all that the group has used.
 Naming a topic that exists makes __share_group_state, as in Kafka.
 """
 
@@ -29,7 +29,7 @@ NO_TOPIC_ID = bytes(16)
 
 
 def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> Steps:
-    """Answer for each group."""
+    """Respond for each group."""
     pause, groups = pauses(), []
     for each in request.groups:
         if pause():

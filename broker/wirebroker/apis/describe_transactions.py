@@ -31,7 +31,7 @@ def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
             topics[topic].append(index)
         state.topics = [TopicData(topic=topic, partitions=sorted(topics[topic])) for topic in sorted(topics)]
         known[transactional_id] = state
-    if len(known) < len(request.transactional_ids):  # repeated answers are encoded aside
+    if len(known) < len(request.transactional_ids):  # repeated responses are encoded in a thread
         yield None
     return DescribeTransactionsResponse(transaction_states=[known[each] for each in request.transactional_ids])
 

@@ -1,6 +1,6 @@
 """EndTxn, versions 0–5: commit or abort.
 
-The markers are written before the answer is sent. From version 5 (transaction version 2) the answer has the producer's next
+The markers are written before the response is sent. From version 5 (transaction version 2) the response has the producer's next
 epoch. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """
 
@@ -16,7 +16,7 @@ BUMPS_EPOCH_FROM = 5
 
 
 def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
-    """End the transaction, or answer with the error."""
+    """End the transaction, or respond with the error."""
     transactions = exchange.engine.transactions
     requested = EndRequest(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed,

@@ -1,4 +1,4 @@
-"""One request on its way to its answer, and the engine as its handler sees it."""
+"""One request on its way to its response, and the engine as its handler sees it."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ buffer of the request is lost: a handler keeps no view of it (see `own_records`)
 
 
 class Admitted(Protocol):
-    """What a client may not do of its request."""
+    """The parts of a request that the client may not do."""
 
     def joined(self, response: Message) -> Message:
-        """The answer to the rest of the request, completed, and without what the client may not see."""
+        """The response to the rest of the request, completed, and without what the client may not see."""
 
 
 class EngineParts(Protocol):
@@ -89,24 +89,24 @@ class EngineParts(Protocol):
         """The fault rules."""
 
     def handle(self, request: Message, exchange: Exchange) -> None:
-        """Let the request's API answer it, now or later."""
+        """Let the request's API respond to it, now or later."""
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
-        """Answer a request that was parked, now or in slices."""
+        """Respond to a request that was parked, now or in slices."""
 
     def alter_features(self, levels: Mapping[str, int]) -> None:
         """Change the levels of features."""
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """A topic is deleted: forget what a coordinator had written there, or have `groups.forget_topics` forget what was
-        committed in it.
+        """A topic is deleted: forget a coordinator's records in it, or let `groups.forget_topics` forget the offsets committed
+        for it.
         """
 
     def close(self, connection: Connection, reason: str) -> None:
         """Close the connection, with a sentence for the log."""
 
     def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
-        """Answer, if there is an answer, and close the connection, after connection.failed.authentication.delay.ms."""
+        """Send the response, if there is one, and close the connection, after connection.failed.authentication.delay.ms."""
 
 
 class Exchange:
@@ -130,19 +130,19 @@ class Exchange:
         self.now = now
         self.frame = frame
         self.delay_ms = 0
-        """How many ms the answer waits once it is made, because of the connection's gate."""
+        """How many ms the response waits once it is made, because of the connection's interceptor."""
         self.size = 0
         """The bytes of the request, if there are quotas."""
         self.throttle_ms: int | None = None
-        """How many ms the client has to wait after its answer, because of a quota; None if that was not measured yet."""
+        """How many ms the client has to wait after its response, because of a quota; None if that was not measured yet."""
         self.request = request
         """The request, once it is decoded; its records may lie in a buffer that will receive other requests."""
         self.matches: Matches | None = None
-        """The faults that strike the request and its answer."""
+        """The faults that match the request and its response."""
         self.access: Admitted | None = None
-        """What the client may not do or see of a request that is being handled, in a cluster with an authorizer."""
+        """The parts of the current request that the client may not do or see, in a cluster with an authorizer."""
         self.traced: Traced | None = None
-        """The request's part of the trace row of its answer."""
+        """The request's part of the trace row of its response."""
 
     @property
     def cluster(self) -> Cluster:
@@ -161,12 +161,12 @@ class Exchange:
 
     @property
     def principal(self) -> Principal:
-        """Who the client is."""
+        """The client's principal."""
         return self.connection.session.principal
 
     @property
     def alive(self) -> bool:
-        """Whether the client still waits for the answer."""
+        """Whether the client still waits for the response."""
         return not self.connection.closed
 
     def handle(self, request: Message) -> None:
@@ -174,7 +174,7 @@ class Exchange:
         self.engine.handle(request, self)
 
     def respond(self, response: Message) -> None:
-        """Answer a request that was parked, or is being handled; dropped if the client has gone."""
+        """Respond to a request that was parked, or is being handled; dropped if the client has gone."""
         passed = self.passed(response)
         if passed is not None:
             try:
@@ -185,7 +185,7 @@ class Exchange:
                 self._deliver(passed, parts)
 
     def passed(self, response: Message) -> Message | None:
-        """The answer as faults and the gate leave it; None if it is not sent, or not now. The request waits no longer."""
+        """The response after faults and the interceptor; None if it is not sent now. The request no longer waits."""
         connection = self.connection
         if connection.parked is self:
             connection.parked = None
@@ -211,7 +211,7 @@ class Exchange:
         self.throttled(produced, None if self.api_key in UNMETERED else throttle.handled(self, now))
 
     def throttled(self, *exceeded: Exceeded | None) -> int:
-        """Let the client wait after its answer for as long as these quotas want. Returns the ms."""
+        """Let the client wait after its response for as long as these quotas want. Returns the ms."""
         worst = max((each for each in exceeded if each is not None), default=None)
         self.throttle_ms = 0 if worst is None else worst.ms
         if worst is not None:
@@ -265,9 +265,9 @@ class Exchange:
         self.engine.timers.at(self.engine.now + ms, lambda _: self.send(response, parts))
 
     def cannot_say(self, wrong: EncodeError) -> None:
-        """The answer cannot be encoded in its version: answer with UNKNOWN_SERVER_ERROR, as Kafka does.
+        """The response cannot be encoded in its version: respond with UNKNOWN_SERVER_ERROR, as Kafka does.
 
-        If even that cannot be encoded, because it repeats the name that is too long, Kafka does not answer and the client
+        If even that cannot be encoded, because it repeats the name that is too long, Kafka does not respond and the client
         waits; this broker closes the connection.
         """
         from wirebroker.requests.errors import error_responses
@@ -280,18 +280,18 @@ class Exchange:
         self.close(f"its request cannot be answered: {wrong}")
 
     def left(self) -> None:
-        """The client has gone: no rule strikes the answer that it waited for."""
+        """The client has gone: no rule matches the response that it waited for."""
         if self.matches is not None:
             self.engine.plan.left(self)
 
     def release(self) -> None:
-        """Continue with the connection after a parked request that has no answer."""
+        """Continue with the connection after a parked request that has no response."""
         if self.connection.parked is self:
             self.connection.parked = None
         self.engine.effects.append(Respond(self.connection, []))
 
     def respond_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
-        """Do work, perhaps in slices, that answers by the function it is given, now or later."""
+        """Do work, perhaps in slices, that responds by the function it is given, now or later."""
         responses: list[Message] = []
         waiting = False
 

@@ -1,9 +1,9 @@
 """Fetch, versions 4–18.
 
 Batches from each partition, up to the high watermark, or with read_committed up to the last stable offset. The last batch is
-cut off at the limit, as in Kafka, which sends a piece of its file. The answer waits until min_bytes are available,
+cut off at the limit, as in Kafka, which sends a piece of its file. The response waits until min_bytes are available,
 max_wait_ms has passed, or a partition has an error. The first batch of the first partition with records is sent even if it
-is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13). From version 16 the answer
+is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13). From version 16 the response
 names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); one that lags shows only its own records.
 With the RackAwareReplicaSelector the leader sends no records to a consumer with a replica in its rack, but that replica's id.
 """
@@ -46,20 +46,20 @@ if TYPE_CHECKING:
     from kafkawire.messages.share_fetch import ShareFetchResponse
 
 FEW = 256
-"""A Fetch of up to so many partitions is handled at once, a larger one in slices."""
+"""A Fetch of at most this many partitions is handled at once, a larger Fetch in slices."""
 READ = 64
 """The number of partitions read in a slice."""
 NO_BYTES = memoryview(b"")
 NO_EPOCH, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
-"""Shared by all answers, because making them takes a microsecond. An answer replaces them and never changes them."""
+"""Shared by all responses, because making them takes a microsecond. A response replaces them and never changes them."""
 FROM_FOLLOWERS_SINCE = 11
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome | Steps:
-    """Answer with the available records, or wait for more."""
+    """Respond with the available records, or wait for more."""
     sessions = exchange.engine.fetch_sessions
-    if exchange.frame is None:  # so long that it was decoded aside
+    if exchange.frame is None:  # so long that it was decoded in a thread
         return _open_in_slices(request, exchange)
     context = sessions.open(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
@@ -83,7 +83,7 @@ def _open_in_slices(request: FetchRequest, exchange: Exchange) -> Steps:
 
 
 def _in_slices(fetch: Fetch) -> Steps:
-    """Answer many partitions. They are watched first, because they may change while others are being read."""
+    """Respond for many partitions. They are watched first, because they may change while others are being read."""
     partitions = fetch.context.partitions
     try:
         yield from sliced(fetch.watch, partitions)
@@ -136,13 +136,13 @@ def size_of(response: FetchResponse | ShareFetchResponse, version: int) -> int:
 
 
 class Found:
-    """What a Fetch has read so far."""
+    """The results of a Fetch so far."""
 
     __slots__ = ("absent", "at_least_one", "enough", "left", "readable", "results")
 
     def __init__(self, fetch: Fetch) -> None:
         self.left = min(fetch.request.max_bytes, fetch.cluster.configs.integer("fetch.max.bytes"), fetch.room)
-        """The bytes that the answer still has room for."""
+        """The bytes that the response still has room for."""
         self.readable = 0
         self.enough = False
         self.at_least_one = True
@@ -156,13 +156,13 @@ class Fetch:
     """One Fetch in progress: read, perhaps parked, read again, answered."""
 
     _named: TopicKey | None = None
-    """The last topic in the answer."""
+    """The last topic in the response."""
     _offsets: dict[PartitionKey, int] | None = None
     """The requested offsets, for the trace."""
     _timer: Timer | None = None
     _waits = False
     room = UNLIMITED
-    """The bytes that a quota leaves for an answer at most."""
+    """The bytes that a quota leaves for a response at most."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
         self.request = request
@@ -267,7 +267,7 @@ class Fetch:
     def _refuse(self, requested: FetchPartition, partition: Partition | None, error: ErrorCode) -> PartitionData:
         data = PartitionData(
             partition_index=requested.partition, error_code=error, high_watermark=-1, records=NO_BYTES,
-            # In Kafka other code answers for a partition that exists, with another default.
+            # In Kafka other code responds for a partition that exists, with another default.
             aborted_transactions=[] if partition is None else None,
         )  # fmt: skip
         if error in NAMES_LEADER and self.exchange.version >= 16 and partition is not None:
@@ -275,7 +275,7 @@ class Fetch:
         return data
 
     def _preferred_replica(self, requested: FetchPartition, partition: Partition) -> PartitionData | None:
-        """The leader's answer that names the replica to read instead of it; None if the records come from here."""
+        """The leader's response that names the replica to read instead of it; None if the records come from here."""
         if partition.leader != self.node_id:
             return None
         preferred = preferred_replica(self.cluster.brokers, partition, self._rack, requested.fetch_offset)
@@ -299,7 +299,7 @@ class Fetch:
         )  # fmt: skip
         offset = requested.fetch_offset
         known = offset >= seen.log_start_offset
-        if not known and (later := partition.after_emptied(offset)) is not None:  # a soft reset has deleted what was there
+        if not known and (later := partition.after_emptied(offset)) is not None:  # a soft reset has deleted the records
             offset, known = later, True
         if requested.last_fetched_epoch >= 0:
             epoch, end = partition.end_offset_for_epoch(requested.last_fetched_epoch)
@@ -350,7 +350,7 @@ class Fetch:
         return limited
 
     def respond_in_slices(self, found: Found) -> Generator[None, Any, FetchResponse]:
-        """The same in slices; with quotas at once, because they decide about the whole answer."""
+        """The same in slices; with quotas at once, because they decide about the whole response."""
         if self.cluster.quotas.on:
             return self.response(found.results + found.absent)
         response = self.response([])
@@ -402,7 +402,7 @@ class Fetch:
                 self._watched[partition] = key, requested
 
     def has_changed(self) -> bool:
-        """Whether partitions that changed since they were read now have enough for an answer."""
+        """Whether partitions that changed since they were read now have enough for a response."""
         self._total = sum(self._available.values())
         return any(self._enough_with(partition) for partition in self._changed)
 
@@ -424,7 +424,7 @@ class Fetch:
             self._finish(now)
 
     def _enough_with(self, partition: Partition) -> bool:
-        """Whether to answer after the change of this partition; the others are unchanged (DelayedFetch.tryComplete)."""
+        """Whether to respond after the change of this partition; the others are unchanged (DelayedFetch.tryComplete)."""
         key, requested = self._watched[partition]
         found, error = self._find(key, requested)
         if found is None or error:

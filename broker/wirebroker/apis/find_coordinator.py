@@ -4,7 +4,7 @@ The broker that coordinates a group (key type 0) or a transactional id (1), and 
 is `group:topicId:partition`; from version 4 several keys at once. The first request creates the coordinators' topic. On a cold
 start it gets COORDINATOR_NOT_AVAILABLE, as in Kafka. The next one finds the coordinator, and the first request there gets
 NOT_COORDINATOR if it comes within `Cluster.loading_ms`, because the coordinator is still loading. While a key's partition has
-no leader, the answer is COORDINATOR_NOT_AVAILABLE.
+no leader, the response is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

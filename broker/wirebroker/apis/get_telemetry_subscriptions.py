@@ -20,7 +20,7 @@ ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
 
 
 def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> GetTelemetrySubscriptionsResponse:
-    """Answer with the client's subscription."""
+    """Respond with the client's subscription."""
     instance = request.client_instance_id
     if instance == ZERO_UUID:
         instance = exchange.cluster.random_bytes(16)
@@ -41,7 +41,7 @@ def handle(request: GetTelemetrySubscriptionsRequest, exchange: Exchange) -> Get
 
 
 def client_of(instance: bytes, exchange: Exchange) -> Client:
-    """What the broker knows of the client that sends a request."""
+    """The broker's state about the client that sends a request."""
     connection = exchange.connection
     software, version = connection.software
     attributes = {

@@ -2,7 +2,7 @@
 
 Without a transactional id every request gets a new producer id with epoch 0. As in Kafka, a producer id and epoch in the
 request are ignored: an idempotent producer either raises its epoch itself or starts over with a new id. With a transactional
-id, the producer gets the next epoch. An open transaction of the last epoch is aborted: then the answer is
+id, the producer gets the next epoch. An open transaction of the last epoch is aborted: then the response is
 CONCURRENT_TRANSACTIONS, and the repeated request succeeds. A producer id without an epoch, or the reverse, is
 INVALID_REQUEST. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 4.
 """
@@ -18,7 +18,7 @@ PRODUCER_FENCED_FROM = 4
 
 
 def handle(request: InitProducerIdRequest, exchange: Exchange) -> InitProducerIdResponse:
-    """Answer with a producer id and epoch."""
+    """Respond with a producer id and epoch."""
     producer = _init(request, exchange)
     code = producer.code
     if code == ErrorCode.PRODUCER_FENCED and exchange.version < PRODUCER_FENCED_FROM:

@@ -1,7 +1,7 @@
 """JoinGroup, versions 0–9: become, or remain, a member of a classic group.
 
-The answer waits until the group's join phase is over. From version 4 a new member first gets its id, with
-MEMBER_ID_REQUIRED. From 5 it may be static (group.instance.id). From 9 the answer to a static leader that came back may tell
+The response waits until the group's join phase is over. From version 4 a new member first gets its id, with
+MEMBER_ID_REQUIRED. From 5 it may be static (group.instance.id). From 9 the response to a static leader that came back may tell
 it to keep the assignment.
 """
 
@@ -14,7 +14,7 @@ from wirebroker.core.groups.classic import Joined, JoinRequest
 
 
 def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
-    """Join, and answer now or later."""
+    """Join, and respond now or later."""
     groups = exchange.engine.groups
     requested = JoinRequest(
         exchange.node_id,

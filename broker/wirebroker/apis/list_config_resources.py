@@ -20,7 +20,7 @@ from wirebroker.core.config_resources import ResourceType
 
 
 def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
-    """Answer with the names, in Kafka's order of types."""
+    """Respond with the names, in Kafka's order of types."""
     cluster = exchange.cluster
     brokers = [str(node_id) for node_id in cluster.registered_brokers]
     known: dict[int, Iterable[str]] = {

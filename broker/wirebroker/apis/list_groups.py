@@ -9,7 +9,7 @@ from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.streams_group import NOT_READY
 
 _FILTERED = {NOT_READY: "not_ready"}
-"""What a request has to name for a state, where that is not its name in small letters."""
+"""The name of a state in requests, if it differs from the state's name in small letters."""
 
 
 def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:

@@ -1,7 +1,7 @@
 """ListPartitionReassignments, version 0.
 
 The reassignments in progress: of the requested partitions, or with null of all. As in Kafka, unknown topics and partitions are
-not an error, and a topic without reassignments is not in the answer.
+not an error, and a topic without reassignments is not in the response.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wirebroker.core.partition import Partition
 
 
 def handle(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
-    """Answer with the partitions whose replicas are being moved."""
+    """Respond with the partitions whose replicas are being moved."""
     pause = pauses()
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
     for partition in _requested(request, exchange):

@@ -1,6 +1,6 @@
 """ListTransactions, versions 0–2: the transactional ids that this broker coordinates.
 
-Filters are state, producer id, duration (version 1), and a regular expression (version 2). The answer names unknown states.
+Filters are state, producer id, duration (version 1), and a regular expression (version 2). The response names unknown states.
 """
 
 from __future__ import annotations

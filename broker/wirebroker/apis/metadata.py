@@ -41,7 +41,7 @@ ALL_CLUSTER_OPERATIONS = bits(OPERATIONS[ResourceType.CLUSTER])
 
 
 def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
-    """Answer with the brokers and the requested topics."""
+    """Respond with the brokers and the requested topics."""
     if asks_too_early(request, exchange.version):
         return _not_by_id(request)
     cluster = exchange.cluster
@@ -67,7 +67,7 @@ def asks_too_early(request: MetadataRequest, version: int) -> bool:
 
 
 def _not_by_id(request: MetadataRequest) -> MetadataResponse:
-    """Versions 10 and 11 have a field for ids that must not be used (KAFKA-13265); the answer then has no brokers."""
+    """Versions 10 and 11 have a field for ids that must not be used (KAFKA-13265); the response then has no brokers."""
     topics = [
         MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id, partitions=[])
         for t in request.topics or ()
@@ -103,7 +103,7 @@ def _requested(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic |
 def _find(
     requested: MetadataRequestTopic, by_id: bool, request: MetadataRequest, exchange: Exchange
 ) -> Topic | MetadataResponseTopic:
-    """The topic, or the answer for an unknown one, which may be created now."""
+    """The topic, or the response for an unknown one, which may be created now."""
     cluster, name = exchange.cluster, requested.name
     if by_id or name is None:
         return cluster.topics_by_id.get(requested.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, requested.topic_id)

@@ -14,7 +14,7 @@ CHANGES = 32
 
 
 class MetadataChanges:
-    """The answers of a request, each of which is valid once its change is written down."""
+    """The responses of a request, each of which is valid once its change is written down."""
 
     def __init__(self, responses: list[Any], exchange: Exchange) -> None:
         """`responses` have an error_code and an error_message; the caller appends more before each `write_down`."""
@@ -23,7 +23,7 @@ class MetadataChanges:
         self._written = 0
 
     def write_down(self, refused: Callable[[Any, Refusal], Any] | None = None) -> None:
-        """Write down the latest changes; if that fails, turn their answers into refusals (made by `refused`)."""
+        """Write down the latest changes; if that fails, turn their responses into refusals (made by `refused`)."""
         failed = self._exchange.cluster.decisions.write_down(self._exchange.now)
         if failed is not None:
             refusal = unwritten(failed)

@@ -33,7 +33,7 @@ RETENTION_OF_BROKER = -1
 
 
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
-    """Remember the valid offsets. As in Kafka, unknown partitions come first in the answer."""
+    """Remember the valid offsets. As in Kafka, unknown partitions come first in the response."""
     responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
     known: list[Known] = []
     pause = pauses()
@@ -96,7 +96,7 @@ def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
 
 
 def encode_batch(commit: Commit) -> Generator[Offload, Any, bytes | None]:
-    """The batch of the commit, or None if it cannot be written; a long one is made aside."""
+    """The batch of the commit, or None if it cannot be written; a long one is made in a thread."""
     if len(commit.offsets) <= SLICE:
         return commit.batch()
     batch: bytes | None = yield Offload(commit.batch)

@@ -32,7 +32,7 @@ Topics = Generator[None, Any, list[OffsetFetchResponseTopics]]
 
 
 def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
-    """Answer with the committed offsets."""
+    """Respond with the committed offsets."""
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
     error = exchange.engine.groups.coordinator_error(request.group_id, exchange.node_id)
@@ -100,7 +100,7 @@ def _topics(requested: OffsetFetchRequestGroup, stable: bool, pause: Callable[[]
 def _wanted(
     topics: Iterable[OffsetFetchRequestTopics] | None, pause: Callable[[], bool], exchange: Exchange
 ) -> Generator[None, Any, tuple[Requested, list[OffsetFetchResponseTopics]]]:
-    """The topics by name, and the answers for unknown ids."""
+    """The topics by name, and the responses for unknown ids."""
     if topics is None:
         return None, []
     wanted, unknown = [], []

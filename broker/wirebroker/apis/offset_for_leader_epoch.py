@@ -20,7 +20,7 @@ from wirebroker.core.leadership import leader_error
 
 
 def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:
-    """Answer with an epoch and its end for each partition."""
+    """Respond with an epoch and its end for each partition."""
     pause = pauses()
     topics = []
     for topic in request.topics:

@@ -1,9 +1,9 @@
-"""What each API needs to be allowed: the rules of KafkaApis and ControllerApis in Kafka 4.3.1.
+"""The permissions that each API needs: the rules of KafkaApis and ControllerApis in Kafka 4.3.1.
 
-A request is divided before it is handled. What the client may not do gets its error, what is left is handled as if it had come
-alone, and both answers are joined. Answers to questions about everything leave out what the client may not see. So handlers
-know nothing of ACLs, except for Fetch, whose sessions remember partitions, and Produce, whose batches say whether they are
-transactional.
+A request is divided before it is handled. Forbidden parts of a request get their error, the other parts are handled as a
+request of their own, and both responses are joined. Responses to questions about everything leave out what the client may not
+see. So handlers know nothing of ACLs, except for Fetch, whose sessions remember partitions, and Produce, whose batches say
+whether they are transactional.
 """
 
 from __future__ import annotations
@@ -51,34 +51,34 @@ MESSAGES = {
     _R.TOPIC: "Topic authorization failed.", _R.GROUP: "Group authorization failed.",
     _R.CLUSTER: "Cluster authorization failed.", _R.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
 }  # fmt: skip
-"""Kafka's messages for these errors, where an answer has one."""
+"""Kafka's messages for these errors, where a response has one."""
 WHOLE_ERRORS = frozenset(
     {"LeaveGroup", "OffsetDelete", "ConsumerGroupHeartbeat", "DescribeQuorum", "DescribeLogDirs", "AddPartitionsToTxn",
      "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
      "StreamsGroupHeartbeat"}
 )  # fmt: skip
-"""APIs whose answers repeat nothing of a request that is refused as a whole."""
+"""APIs whose responses repeat nothing of a request that is refused as a whole."""
 WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
-"""Of these, those that have a message for a group, too."""
+"""The errors above that also have a message for a group."""
 SHARE = 2
 """The type of a share partition's key in FindCoordinator."""
 LOGGERS = 8
 """The type of the resources of broker loggers; a refusal to change them has no message."""
 RESOURCES_OF_CONFIGS = {2: _R.TOPIC, 32: _R.GROUP}
-"""The types of resources that own their settings; those of all others belong to the cluster."""
+"""The types of resources that own their settings; the settings of all other types belong to the cluster."""
 
 
 class Access:
-    """What the client of one request may do, and what becomes of its answer."""
+    """The rights of the client for one request, and their effect on the response."""
 
     __slots__ = ("exchange", "finish", "refused")
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         self.refused: Any = None
-        """The answer for what the client may not do."""
+        """The response for the forbidden parts."""
         self.finish: Callable[[Any], None] | None = None
-        """Leaves out of the answer what the client may not see."""
+        """Leaves out of the response what the client may not see."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME, *, asked: bool = True) -> bool:
         """Whether the client may do this. `asked`: it wants to, so a refusal is noted."""
@@ -86,7 +86,7 @@ class Access:
         return exchange.engine.authorizer.may(exchange.connection, operation, kind, name, asked=asked)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """All that the client may do with a resource, as answers have it."""
+        """All that the client may do with a resource, as responses have it."""
         return self.exchange.engine.authorizer.operations(self.exchange.connection, kind, name)
 
     def cluster_operations(self) -> int:
@@ -94,7 +94,7 @@ class Access:
         return self.operations(_R.CLUSTER, CLUSTER_NAME) if self.may(_O.DESCRIBE, _R.CLUSTER) else 0
 
     def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> None:
-        """Answer this part of the request with an error, and with this message if there is one."""
+        """Refuse this part of the request with an error, and with this message if there is one."""
         response = refuse(request, code, self.exchange)
         if isinstance(response, JoinGroupResponse):
             response.member_id = ""
@@ -105,7 +105,7 @@ class Access:
         self.refused = response if self.refused is None else join(self.refused, response)
 
     def refuse_all(self, kind: ResourceType) -> None:
-        """Answer the request with an error that stands beside no part of it."""
+        """Respond to the request with an error that belongs to no part of it."""
         response: Any = response_class(self.exchange.api_key)
         self.refused = response(error_code=CODES[kind])
         if response.__name__ in WORDED or (kind == _R.CLUSTER and hasattr(response, "error_message")):
@@ -122,7 +122,7 @@ class Access:
         return _with(request, attribute, fitting) if fitting else None, refused
 
     def joined(self, response: Any) -> Any:
-        """The answer to the part that was handled, together with the rest."""
+        """The response to the part that was handled, together with the rest."""
         if self.finish is not None:
             self.finish(response)
         return response if self.refused is None else join(response, self.refused)
@@ -140,7 +140,7 @@ Rule = Callable[[Any, Access], Any]
 
 
 def _tell(response: Any, message: str) -> None:
-    """Put a message beside each error of an answer."""
+    """Put a message beside each error of a response."""
     if getattr(response, "error_code", 0) and hasattr(response, "error_message"):
         response.error_message = message
     for name in lists(type(response)):
@@ -196,7 +196,7 @@ def each(operation: Operation, kind: ResourceType, attribute: str, field: str = 
 
 
 def unless(wrong: Callable[[Any, int], bool], rule: Rule) -> Rule:
-    """This rule for requests that the handler does not refuse as a whole. It shows nothing of what they name."""
+    """This rule for requests that the handler does not refuse as a whole. It shows nothing about the named resources."""
     return lambda request, access: request if wrong(request, access.exchange.version) else rule(request, access)
 
 
@@ -213,7 +213,7 @@ def both(*rules: Rule) -> Rule:
 
 
 def _share_offsets(request: Any, access: Access) -> Any:
-    """The group is asked even if no topic is left, and its refusal is the whole answer.
+    """The group is asked even if no topic is left, and its refusal is the whole response.
 
     The refusal to alter names the id of a topic that the client may not read, as Kafka's does.
     """
@@ -289,7 +289,7 @@ def _may_be_made(name: str, request: Any, access: Access) -> bool:
 
 
 def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any:
-    """A topic that the client may not see, in an answer to Metadata or DescribeTopicPartitions. No id goes with a name."""
+    """A topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. No id goes with a name."""
     made = next(field.spec[0] for field in response.__wire__ if field.name == "topics")
     return made(error_code=CODES[_R.TOPIC], name=name, topic_id=topic_id, partitions=[])
 
@@ -362,7 +362,7 @@ def _delete_topics(request: Any, access: Access) -> Any:
         seen = access.may(_O.DESCRIBE, _R.TOPIC, name)
         if by_id and not seen:
             unnamed.append(topic.topic_id)
-        return not by_id and seen and name not in cluster.topics  # an unknown topic, of which the client may know
+        return not by_id and seen and name not in cluster.topics  # an unknown topic that the client may describe
 
     kept, refused = access.divide(request, attribute, allowed)
     if refused:
@@ -425,7 +425,7 @@ def _described_groups(attribute: str) -> Rule:
 
 
 def _seen(group: Any, access: Access) -> Any:
-    """A described group; only its name if it is not a classic one and has a topic of which the client may not know."""
+    """A described group. Only its name remains if it is not classic and has a topic that the client may not describe."""
     assigned = [
         part.topic_name
         for member in group.members
@@ -513,7 +513,7 @@ def _offsets(request: Any, access: Access) -> Any:
 
 
 def _topics_to_see(group: Any, access: Access) -> tuple[Any, Any]:
-    """A group, in a request or an answer, with the topics that the client may see, and with the others."""
+    """A group, in a request or a response, with the topics that the client may see, and with the others."""
     directory = access.exchange.directory
     may = cache(lambda name: name is None or access.may(_O.DESCRIBE, _R.TOPIC, name))
     kept: list[Any] = []
@@ -698,16 +698,16 @@ RULES: dict[str, Rule] = {
 }
 """The rules by API."""
 OPEN = {
-    "ApiVersions": "everybody may ask for the versions",
-    "SaslHandshake": "nobody is known before it",
-    "SaslAuthenticate": "nobody is known before it",
+    "ApiVersions": "clients may ask for the versions without a permission",
+    "SaslHandshake": "clients have no name before it",
+    "SaslAuthenticate": "clients have no name before it",
     "Fetch": "the handler asks for each topic of the session, and for a follower",
-    "CreateDelegationToken": "everybody may have tokens of their own; the handler asks about other owners",
+    "CreateDelegationToken": "clients may have tokens of their own; the handler checks other owners",
     "RenewDelegationToken": "the handler knows the token's owner and renewers",
     "ExpireDelegationToken": "the handler knows the token's owner and renewers",
     "DescribeDelegationToken": "the handler asks about each token",
-    "GetTelemetrySubscriptions": "everybody may send metrics",
-    "PushTelemetry": "everybody may send metrics",
+    "GetTelemetrySubscriptions": "clients may send metrics without a permission",
+    "PushTelemetry": "clients may send metrics without a permission",
 }
 """The APIs that need no right before they are handled, with the reason."""
 
@@ -715,7 +715,7 @@ OPEN = {
 def admit(request: Message, access: Access) -> Message | None:
     """The part of a request that its client may have handled; None if that is nothing.
 
-    Raises LookupError for an API that has no rule and is not open, because nobody has said who may use it.
+    Raises LookupError for an API without a rule that is not listed as open.
     """
     api = api_name(access.exchange.api_key)
     rule = RULES.get(api)

@@ -1,11 +1,11 @@
 """Produce, versions 3–13 (advertised from 0, which old librdkafka looks for; 0 to 2 close the connection).
 
 Each partition's batch is judged by `Partition.append` and answered on its own. Produce never creates a topic. From version
-13 topics are named by id. acks=0 has no answer, and any error in it closes the connection. A null record set is
-INVALID_RECORD (Kafka never answers it). A broker that does not lead the partition answers NOT_LEADER_OR_FOLLOWER, from
+13 topics are named by id. acks=0 has no response, and any error in it closes the connection. A null record set is
+INVALID_RECORD (Kafka never responds). A broker that does not lead the partition returns NOT_LEADER_OR_FOLLOWER, from
 version 10 with the leader.
 
-acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Otherwise the answer, also to
+acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Otherwise the response, also to
 a retry, waits until all in-sync replicas have the batch. When timeout_ms is over it is REQUEST_TIMED_OUT, with the batch's
 offset. NOT_ENOUGH_REPLICAS_AFTER_APPEND does not occur: since Kafka 4 the high watermark does not advance then (KIP-966).
 """
@@ -51,7 +51,7 @@ ADMIN_CLIENT = "__admin_client"
 
 
 def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome | Steps:
-    """Append the valid batches and answer each partition on its own."""
+    """Append the valid batches and respond for each partition on its own."""
     damage = unreadable(request, exchange.version)
     if damage is not None:
         return _all_refused(request, damage[0], exchange, damage[1])
@@ -162,7 +162,7 @@ def _partition(
 
 
 class Awaited(NamedTuple):
-    """An answer that is valid once the high watermark has reached an offset."""
+    """A response that is valid once the high watermark has reached an offset."""
 
     topic: Topic
     partition: Partition
@@ -171,7 +171,7 @@ class Awaited(NamedTuple):
 
 
 def _awaited(topic: Topic, response: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
-    """The end offset of the batch, also of a retried one, if the answer must wait for it."""
+    """The end offset of the batch, also of a retried one, if the response must wait for it."""
     partition = topic.partitions[response.index]
     count = read_header(requested.records).last_offset_delta + 1 if requested.records is not None else 0
     required = response.base_offset + count
@@ -179,7 +179,7 @@ def _awaited(topic: Topic, response: PartitionProduceResponse, requested: Partit
 
 
 def _wait(awaited: list[Awaited], timeout_ms: int, response: ProduceResponse, exchange: Exchange) -> Message | Outcome:
-    """Wait for all of them; those that are missing when the time is up are REQUEST_TIMED_OUT (Kafka's DelayedProduce)."""
+    """Wait for all partitions; partitions without a response at the timeout get REQUEST_TIMED_OUT (Kafka's DelayedProduce)."""
     left = list(awaited)
     for each in awaited:
         each.response.error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -231,7 +231,7 @@ def _all_refused(
 ) -> ProduceResponse | Outcome:
     """The same error for every partition, even if it does not exist."""
     if request.acks == 0:
-        return exchange.close(f"a Produce with acks=0 failed ({code.name}), and there is no answer that could say so")
+        return exchange.close(f"a Produce with acks=0 failed ({code.name}), and there is no response to report it")
 
     return _refuse_each(request, exchange, lambda *_: code, message)
 

@@ -2,7 +2,7 @@
 
 A producer repeats the same request: the header, topic and partition are the same, and only the correlation id and the
 records differ. So a connection remembers the bytes of its last good Produce up to the records, and their decoded form. If
-the next request begins with the same bytes, nothing is decoded, and its answer is the last answer with other numbers. The
+the next request begins with the same bytes, nothing is decoded, and its response is the last respond with other numbers. The
 batch itself is checked, judged and stored as usual. Any other request, and any error, takes the ordinary path.
 """
 
@@ -75,7 +75,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
 
 
 def _cut_response(shape: ProduceShape, data: TopicProduceData, version: int) -> None:
-    """Cut the answer to a stored batch into the parts around its numbers."""
+    """Cut the response to a stored batch into the parts around its numbers."""
     response = PartitionProduceResponse(index=data.partition_data[0].index, error_code=0, base_offset=_SENTINEL)
     topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=[response])
     encoded = b"".join(encode_response(0, ProduceResponse(responses=[topic]), version))
@@ -87,7 +87,7 @@ def _cut_response(shape: ProduceShape, data: TopicProduceData, version: int) -> 
 
 
 def response_of(index: int, appended: Appended) -> PartitionProduceResponse:
-    """The verdict as the client's answer."""
+    """The verdict as the client's response."""
     response = PartitionProduceResponse(
         index=index,
         error_code=appended.error_code,

@@ -119,7 +119,7 @@ def _speaks(version: int) -> Speaks:
 
 
 def produce_error(code: ErrorCode, version: int) -> ErrorCode:
-    """The coordinator's error as Produce answers it."""
+    """The coordinator's error as Produce returns it."""
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= IMPLICIT_ADDS_FROM:
         return code
     return ErrorCode.NOT_ENOUGH_REPLICAS if code in RETRIED_AS else code

@@ -1,7 +1,7 @@
 """A Produce that names a partition more than once. Kafka keeps record data in a map by partition.
 
 The last record data that can be read as one batch are appended and answered. If others cannot be read, their error replaces
-that answer, and the appended batch stays (KafkaApis.handleProduceRequest).
+that respond, and the appended batch stays (KafkaApis.handleProduceRequest).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordRejec
 
 
 def respond_unread(topics: Iterable[TopicProduceResponse], unread: dict[Named, RecordReject]) -> None:
-    """Replace the answers of partitions with unreadable data by the errors, except for unknown partitions."""
+    """Replace the responses of partitions with unreadable data by the errors, except for unknown partitions."""
     for topic in topics:
         for number, response in enumerate(topic.partition_responses):
             error = unread.get((topic.name or topic.topic_id, response.index))

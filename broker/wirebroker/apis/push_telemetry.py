@@ -1,9 +1,8 @@
 """PushTelemetry, version 0 (KIP-714).
 
-Served only with a receiver of clients' metrics (`telemetry`), as in Kafka. A push that comes too early is
-THROTTLING_QUOTA_EXCEEDED, one for another subscription UNKNOWN_SUBSCRIPTION_ID, one with more than telemetry.max.bytes
-TELEMETRY_TOO_LARGE, and one that cannot be decompressed INVALID_RECORD. After a client has said that it ends, all it sends is
-INVALID_REQUEST.
+Served only with a receiver of clients' metrics (`telemetry`), as in Kafka. A push gets THROTTLING_QUOTA_EXCEEDED if it comes
+too early, UNKNOWN_SUBSCRIPTION_ID if it is for another subscription, TELEMETRY_TOO_LARGE above telemetry.max.bytes, and
+INVALID_RECORD if it cannot be decompressed. After a client has said that it ends, all it sends is INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SaslAuthenticate, versions 0–2.
 
-One token of the client, and the broker's answer to it. From version 1 on the last answer says for how many ms the session lasts
-(KIP-368), 0 if it does not end. A client that is not who it says gets SASL_AUTHENTICATION_FAILED, and the connection ends. An
-authenticated client gets ILLEGAL_SASL_STATE.
+One token of the client, and the broker's response to it. From version 1 on the last response says for how many ms the session
+lasts (KIP-368), 0 if it does not end. A client that is not who it says gets SASL_AUTHENTICATION_FAILED, and the connection
+ends. An authenticated client gets ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wirebroker.security.session import Stage
 
 
 def handle(request: SaslAuthenticateRequest, exchange: Exchange) -> SaslAuthenticateResponse | Outcome:
-    """Let the mechanism answer the token."""
+    """Let the mechanism respond to the token."""
     session = exchange.connection.session
     if session.stage is not Stage.TOKEN:
         message = "SaslAuthenticate request received after successful authentication"

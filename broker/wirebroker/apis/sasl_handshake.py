@@ -15,7 +15,7 @@ from wirebroker.security.session import Stage
 
 
 def handle(request: SaslHandshakeRequest, exchange: Exchange) -> SaslHandshakeResponse | Outcome:
-    """Answer with the enabled mechanisms."""
+    """Respond with the enabled mechanisms."""
     authenticator, connection = exchange.engine.authenticator, exchange.connection
     if connection.session.stage is Stage.DONE:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])

@@ -1,6 +1,6 @@
 """ShareFetch, versions 1–2: acquire records for a member of a share group, and acknowledge others (KIP-932).
 
-Epoch 0 begins a share session, −1 ends it. The answer has the records and which of them are acquired; others may come with
+Epoch 0 begins a share session, −1 ends it. The response has the records and which of them are acquired; others may come with
 them. It waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails. Acknowledgements in the request are
 checked first and written down afterwards, so the fetch does not see their effect, as in Kafka. From version 2 a member may ask
 for no more than max_records records ("record_limit"), and may renew its locks in a request without a fetch.
@@ -48,7 +48,7 @@ Slices = Generator[None, Any, None]
 
 
 def handle(request: ShareFetchRequest, exchange: Exchange) -> Steps:
-    """Answer with acquired records, or wait for some."""
+    """Respond with acquired records, or wait for some."""
     code = _request_error(request, exchange.version)
     if code:
         return _refused(code)
@@ -154,7 +154,7 @@ def _begin_session(
 
 
 class Read(NamedTuple):
-    """What was read of a partition from its next offset on."""
+    """The result of reading a partition from its next offset on."""
 
     offset: int
     found: Slice | None
@@ -181,7 +181,7 @@ class ShareFetch:
         self._results: Results = {}
         self._held: dict[Place, Held] = {}
         self._busy = True
-        """Whether slices of this request are under way; they note what happens meanwhile, and look again."""
+        """Whether slices of this request are under way; they note changes and look again."""
         self._woken = self._expired = False
         self._now = exchange.now
 
@@ -245,7 +245,7 @@ class ShareFetch:
             yield from self._look_again(number, len(new))
 
     def finish(self, settling: list[tuple[Place, Settling]]) -> Slices:
-        """Write down acknowledgements; the records that they release may be enough for an answer."""
+        """Write down acknowledgements; the records that they release may be enough for a response."""
         for number, each in enumerate(settling, 1):
             if self._pause():
                 yield None
@@ -261,7 +261,7 @@ class ShareFetch:
             yield from self._try(self.exchange.now)
 
     def end(self) -> Steps:
-        """The answer, or that the request waits."""
+        """The response, or that the request waits."""
         while not self.is_done and (self._woken or self._expired):
             self._woken = False
             yield from (self._complete if self._expired else self._try)(self._now)
@@ -282,7 +282,7 @@ class ShareFetch:
         return wanted[at:] + wanted[:at]
 
     def _open(self, wanted: list[Wanted]) -> Generator[None, Any, list[Held]]:
-        """Find the share partitions; those that have to be loaded."""
+        """Find the share partitions; returns the partitions that have to be loaded."""
         new = []
         for each in wanted:
             if self._pause():
@@ -362,9 +362,9 @@ class ShareFetch:
         return found
 
     def _try(self, now: int) -> Slices:
-        """Acquire if there is enough for an answer, or a read fails.
+        """Acquire if there is enough for a response, or a read fails.
 
-        Kafka first reads where nobody has looked yet, and the other partitions only for the answer, which has these first.
+        Kafka first reads the partitions that no request has read yet; they come first in the response.
         """
         acquirable = yield from self._acquirable()
         if not acquirable or self._fails(acquirable):
@@ -394,7 +394,7 @@ class ShareFetch:
         return total
 
     def _complete(self, now: int) -> Slices:
-        """The time is up: answer with what there is."""
+        """The time is up: respond with the records read so far."""
         acquirable = yield from self._acquirable()
         if not self._fails(acquirable):
             yield from self._take(acquirable, (yield from self._read(acquirable, len(acquirable))), now)
@@ -476,10 +476,11 @@ class ShareFetch:
                 count = sum(each.last - each.first + 1 for each in acquired)
         return acquired, _cut(found.data, batches, acquired) if acquired else NO_BYTES, count
 
-    # The answer
+    # The response
 
     def _named(self, response: ShareFetchResponse) -> Generator[None, Any, Results]:
-        """The results that the answer names: in a session that continues those with news, and none if the client has to wait.
+        """The results that the response names: in a continued session only changed partitions, and no results if the client has
+        to wait.
 
         Records were acquired before the quota is looked at. If the client then has to wait, they stay acquired, although the
         answer does not carry them. Kafka does the same.
@@ -503,7 +504,7 @@ class ShareFetch:
         return named
 
     def _response(self) -> Generator[None, Any, ShareFetchResponse]:
-        """The answer: fetched partitions, and the acknowledged ones."""
+        """The response: fetched partitions, and the acknowledged ones."""
         response = _refused(ErrorCode.NONE)
         response.acquisition_lock_timeout_ms = self._shares.settings(self.request.group_id or "").lock_ms
         self._results = yield from self._named(response)
@@ -552,7 +553,7 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 def _in_reach(data: memoryview, share: SharePartition, room: int) -> Iterator[Batch]:
-    """The batches that were read, as far as `room` records can reach, and the next one.
+    """The batches of a read that hold the first `room` records, and one more batch.
 
     All of them if some may have records that are not available: those take no room.
     """
@@ -588,7 +589,7 @@ def _aborted(batches: list[Batch], transactions: list[AbortedTransaction]) -> li
 
 
 def _cut(data: memoryview, batches: list[Batch], acquired: list[Acquired]) -> memoryview:
-    """The batches from the first to the last with acquired records; a single batch with what follows it."""
+    """The batches from the first to the last with acquired records; a single batch with the bytes after it."""
     if len(batches) < 2:
         return data
     first, last = acquired[0].first, acquired[-1].last

@@ -39,7 +39,7 @@ def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[ShareGroup | None, DescribedGroup]:
-    """The group, or None, and the answer without its members."""
+    """The group, or None, and the response without its members."""
     groups = exchange.engine.groups
     if error := groups.membership_error(group_id, exchange.node_id):
         return None, _refused(group_id, error, MESSAGES.get(error) if group_id else None)

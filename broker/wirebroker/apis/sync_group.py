@@ -1,6 +1,6 @@
 """SyncGroup, versions 0–5: a member gets its assignment; the leader sends the assignment of all.
 
-The answer waits for the leader. From version 5 the request names the protocol, which must be the group's.
+The response waits for the leader. From version 5 the request names the protocol, which must be the group's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from wirebroker.core.groups.classic import Synced
 
 
 def handle(request: SyncGroupRequest, exchange: Exchange) -> Steps:
-    """Sync, and answer now or later."""
+    """Sync, and respond now or later."""
     groups = exchange.engine.groups
     unnamed = request.protocol_type is None or request.protocol_name is None
     if exchange.version >= 5 and unnamed:

@@ -31,7 +31,7 @@ NO_SEQUENCE = -1
 
 
 def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
-    """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the answer."""
+    """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the response."""
     responses: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
     known: list[tuple[str, TxnOffsetCommitRequestPartition, ErrorCode]] = []
     pause = pauses()
@@ -89,7 +89,7 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
 
 
 def _with_ids(partitions: Iterable[TopicPartition], cluster: Cluster) -> list[tuple[bytes, int]]:
-    """The partitions by topic id, without those of topics deleted meanwhile."""
+    """The partitions by topic id, without topics that were deleted in the meantime."""
     topics = cluster.topics
     return [(topics[topic].topic_id, index) for topic, index in partitions if topic in topics]
 

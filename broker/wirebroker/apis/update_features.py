@@ -1,8 +1,8 @@
 """UpdateFeatures, versions 0–2.
 
-Either all updates are made or none: the error is at the top, and versions 0 and 1 name each feature of a request that succeeds.
-Version 0 has no types of upgrades: every update is an upgrade, whatever `allow_downgrade` says, as in Kafka. Of several
-updates of one feature the last one counts.
+Kafka makes all updates, or refuses all of them: the error is at the top, and versions 0 and 1 name each feature of a request
+that succeeds. Version 0 has no types of upgrades: every update is an upgrade, even with `allow_downgrade`, as in Kafka. Of
+several updates of one feature the last one counts.
 """
 
 from __future__ import annotations

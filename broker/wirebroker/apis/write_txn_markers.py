@@ -22,7 +22,7 @@ from wirebroker.core.transactions.coordinator import MARKERS
 
 
 def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
-    """Write the markers, and answer producer by producer."""
+    """Write the markers, and respond for each producer."""
     pause = pauses(MARKERS)
     responses: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:

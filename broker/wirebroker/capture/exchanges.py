@@ -15,7 +15,7 @@ PORTS, FIRST_PORT = 50_000, 10_000
 
 
 def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
-    """A pcapng file of exchanges, each with remarks, in the order of their answers."""
+    """A pcapng file of exchanges, each with remarks, in the order of their responses."""
     file = BytesIO()
     capture = Capture(file, "an export")
     conversations: dict[tuple[int, int], Conversation] = {}

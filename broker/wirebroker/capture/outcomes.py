@@ -1,7 +1,7 @@
-"""What matters of a session: errors, offsets and verdicts, for each client and each thing that it asks about.
+"""The outcomes of a session: errors, offsets and verdicts, for each client and each topic or group that it names.
 
 How a client divides records into batches and fetches depends on time. So batches that are stored one after another are one
-line, and so are fetched records. Answers without an error and without an offset say nothing here.
+line, and so are fetched records. Responses without an error and without an offset are left out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row, ShadowRow
 
 OFFSETS = ("committed_offset", "offset", "end_offset", "low_watermark")
-"""The fields of answers that are offsets and do not depend on when somebody asks."""
+"""The fields of responses that are offsets and do not depend on when somebody asks."""
 STORED, FETCHED = "stored at", "fetched"
 
 
 class Lane(NamedTuple):
-    """One client, and what it asks about."""
+    """One client, and one subject of its requests."""
 
     client: str
     api: str
@@ -58,11 +58,11 @@ class Outcomes:
         self._lanes: defaultdict[Lane, list[_Line]] = defaultdict(list)
 
     def lanes(self, moved: Mapping[str, int] = MappingProxyType({})) -> dict[Lane, list[str]]:
-        """The outcomes, in order; `moved` says by how much the offsets of a partition are higher than to be shown."""
+        """The outcomes, in order; `moved` is subtracted from the offsets of a partition."""
         return {lane: [line.shown(moved.get(lane.subject, 0)) for line in lines] for lane, lines in self._lanes.items()}
 
     def row(self, row: Row) -> None:
-        """Take a row of the trace: of these only verdicts matter, the answers tell the rest."""
+        """Take a row of the trace: of these only verdicts matter, the responses tell the rest."""
         if isinstance(row, ShadowRow):
             lane = Lane(row.client_id or "", "Produce", f"{row.topic}-{row.partition}")
             if row.verdict == "accepted" and row.base_offset >= 0:
@@ -73,14 +73,14 @@ class Outcomes:
                 self._add(lane, _Line(f"{row.verdict}{_error(row.code)}"))
 
     def event(self, event: Asked | Answered) -> None:
-        """Take a request or an answer."""
+        """Take a request or a response."""
         if not isinstance(event, Answered):
             return
         exchange, response = event
         if response is None and exchange.api_key == FETCH:
             return  # consumers leave while they wait for records
         if response is None:
-            self._add(Lane(exchange.client_id or "", api_name(exchange.api_key), ""), _Line("no answer"))
+            self._add(Lane(exchange.client_id or "", api_name(exchange.api_key), ""), _Line("no response"))
         elif exchange.api_key != PRODUCE:
             for subject, line in _outcomes(response, exchange.directory, "", exchange.api_key == FETCH):
                 self._add(Lane(exchange.client_id or "", api_name(exchange.api_key), subject), line)
@@ -98,7 +98,7 @@ class Outcomes:
 
 
 def _outcomes(part: Any, directory: Directory, subject: str, fetch: bool) -> Iterator[tuple[str, _Line]]:
-    """The outcomes in an answer or a part of it, each with the names around it."""
+    """The outcomes in a response or a part of it, each with the names around it."""
     cls = type(part)
     subject = _subject(part, directory, subject)
     for name in holders(cls, "errorCode"):
@@ -125,7 +125,7 @@ def _fetched(records: Any) -> Iterator[_Line]:
 
 
 def _subject(part: Any, directory: Directory, subject: str) -> str:
-    """What a part of an answer is about: a group, a transaction, a topic, a partition of it."""
+    """The subject of a part of a response: a group, a transaction, a topic or a partition."""
     topic_id = first(part, "topicId")
     topic = first(part, "topicName") or (directory.topic_name(topic_id) if isinstance(topic_id, bytes) else None)
     for named in (topic, first(part, "groupId"), first(part, "transactionalId")):

@@ -15,7 +15,7 @@ VLAN = frozenset((0x8100, 0x88A8, 0x9100))
 LONGEST_PAYLOAD = 60_000
 """Bytes of the longest payload that is written; an IP packet has at most 64 KiB."""
 _EXTENSIONS = frozenset((0, 43, 60))
-"""IPv6 headers that may stand before the one of TCP, and say how long they are."""
+"""IPv6 headers that may precede the TCP header, and contain their length."""
 _FRAGMENT = 44
 _RAW, _IPV4_ONLY, _IPV6_ONLY = (12, 14, 101), 228, 229
 _ETHERNET, _NULL, _LOOP, _SLL, _SLL2 = 1, 0, 108, 113, 276

@@ -1,6 +1,6 @@
 """Writing a capture: the bytes of each connection as packets, one frame each, with the verdicts as comments.
 
-It is given what has passed and asks nobody: no socket, no clock. Times are in µs since the epoch.
+Its caller passes in the bytes and the time: it uses no socket and no clock. Times are in µs since the epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LARGEST_SECRET = 1 << 20
 MOST_AWAITED = 10_000
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 SHOWN_OF_OTHERS = 8
-"""Bytes that are kept of what a client sends that is not Kafka's protocol: enough to tell what it is."""
+"""The first bytes of a connection that does not speak Kafka's protocol; they are kept to recognise its protocol."""
 
 
 class Capture:
@@ -133,7 +133,7 @@ class Conversation:
         return comments
 
     def _request(self, start: bytes, size: int) -> _Redact | None:
-        """What to do with a request that begins so."""
+        """The treatment of a request that begins with these bytes."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(start, SIZE_BYTES)
         if self._tokens and not _is_known(key, version):
             self._awaited.append((None, -1, -1))
@@ -144,7 +144,7 @@ class Conversation:
         return redacted_request if key in SECRET_APIS else None
 
     def _response(self, start: bytes, size: int) -> _Redact | None:
-        """What to do with an answer that begins so. Answers come in the order of the requests; some requests get none."""
+        """The treatment of a response that begins so. Responses come in the order of the requests; some requests get none."""
         (correlation_id,) = SIZE.unpack_from(start, SIZE_BYTES)
         while self._awaited:
             awaited, key, version = self._awaited.popleft()
@@ -176,7 +176,7 @@ class _Cut:
         self._known = False
         """Whether the frame at the beginning of the buffer has been announced to `begins`."""
         self._lost = -1
-        """How many bytes may still be shown of a direction in which frames cannot be told apart; −1 while they can."""
+        """How many bytes of a direction without recognisable frames may still be shown; −1 while it has frames."""
 
     def rest(self) -> bytes:
         """The bytes of a frame that does not end; hidden if they may be secret."""

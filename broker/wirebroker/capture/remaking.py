@@ -1,7 +1,8 @@
 """Making a recorded request again for another cluster, which gives other ids.
 
-What a cluster gives out is learnt from its answers, beside the recorded ones: producer ids with their epochs, members of groups
-and their generations, topic ids, fetch sessions, and the offsets at which records are stored. CRCs are made again.
+The player compares a cluster's responses with the recorded responses, and learns the values that differ: producer ids with
+their epochs, members of groups and their generations, topic ids, fetch sessions, and the offsets at which records are stored.
+CRCs are made again.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Remaker:
         self._remake(request, _Around(connection))
 
     def moved(self) -> dict[str, int]:
-        """By how much the offsets of a partition are higher here."""
+        """The difference between the offsets of a partition here and in the recording."""
         return {f"{topic}-{index}": by for (topic, index), by in self._moved.items()}
 
     def _remake(self, part: Any, around: _Around) -> None:

@@ -3,7 +3,7 @@
 A frame with a secret keeps its size and its other fields. Where it cannot be read, nothing of it is kept but its header.
 
 The value of a setting is kept if Kafka knows the setting and does not hide it (`broker_setting`). The name of any other setting
-does not tell whether its value is a secret. Answers to DescribeConfigs pass as they are: the broker itself hides such values
+does not tell whether its value is a secret. Responses to DescribeConfigs pass as they are: the broker itself hides such values
 there.
 """
 
@@ -45,7 +45,7 @@ def redacted_request(frame: bytes) -> bytes:
 
 
 def redacted_response(frame: bytes, key: int, version: int) -> bytes:
-    """An answer, with its size in front, to a request of one of SECRET_APIS."""
+    """A response, with its size in front, to a request of one of SECRET_APIS."""
     try:
         _, pos = read_response_header(memoryview(frame)[SIZE.size :], key, version)
         nodes, _ = read_fields(response_class(key), frame, version, SIZE.size + pos)
@@ -55,7 +55,7 @@ def redacted_response(frame: bytes, key: int, version: int) -> bytes:
 
 
 def hidden(data: bytes, start: int) -> bytes:
-    """The same number of bytes, of which only the first `start` are as they were."""
+    """The same number of bytes; only the first `start` bytes are unchanged."""
     return data[:start] + REDACTED * (len(data) - start)
 
 

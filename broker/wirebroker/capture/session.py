@@ -44,22 +44,22 @@ class Asked(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A request of a session, and its answer if the capture has it."""
+    """A request of a session, and its response if the capture has it."""
 
     exchange: ForwardedExchange
     response: Message | None
 
 
 def _ignored(each: Asked | Answered) -> None:
-    """What happens to exchanges that nobody asks for."""
+    """The default handler of exchanges: it ignores them."""
 
 
 class Session:
-    """A capture that is being read. `row` gets each row of the trace, `event` each request and each answer."""
+    """A capture that is being read. `row` gets each row of the trace, `event` each request and each response."""
 
     def __init__(self, row: Callable[[Row], None], event: Callable[[Asked | Answered], None] = _ignored) -> None:
         self.complaints: list[str] = []
-        """Sentences about what could not be read."""
+        """Sentences about unreadable bytes."""
         self._proxy = Observer(self._node, row, event)
         self._nodes: dict[Endpoint, int] = {}
         self._conversations: dict[Stream, _Conversation] = {}
@@ -121,7 +121,7 @@ class Session:
         return made
 
     def _node(self, host: str, port: int, node_id: int) -> Endpoint:
-        """An answer names a broker: its connections have its id from now on. The address stays as it is."""
+        """A response names a broker: its connections have its id from now on. The address stays as it is."""
         where = LOOPBACK.get(host, host), port
         self._nodes[where] = node_id
         for stream, conversation in self._conversations.items():
@@ -131,7 +131,7 @@ class Session:
 
 
 class Observer(Proxy):
-    """A proxy that passes nothing on, and tells of each request and its answer."""
+    """A proxy that passes nothing on, and tells of each request and its response."""
 
     def __init__(
         self, locate: Callable[[str, int, int], Endpoint], row: Callable[[Row], None], event: Callable[[Asked | Answered], None]
@@ -174,7 +174,7 @@ class _Conversation:
                     relay.from_broker(memoryview(frame), now)
 
     def _is_response(self, data: bytes, after_gap: bool) -> bool:
-        """Whether an answer that is awaited begins here."""
+        """Whether a response that is awaited begins here."""
         if self.relay.connection.closed or len(data) < SIZE_BYTES * 2 or not _is_size(data):
             return False
         return self.relay.expects(SIZE.unpack_from(data, SIZE_BYTES)[0])

@@ -1,4 +1,4 @@
-"""TCP connections in a capture: each side's bytes in order, without what was sent twice, and with the places of gaps."""
+"""TCP connections in a capture: each side's bytes in order, without retransmissions, and with the places of gaps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Stream:
         return self.ends[1] if self.client == self.ends[0] else self.ends[0]
 
     def take(self, segment: Segment) -> Iterator[Piece | Ended]:
-        """What this segment completes."""
+        """The bytes that this segment completes."""
         if segment.flags & SYN:
             self.client = segment.target if segment.flags & ACK else segment.source
         for data, after_gap in self.sides[segment.source].take(segment):
@@ -60,14 +60,14 @@ class Stream:
                 yield Ended(self, "it was reset" if segment.flags & RST else "it was closed", segment.time)
 
     def rest(self, time: int) -> Iterator[Piece]:
-        """What waited for segments that never came."""
+        """The bytes that waited for segments that never came."""
         for end, side in self.sides.items():
             for data, after_gap in side.give_up():
                 yield Piece(self, end, data, after_gap, time)
 
 
 class _Side:
-    """What one side has sent."""
+    """The bytes that one side has sent."""
 
     def __init__(self) -> None:
         self._next: int | None = None
@@ -108,7 +108,7 @@ class _Side:
         return self._acknowledged is not None and (self._acknowledged - sequence) & _ALL < _HALF
 
     def give_up(self) -> Iterator[tuple[bytes, bool]]:
-        """What has come after a gap that is not filled."""
+        """The bytes that came after an open gap."""
         while self._held and self._next is not None:
             nearest = min(self._held, key=self._ahead)
             self._next = nearest
@@ -140,7 +140,7 @@ class Streams:
         self._time = 0
 
     def take(self, segment: Segment) -> Iterator[Piece | Ended]:
-        """What this segment completes, in the order of the capture."""
+        """The bytes that this segment completes, in the order of the capture."""
         self._time = segment.time
         first, second = sorted((segment.source, segment.target))
         stream = self._streams.get((first, second))
@@ -149,6 +149,6 @@ class Streams:
         yield from stream.take(segment)
 
     def rest(self) -> Iterator[Piece]:
-        """What waited for segments that the capture does not have."""
+        """The bytes that waited for segments missing in the capture."""
         for stream in self._streams.values():
             yield from stream.rest(self._time)

@@ -1,4 +1,4 @@
-"""An argparse parser whose errors are one sentence: what is wrong, what was probably meant, and where the help is."""
+"""An argparse parser whose errors are one sentence: the mistake, the word that was probably meant, and where the help is."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from typing import Any
 from wirebroker.commands.arguments import Parser, whole_number
 
 DESCRIPTION = """\
-A Kafka test double that speaks the real wire protocol and answers as Apache Kafka 4.3.1 would.
+A Kafka test double that speaks the real wire protocol and responds as Apache Kafka 4.3.1 would.
 
   wirebroker serve --topic orders:3          point any Kafka client at 127.0.0.1:9092
   wirebroker serve --trace console           ... and watch each batch being judged
   wirebroker demo                            see real clients, retries, gaps and old epochs
-  wirebroker scenario run B3                 see what your client library does in a named misfortune
+  wirebroker scenario run B3                 see how your client library handles a named failure
   wirebroker conformance                     compare with what a real Kafka answered
   wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
 """
@@ -64,7 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _health(commands: argparse._SubParsersAction[Parser]) -> None:
-    parser = commands.add_parser("health", help="exit 0 if a broker answers, 1 if not; for container health checks")
+    parser = commands.add_parser("health", help="exit 0 if a broker responds, 1 if not; for container health checks")
     parser.add_argument("--bootstrap", metavar="H:P", help="any Kafka broker (without it: where `serve` would listen with the "
         "same environment, 127.0.0.1:9092 with none)")  # fmt: skip
     parser.add_argument("--command-config", type=_named, metavar="FILE", help="how to reach a secured broker: TLS and SASL, as "
@@ -120,7 +120,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--data", type=_named, metavar="DIR[,DIR…]",
         help="keep everything in this directory, or in several, in Kafka's own files; without it in memory")  # fmt: skip
     add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, flush the files "
-        "before each answer, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
+        "before each response, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
     add("--random-seed", type=whole_number, metavar="N", help="make ids and the probabilities of faults repeatable")
@@ -139,7 +139,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     repeated("--control-allow-host", metavar="NAME", help="accept requests to the control under "
         "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
-        help="each level adds events: verdicts and faults; changes of state and connections; answers and fetched batches; "
+        help="each level adds events: verdicts and faults; changes of state and connections; responses and fetched batches; "
         "requests (%(default)s)")  # fmt: skip
     _end_with_parent(parser)
     _mirror(parser, parser._actions)
@@ -177,7 +177,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "proxy",
         help="stand before a real cluster: trace what passes, and inject faults",
-        description="Pass requests on to a cluster. Each answer that names a broker names a listener of the proxy instead.",
+        description="Pass requests on to a cluster. Each response that names a broker names a listener of the proxy instead.",
         epilog=f"Clients connect to --listen. Each further broker of the cluster gets the next port. {EXIT_CODES}",
     )
     add = parser.add_argument
@@ -207,7 +207,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
         "--capture", metavar="FILE.pcapng", help="write what passes into this file for Wireshark, with the verdicts as comments"
     )
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
-        help="each level adds events: verdicts and faults; connections; answers and fetched batches; requests "
+        help="each level adds events: verdicts and faults; connections; responses and fetched batches; requests "
         "(%(default)s)")  # fmt: skip
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
     _mirror(parser, [_end_with_parent(parser)])
@@ -215,7 +215,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:
-    scenario = commands.add_parser("scenario", help="named misfortunes, and what a client does in them")
+    scenario = commands.add_parser("scenario", help="named failures, and what a client does in them")
     actions = scenario.add_subparsers(metavar="COMMAND", required=True, dest="action")
     actions.add_parser("list", help="list all scenarios")
     show = actions.add_parser("show", help="what happens in one, and what a good client does")
@@ -240,7 +240,7 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--group", metavar="ID")
     add("--verdict", choices=("accepted", "duplicate", "rejected"))
     add("--event", metavar="NAME", help="produce, fault, reply, fetch, group, transaction …")
-    add("--api", metavar="NAME", help="requests, answers and verdicts of this API")
+    add("--api", metavar="NAME", help="requests, responses and verdicts of this API")
     add("--connection", type=whole_number, metavar="N", help="the number after #")
     add("--client", metavar="ID", help="a client id")
     add("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
@@ -255,14 +255,14 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     decode = commands.add_parser(
         "decode",
         help="bytes of the protocol to named fields",
-        description="Show requests, answers or record batches with their fields. A request and batches are recognised; "
-        "for an answer name the API and version.",
+        description="Show requests, responses or record batches with their fields. A request and batches are recognised; "
+        "for a response name the API and version.",
         epilog="Exit codes: 0 success, 1 record data is damaged, 2 the bytes cannot be read.",
     )
     add = decode.add_argument
     add("input", type=_named, metavar="INPUT", help="a file, - for standard input, or the bytes themselves: hex, base64, "
         "output of xxd, a literal of Python (b'…')")  # fmt: skip
-    add("--api", metavar="NAME", help="the bytes are answers of this API")
+    add("--api", metavar="NAME", help="the bytes are responses of this API")
     add("--version", type=whole_number, metavar="N", help="... in this version")
     add("--form", choices=FORMS, help="the form of INPUT, if it is not recognised")
     add("--json", action="store_true", help="print JSON, which `encode` reads")
@@ -290,7 +290,7 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="FILE",
         help="the client's settings for TLS and SASL, as Kafka's tools take them",
     )
-    add("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds to wait for an answer (%(default)s)")
+    add("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds to wait for a response (%(default)s)")
     replay.set_defaults(command="replay")
     commands.add_parser("dissector", help="print a dissector for Wireshark (Lua) of all messages in all versions").set_defaults(
         command="dissector"
@@ -312,10 +312,10 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--topic", action="append", default=[], help="only this topic (repeatable)")
     add("--command-config", type=_named, metavar="FILE",
         help="with --bootstrap: TLS and SASL, as properties of Kafka's clients")  # fmt: skip
-    add("--max-rate", type=_rate, metavar="B", help="with --bootstrap: fetch at most so many bytes a second (like 20m)")
+    add("--max-rate", type=_rate, metavar="B", help="with --bootstrap: fetch at most this many bytes a second (like 20m)")
     add("--trace", type=_named, metavar="FILE", help="the broker's trace, to report what other rules would have decided")
     add("--intended", type=_named, metavar="FILE",
-        help="the application's journal (JSON lines or Parquet) of what it meant to send, or TOML about its table")  # fmt: skip
+        help="the application's journal (JSON lines or Parquet) of the intended records, or TOML about its table")  # fmt: skip
     add("--since", type=_named, metavar="REPORT",
         help="read on from where the audit in this report ended, and check both parts together")  # fmt: skip
     add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")

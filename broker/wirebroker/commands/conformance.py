@@ -69,12 +69,12 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None) -
 
 
 def check_responses(remote: RemoteBroker) -> None:
-    """Raises ConnectionError if no Kafka broker answers at the address, or no longer does; each step would differ."""
+    """Raises ConnectionError if no Kafka broker responds at the address, or no longer does; each step would differ."""
     with closing(WireClient(*remote.address)) as client:
         try:
             client.request(ApiVersionsRequest(), 0)
         except (OSError, WireError) as broken:
-            raise ConnectionError("no Kafka broker answers at {}:{}: {}".format(*remote.address, broken)) from broken
+            raise ConnectionError("no Kafka broker responds at {}:{}: {}".format(*remote.address, broken)) from broken
 
 
 def _unable(scenario: Scenario, remote: RemoteBroker | None) -> str | None:
@@ -102,7 +102,7 @@ def _print(report: Report) -> None:
         print(f"    Kafka    {json.dumps(difference.expected)}")
         print(f"    here     {json.dumps(difference.got)}")
     for difference in report.deliberate:
-        print(f"{difference.scenario}, step {difference.index}: answered where Kafka never answers (deliberate)")
+        print(f"{difference.scenario}, step {difference.index}: a response where Kafka never responds (deliberate)")
     reasons = sorted(set(report.skipped.values()))
     for reason in reasons:
         names = [name for name, why in report.skipped.items() if why == reason]

@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     complaints = []
     try:
         if (arguments.api is None) != (arguments.version is None):
-            raise UnknownForm("an answer needs both --api and --version")
+            raise UnknownForm("a response needs both --api and --version")
         data = read_bytes(given(arguments.input), arguments.form)
         for decoded in decode_all(data, arguments.api, arguments.version):
             if arguments.json:
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def given(text: str) -> bytes:
-    """What an argument means: standard input for `-`, a file's content, or itself. Raises OSError."""
+    """The bytes or text of an argument: standard input for `-`, a file's content, or the argument itself. Raises OSError."""
     if text == "-":
         return sys.stdin.buffer.read()
     try:

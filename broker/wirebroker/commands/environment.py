@@ -1,7 +1,8 @@
 """The environment of `serve`: the variables of Kafka's images, and misspelt ones of wirebroker.
 
-The images of apache/kafka and Confluent make a setting of each `KAFKA_…`, that of Bitnami of each `KAFKA_CFG_…`. Kafka goes on
-if it does not know a setting, and so does `serve`: a compose file for one of these images works with another image alone.
+The images of apache/kafka and Confluent make a setting of each `KAFKA_…`, and Bitnami's image makes a setting of each
+`KAFKA_CFG_…`. Kafka goes on if it does not know a setting, and so does `serve`: a compose file for one of these images works
+with another image alone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ READ_OTHERWISE = frozenset(
     {"process.roles", "controller.quorum.voters", "inter.broker.listener.name", "log.dirs", "heap.opts", "opts", "home",
      "version", "uri", "create.topics", "create.topics.separator", "client.users", "client.passwords"}
 )  # fmt: skip
-"""What variables of images name that is read in other ways, or has no meaning here."""
+"""Variables of Kafka's images that have another source or no meaning here."""
 SECRETS = Path("/etc/kafka/secrets")
 """The folder in which the images of apache/kafka and Confluent look for stores and files with their passwords."""
 STORES = {
@@ -37,7 +38,7 @@ _LOGIN_FILE = re.compile(r"-Djava\.security\.auth\.login\.config=(\S+)")
 
 
 def from_environment(arguments: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
-    """Read the variables of Kafka's images, where no flag is given. Returns sentences about what has no effect.
+    """Read the variables of Kafka's images, where no flag is given. Returns sentences about variables without an effect.
 
     Raises UsageError for a value that cannot be used.
     """
@@ -111,7 +112,7 @@ def _stores(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def _logins(options: str, warnings: list[str]) -> dict[str, str]:
-    """The login modules of the JAAS file that KAFKA_OPTS names: of all listeners, and those of one."""
+    """The login modules of the JAAS file that KAFKA_OPTS names: for all listeners, and for one listener."""
     if (named := _LOGIN_FILE.search(options)) is None:
         return {}
     try:

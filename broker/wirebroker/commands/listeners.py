@@ -40,7 +40,7 @@ def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_i
 def places(
     arguments: argparse.Namespace, settings: Mapping[str, str], shown: dict[str, Address]
 ) -> dict[str, tuple[Address, SecurityProtocol]]:
-    """Where the listeners of the first broker are, by name, and what they speak; what they advertise goes into `shown`.
+    """The address and protocol of each listener of the first broker, by name; the advertised addresses go into `shown`.
 
     Raises UsageError for a bad address, and for a name that two listeners have.
     """
@@ -91,7 +91,7 @@ def _given(text: str, shown: dict[str, Address]) -> tuple[str, Address, Security
 
 
 def _advertised(given: list[str], setting: str) -> dict[str, Address]:
-    """The advertised addresses by listener; that of the first one, whatever its name, under ""."""
+    """The advertised addresses by listener; the address of the first listener is under ""."""
     found = _kafka_addresses(setting, ADVERTISED)
     for text in given:
         name, equals, where = text.rpartition("=")

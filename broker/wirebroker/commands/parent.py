@@ -1,9 +1,9 @@
 """`--exit-with-parent`: a broker or proxy ends with the process that started it, also if that process is killed.
 
-Two signs are watched. Standard input, if it is a pipe, ends when nobody holds its other end any more: the system closes it
-however that process ends, on every platform, and wrappers such as `uv run` or Windows' launchers pass it on. And on POSIX the
-id of the parent changes. Linux could send a signal (PR_SET_PDEATHSIG), but it does so at the end of the parent's thread, and Go
-ends threads while their process goes on.
+Two signs are watched. Standard input, if it is a pipe, ends when no process holds its other end: every platform closes it when
+that process ends in any way, and wrappers such as `uv run` or Windows' launchers pass it on. And on POSIX the id of the parent
+changes. Linux could send a signal (PR_SET_PDEATHSIG), but it does so at the end of the parent's thread, and Go ends threads
+while their process goes on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wirebroker.commands.usage import UsageError
 logger = logging.getLogger("wirebroker")
 
 ASK_EVERY_S = 0.5
-"""How often the id of the parent is asked for."""
+"""The interval between checks of the parent's id."""
 STDIN = 0
 
 

@@ -1,4 +1,4 @@
-"""`wirebroker replay`: a captured session is sent again, and what it brings about is compared."""
+"""`wirebroker replay`: sends a captured session again, and compares the outcomes."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ class _Line:
     connection: Connection
     relay: Relay
     awaited: deque[tuple[int, bytes]] = field(default_factory=deque)
-    """The requests without an answer, with their correlation ids."""
+    """The requests without a response, with their correlation ids."""
 
 
 class Replay:
-    """Sends recorded requests in the recorded order, and reads each answer where it was recorded."""
+    """Sends recorded requests in the recorded order, and reads each response where it was recorded."""
 
     def __init__(self, session: Session, bootstrap: tuple[str, int], timeout: float, access: Access) -> None:
         self.outcomes = Outcomes()
@@ -115,7 +115,7 @@ class Replay:
         self._sessions: dict[tuple[int, int], Address] = {}
         """The nodes that have the fetch sessions, by the recorded connections and ids."""
         self._latest: Message | None = None
-        """The answer that was read last."""
+        """The response that was read last."""
 
     def _connect(self, address: tuple[str, int]) -> Connection:
         where = "{}:{}".format(*address)
@@ -222,7 +222,7 @@ class Replay:
         return line
 
     def _read(self, recorded: Answered) -> None:
-        """Read the answer to a request where its recorded answer was."""
+        """Read the response to a request where its recorded response was."""
         exchange = recorded.exchange
         number, correlation_id = exchange.connection.number, exchange.correlation_id
         lines = (each for each in self._lines.items() if each[0][0] == number and each[1].awaited)
@@ -232,7 +232,7 @@ class Replay:
         self._latest = None
         try:
             response = self._response(line, recorded)
-        except OSError as failure:  # it closed the connection, or gave no answer in time
+        except OSError as failure:  # it closed the connection, or gave no response in time
             self._drop(key, str(failure))
             return
         line.relay.from_broker(memoryview(SIZE.pack(len(response)) + response), 0)
@@ -242,7 +242,7 @@ class Replay:
                 self._sessions[number, session_id] = key[1]
 
     def _response(self, line: _Line, recorded: Answered) -> bytes:
-        """The answer to the oldest request. It is sent again, as clients do, while its coordinator is not ready."""
+        """The response to the oldest request. It is sent again, as clients do, while its coordinator is not ready."""
         exchange, end = recorded.exchange, time.monotonic() + self._timeout
         _, made = line.awaited.popleft()
         before = set() if recorded.response is None else set(values(recorded.response, "errorCode"))
@@ -261,7 +261,7 @@ class Replay:
 
 
 def _codes(frame: bytes, key: int, version: int) -> set[int]:
-    """The error codes in an answer; none if it cannot be read."""
+    """The error codes in a response; none if it cannot be read."""
     try:
         return set(values(decode_response(frame, key, version)[1], "errorCode"))
     except ProtocolError:
@@ -284,7 +284,7 @@ def _topics(events: Iterable[Event]) -> dict[str, int]:
 
 
 def _told(event: Answered) -> Iterator[tuple[str, int]]:
-    """The topics that an answer describes; with 0 partitions if they were not there before."""
+    """The topics that a response describes; with 0 partitions if they were not there before."""
     if isinstance(event.response, MetadataResponse):
         for topic in event.response.topics:
             if topic.name:

@@ -1,4 +1,4 @@
-"""`wirebroker scenario list|show|run`: named misfortunes, and how a client handles them."""
+"""`wirebroker scenario list|show|run`: named failures, and how a client handles them."""
 
 from __future__ import annotations
 

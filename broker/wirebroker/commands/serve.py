@@ -157,7 +157,7 @@ async def open_control(control: Control | None, arguments: argparse.Namespace) -
 
 
 def unfired(plan: FaultPlan, command: str) -> int:
-    """Name the faults that never fired, also those that were removed; 1 if there is one."""
+    """Name the faults that never fired, removed faults included; returns 1 if there is one."""
     silent = plan.unfired()
     for rule in silent:
         why = f"{rule.seen} request{'s' * (rule.seen != 1)} matched it" if rule.seen else rule.why_not

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(file: BinaryIO, selection: Selection) -> int:
-    """Show a whole file. All rows are read first, because later rows tell to whom earlier ones belong."""
+    """Show a whole file. All rows are read first, because a later row can name the client of an earlier row."""
     captured = isinstance(file, io.BufferedReader) and is_capture(file.peek(4)[:4])
     if captured and not selection.options.timeline:
         return _show_capture(file, selection)
@@ -151,7 +151,7 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
 
 
 def appended(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file and those that are appended to it, for ever. A file that was made shorter is read from its start."""
+    """The lines of a file, and lines appended later, for ever. A file that was made shorter is read from its start."""
     text = b""
     while True:
         part = file.readline()
@@ -204,7 +204,7 @@ class Selection:
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether rows may belong to what a flag names because of later rows."""
+        """Whether later rows can make earlier rows match a flag."""
         return bool(self._subjects)
 
     def of_run(self, rows: Iterable[Row]) -> Selection:

@@ -1,4 +1,4 @@
-"""How the values of flags are read, and what is wrong with those that cannot be."""
+"""How the values of flags are read, and the errors about invalid values."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every floor needs and what needs nothing of them: turns in long work, the name that was probably meant."""
+"""Helpers for every layer, without imports from any: turns in long work, the name that was probably meant."""

@@ -16,9 +16,9 @@ IDS = 8
 MEMBERS = 32
 """The same for members of groups, with their subscriptions and assignments."""
 TOPICS = 2048
-"""The same for topics or partitions of an assignment, of which each takes a microsecond."""
+"""The same for topics or partitions of an assignment; each takes a microsecond."""
 MEMBER = TOPICS // MEMBERS
-"""A member of a group takes as long as so many topics."""
+"""A member of a group takes as long as this number of topics."""
 
 
 def pauses(every: int = SLICE) -> Callable[[], bool]:
@@ -42,7 +42,7 @@ def weighted_pauses(every: int = TOPICS) -> Callable[[int], bool]:
 
 
 def after(done: Sized) -> Generator[None, Any, None]:
-    """End the slice if so many elements were gone through: `yield from after(topics)`."""
+    """End the slice after this number of elements: `yield from after(topics)`."""
     if len(done) >= TOPICS:
         yield
 

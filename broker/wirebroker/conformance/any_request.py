@@ -1,8 +1,8 @@
-"""The step `exchange`: any request, by the names of its fields, and all fields of the answer.
+"""The step `exchange`: any request, by the names of its fields, and all fields of the response.
 
-In a request `@T` is a topic of the run, `#T` its id, `@g` any other name of the run, and `0x…` bytes. The answer is recorded in
-the same words, without fields that have their default. Of error messages it is recorded whether there is one, and of records
-the first offset and the number of each batch.
+In a request `@T` is a topic of the run, `#T` its id, `@g` any other name of the run, and `0x…` bytes. The response is recorded
+in the same words, without fields that have their default. A recording holds whether there is an error message, and for each
+batch the first offset and the number of records.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PRESENCE = frozenset({"error_message", "acknowledge_error_message"})
 
 
 def exchange(run: Run, step: Json) -> Json:
-    """Send the request of a step; the answer as recordings have it."""
+    """Send the request of a step; the response as recordings have it."""
     for name in dict.fromkeys(_topics(step["fields"])):
         run.topic_names.setdefault(run.topic_id(run.topic({"topic": name})), name)
     ids = {name: raw for raw, name in run.topic_names.items()}

@@ -20,7 +20,7 @@ def _levels(run: Run) -> dict[str, int]:
 
 
 def _update(run: Run, step: Json) -> Json:
-    """Update features, and wait until the broker that answers knows of it; Kafka's controller has made the change."""
+    """Update features. Kafka's controller makes the change; respond once this broker knows of it."""
     third = FORM[step.get("v", 2)]
     updates = [dict(zip(("feature", "max_version_level", third), each, strict=True)) for each in step["features"]]
     fields = {"feature_updates": updates, "timeout_ms": 10_000}

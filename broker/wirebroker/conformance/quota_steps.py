@@ -14,7 +14,7 @@ from wirebroker.conformance.run import Run
 from wirebroker.conformance.steps import shown
 
 NOT_MUTED = 0.5
-"""Seconds in which a connection that is not muted answers."""
+"""Seconds in which a connection that is not muted responses."""
 
 
 def _alter(run: Run, step: Json) -> Json:
@@ -35,7 +35,7 @@ def _alter(run: Run, step: Json) -> Json:
 
 
 def _wait(run: Run, step: Json, altered: set[str]) -> None:
-    """Until the broker that answers knows of the change, which Kafka's controller has made."""
+    """Until the broker that responds knows of the change, which Kafka's controller has made."""
     for entity, limits in step["entries"]:
         wanted = {key: value for key, value in limits if value is not None}
         components = [
@@ -74,7 +74,7 @@ def _symbol(name: str | None, own: str) -> str | None:
 
 
 def _describe(run: Run, step: Json) -> Json:
-    """The quotas, without those that earlier runs have left to the broker."""
+    """The quotas, without quotas that earlier runs have left to the broker."""
     components = [{"entity_type": kind, "match_type": how, "match": _real(run, name)} for kind, how, name in step["components"]]
     response = run.ask("DescribeClientQuotas", step, 1, components=components, strict=step.get("strict", False))
     if response.entries is None:

@@ -1,7 +1,7 @@
 """Waiting until a broker is ready, so that a replay meets the same state as the recording.
 
-Kafka announces a coordinator before it has loaded it, and answers EndTxn before the markers are written. The recording waited
-for both.
+Kafka announces a coordinator before it has loaded it, and responds to EndTxn before the markers are written. The recording
+waited for both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wirebroker.conformance.run import Run
 PAUSE, WITHIN = 0.02, 10.0
 """Seconds between two requests, and seconds after which the replay goes on regardless."""
 COORDINATOR_CODES = (14, 15, 16)
-"""Loading, not available, not this broker: the client retries all of them."""
+"""The errors for a loading, unavailable or wrong coordinator; the client retries each."""
 _GROUP, _TRANSACTION = 0, 1
 
 

@@ -21,7 +21,7 @@ RECORDINGS = (
     "kafka-4.3.1-log-dirs.json",
 )
 NOT_COMPARED = ("n", "n_v0", "len")
-"""Counts of advertised APIs: a broker with fewer APIs may still answer those that it has as Kafka does."""
+"""Counts of advertised APIs: a broker with fewer APIs may still handle its own APIs as Kafka does."""
 PRESENCE_ONLY = ("message", "m")
 """Texts, whose wording is not compared."""
 NO_ERROR = "0 NONE"
@@ -73,7 +73,7 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "secured_sessions": {"sasl.enabled.mechanisms": MECHANISMS, "connections.max.reauth.ms": "1500"},
 }
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}
-"""Who may log in where a scenario is about authentication."""
+"""The users of scenarios about authentication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A step at which a broker's answer differs from Kafka's."""
+    """A step at which a broker's response differs from Kafka's."""
 
     scenario: str
     index: int
@@ -139,7 +139,7 @@ class Normaliser:
         if isinstance(observed, list):
             if key == "producers":
                 observed = sorted(observed, key=lambda p: p.get("pid", -1))
-            if key == "partitions":  # Kafka keeps those of a ShareFetch in hash tables
+            if key == "partitions":  # Kafka keeps the topics of a ShareFetch in hash tables
                 observed = sorted(observed, key=_partition_index)
             return [self(item, key) for item in observed]
         return self._leaf(observed, key)
@@ -147,7 +147,7 @@ class Normaliser:
     def _object(self, observed: Json, key: str) -> Json:
         if key == "" and isinstance(observed.get("partitions"), list):
             observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p.get("part", -1))}
-        # An answer with an error carries no id: the 0 or −1 in its place is a default and compared as it is.
+        # A response with an error carries no id: the 0 or −1 in its place is a default and compared as it is.
         plain = ("pid",) if str(observed.get("error", NO_ERROR)) != NO_ERROR else ()
         return {k: v if k in plain else self(v, k) for k, v in observed.items() if k not in NOT_COMPARED}
 
@@ -193,7 +193,7 @@ def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:
 
 
 def deliberate(difference: Difference) -> bool:
-    """True for the one deliberate difference: Kafka never answers a null record set, wirebroker answers INVALID_RECORD."""
+    """True for the one deliberate difference: Kafka never responds to a null record set, wirebroker returns INVALID_RECORD."""
     silent = difference.expected == {"conn": "timeout"}
     null_records = difference.step.get("op") == "produce" and difference.step.get("raw_hex", "") is None
     return silent and null_records and str(difference.got.get("error", "")).startswith("87 ")

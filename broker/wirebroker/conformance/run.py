@@ -28,7 +28,7 @@ class Broker(Protocol):
 
     address: tuple[str, int]
     addresses: dict[str, tuple[str, int]]
-    """Its listeners by name; those that a remote broker may have besides the first are not known."""
+    """Its listeners by name; further listeners of a remote broker are not known."""
 
     def now(self) -> int:
         """ms since the epoch, by its clock."""
@@ -42,7 +42,7 @@ class Broker(Protocol):
 
 @dataclass(slots=True)
 class Token:
-    """A delegation token, as the last answer about it says."""
+    """A delegation token, as the last response about it says."""
 
     token_id: str
     secret: bytes
@@ -99,7 +99,7 @@ class Run:
             client.close()
 
     def ask(self, api: str, step: Json, version: int, **fields: Any) -> Any:
-        """Send a request of these fields in the step's version, else in this one, and wait for the answer."""
+        """Send a request of these fields in the step's version, else in this one, and wait for the response."""
         request = from_plain(request_class(KEYS[api]), fields)
         return self.client_of(step).request(request, step.get("v", version), step.get("conn", "main"))
 
@@ -115,7 +115,7 @@ class Run:
         return f"{self._prefix}-{name}" if name else name
 
     def is_of_another(self, name: str) -> bool:
-        """Whether a name is that of another run on the same broker."""
+        """Whether a name belongs to another run on the same broker."""
         return re.match(r"o[0-9a-f]{8}-", name) is not None and not name.startswith(self._prefix)
 
     def topic_id(self, name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The requests of each step of a scenario, and the form in which their answers are recorded."""
+"""The requests of each step of a scenario, and the form in which their responses are recorded."""
 
 from __future__ import annotations
 
@@ -490,7 +490,7 @@ def op_sasl_log_in(run: Run, step: Json) -> Json:
 
 
 def tokens_taken(run: Run, step: Json, dialogue: Generator[bytes, bytes, None]) -> list[Json]:
-    """The answers to the tokens of a login."""
+    """The responses to the tokens of a login."""
     token, responses = next(dialogue), []
     with suppress(StopIteration):
         while True:
@@ -503,7 +503,7 @@ def tokens_taken(run: Run, step: Json, dialogue: Generator[bytes, bytes, None]) 
 
 
 def _web_token(run: Run, step: Json) -> str:
-    """A token of the user that lasts for so many seconds."""
+    """A token of the user that expires after this number of seconds."""
     return unsecured_token({"sub": step["user"], "exp": run.broker.now() / 1000 + step["lasts"]})
 
 
@@ -516,7 +516,7 @@ def _bare_token_taken(run: Run, step: Json, token: bytes) -> tuple[Json, bytes]:
 
 @_operation
 def op_ask(run: Run, step: Json) -> Json:
-    """Any request; the names of all errors in its answer."""
+    """Any request; the names of all errors in its response."""
     response = run.ask(step["api"], step, versions(KEYS[step["api"]])[1], **step.get("fields", {}))
     return {"errors": [shown(code) for code in values(response, "errorCode")]}
 

@@ -1,7 +1,7 @@
 """The control: what Python tests do with MockKafka, over HTTP, for tests in any language.
 
     table       every endpoint, in one table
-    endpoints/  their handlers, and the forms of requests and answers
+    endpoints/  their handlers, and the forms of requests and responses
     forms       msgspec structs from JSON, to JSON, and as JSON schemas
     app         one request on its way through the table; every error is a problem document (RFC 9457)
     openapi, page   descriptions of the table, for tools and for people

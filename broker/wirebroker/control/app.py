@@ -73,7 +73,7 @@ register_url_convertor("id", _Id())
 
 
 def app(controlled: Controlled, hosts: Hosts) -> Starlette:
-    """The control of this broker or proxy as an ASGI application, which answers requests for one of these host names."""
+    """The control of this broker or proxy as an ASGI application, which responds to requests for one of these host names."""
     made = Starlette(
         routes=_routes(isinstance(controlled, ControlledProxy)),
         exception_handlers={HTTPException: _refused_by_the_router},
@@ -285,7 +285,7 @@ def _check_sender(request: Request) -> None:
     if not request.app.state.hosts.takes(host, request.scope["server"][0]):
         name = plain_host(host)[:100]
         raise Problem(
-            403, f"the control does not answer under the name {name!r}; use localhost, or start the broker with "
+            403, f"the control does not respond under the name {name!r}; use localhost, or start the broker with "
             f"--control-allow-host {name or 'NAME'}", "Host",
         )  # fmt: skip
 

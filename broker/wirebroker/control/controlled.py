@@ -1,4 +1,4 @@
-"""What is controlled: a running broker or proxy, as the endpoints see it. For the thread of its host's loop."""
+"""The running broker or proxy, as the endpoints of the control see it. For the thread of its host's loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Controlled:
     def __init__(self, host: Host | ProxyHost) -> None:
         self._of = host
         self.at_close: list[Callable[[], None]] = []
-        """Called when the broker or the proxy stops, to wake those who wait."""
+        """Called when the broker or the proxy stops, to wake the waiting requests of the control."""
         self.closing = False
         self._readers = 0
         self._began = time.time_ns()
@@ -86,19 +86,19 @@ class Controlled:
         return self._of.clock.now()
 
     def catch_up(self) -> None:
-        """Run the timers that are due: nobody sees what they should have changed already."""
+        """Run the timers that are due, so that a reader does not see outdated state."""
 
     def set_time(self) -> None:
         """Set the time of the change that follows."""
         raise NotImplementedError
 
     def changed(self) -> None:
-        """Perform the effects of a change, and wake those who wait."""
+        """Perform the effects of a change, and wake the waiting requests of the control."""
         raise NotImplementedError
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Somebody looks: the bytes of exchanges are kept meanwhile."""
+        """Keep the bytes of exchanges while the reader is there."""
         self._readers += 1
         try:
             yield

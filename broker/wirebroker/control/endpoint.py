@@ -1,4 +1,4 @@
-"""An endpoint: its path and its handler, whose type hints are the forms of request and answer."""
+"""An endpoint: its path and its handler, whose type hints are the forms of request and respond."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Endpoint:
 
     The handler gets the controlled broker or proxy and, by name, the parts of the path; where its signature has them also
     `query` and `body` (forms) or `text` (the raw body). Its result is written as JSON, text as it is, and None is an empty
-    answer.
-    `problems` maps the other statuses that it answers with to their reasons.
+    response.
+    `problems` maps the other statuses that it responds with to their reasons.
     """
 
     method: str

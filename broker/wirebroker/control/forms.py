@@ -35,7 +35,7 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
 
 
 class Form(msgspec.Struct, forbid_unknown_fields=True):
-    """A request or an answer of an endpoint."""
+    """A request or a response of an endpoint."""
 
 
 class Misfit(ValueError):

@@ -1,4 +1,4 @@
-"""The host names under which the control answers.
+"""The host names under which the control responds.
 
 The control has no password, so pages of other sites must not reach it. A site can make its own name lead to this machine
 (DNS rebinding), also to a published port of a container; the browser then sends the site's name in Host.
@@ -17,11 +17,11 @@ class Hosts:
         self._names = {plain_host(name) for name in names}
 
     def add(self, name: str) -> None:
-        """Answer under this name, too."""
+        """Respond under this name, too."""
         self._names.add(plain_host(name))
 
     def takes(self, host: str, reached: str) -> bool:
-        """Whether to answer under the name of a Host header. `reached` is the address on which the connection arrived."""
+        """Whether to respond under the name of a Host header. `reached` is the address on which the connection arrived."""
         name = plain_host(host)
         if name in self._names or name == "localhost" or name.endswith(".localhost"):
             return True

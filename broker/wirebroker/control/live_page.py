@@ -14,7 +14,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-"""With these a browser runs nothing but the page's own files, whatever a client's data contain."""
+"""With these headers a browser runs only the page's own files, even if a client's data contain a script."""
 
 
 def pages() -> dict[str, tuple[bytes, str]]:

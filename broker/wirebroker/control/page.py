@@ -35,7 +35,7 @@ def page(endpoints: Sequence[Endpoint]) -> str:
 <p><a href="live/">The live page</a> shows what happens as it happens.</p>
 <p>The control of a Kafka test double: <a href="health">health</a>, <a href="topics">topics</a>,
 <a href="faults">faults</a>, <a href="verdicts">verdicts</a>, <a href="groups">groups</a>.
-Bodies and answers are JSON; errors are problem details (RFC 9457).
+Bodies and responses are JSON; errors are problem details (RFC 9457).
 Every form is in <a href="openapi.json">openapi.json</a>.</p>
 {areas}</body></html>
 """

@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457): the form of every error answer."""
+"""Problem details (RFC 9457): the form of every error response."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PROBLEM = "application/problem+json"
 
 
 class Problem(Exception):
-    """An error answer with this status. `detail` is a sentence; `field` names the wrong field of the request, if one is."""
+    """An error response with this status. `detail` is a sentence; `field` names the wrong field of the request, if one is."""
 
     def __init__(self, status: int, detail: str, field: str | None = None) -> None:
         super().__init__(detail)

@@ -35,11 +35,11 @@ except ImportError as missing:
 logger = logging.getLogger("wirebroker")
 
 MOST_REQUESTS = 256
-"""Requests at a time, including those that wait. More are answered with 503."""
+"""Requests at a time, including waiting requests. More get 503."""
 
 
 LAST_RESPONSES_S = 1
-"""Seconds that a stopping control waits for clients to read its last answers."""
+"""Seconds that a stopping control waits for clients to read its last responses."""
 
 
 def control_of_broker(host: Host, new_engine: Callable[[], Engine], allow_hosts: Iterable[str] = ()) -> Control:
@@ -55,7 +55,7 @@ def control_of_proxy(host: ProxyHost, allow_hosts: Iterable[str] = ()) -> Contro
 class Control:
     """The HTTP control of a broker or a proxy, for the thread of its loop.
 
-    `allow_hosts` are further host names under which it answers.
+    `allow_hosts` are further host names under which it responds.
     """
 
     def __init__(self, controlled: Controlled, allow_hosts: Iterable[str] = ()) -> None:
@@ -89,17 +89,17 @@ class Control:
         self.open_to_others = not all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
     async def close(self) -> None:
-        """Close the listener and all connections. Requests that still wait are answered with 503."""
+        """Close the listener and all connections. Requests that still wait get 503."""
         if self._server is not None:
             self._server.close()
         self._controlled.close()
         await self._answered()
         for connection in list(self._state.connections):
             connection.transport.abort()
-        await self._answered()  # those whose clients read too slowly
+        await self._answered()  # responses that their clients read too slowly
 
     async def _answered(self) -> None:
-        """Wait a little for the answers that are being sent."""
+        """Wait a little for the responses that are being sent."""
         if self._state.tasks:
             await asyncio.wait(list(self._state.tasks), timeout=LAST_RESPONSES_S)
 

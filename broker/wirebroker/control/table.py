@@ -1,6 +1,6 @@
 """Every endpoint of the control, one row each. The app and the descriptions are derived from the rows.
 
-A proxy has those whose handlers take any `Controlled`.
+A proxy has the endpoints whose handlers take any `Controlled`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ACLs, and what they allow: the rules of StandardAuthorizerData in Kafka 4.3.1 (KIP-11, KIP-290).
+"""ACLs and their rules, those of StandardAuthorizerData in Kafka 4.3.1 (KIP-11, KIP-290).
 
 One ACL that denies outweighs all that allow. Without any ACL for a resource its access is refused, or allowed with
 allow.everyone.if.no.acl.found. Super users may do everything.
@@ -15,7 +15,7 @@ from kafkawire.disk.metadata import AclImage
 
 
 class ResourceType(IntEnum):
-    """What an ACL is about, by its number on the wire."""
+    """The type of an ACL's resource, by its number on the wire."""
 
     UNKNOWN, ANY, TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(8)
 
@@ -27,7 +27,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What a client does with a resource."""
+    """An operation on a resource."""
 
     (
         UNKNOWN, ANY, ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS,
@@ -56,7 +56,7 @@ OPERATIONS = {
         _O.CREATE, _O.ALTER, _O.DESCRIBE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE,
     ),
 }  # fmt: skip
-"""The operations that answers list as allowed."""
+"""The operations that responses list as allowed."""
 IMPLIED_BY = {
     Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
@@ -65,7 +65,7 @@ IMPLIED_BY = {
 
 
 class Acl(AclImage):
-    """An ACL, with what it means."""
+    """An ACL."""
 
     __slots__ = ()
 
@@ -89,7 +89,7 @@ class Acl(AclImage):
 
 
 class Filter(NamedTuple):
-    """Which ACLs are meant. None stands for every name, principal or host, ANY for every type."""
+    """A filter of ACLs. None stands for every name, principal or host, ANY for every type."""
 
     resource_type: int
     name: str | None
@@ -101,7 +101,7 @@ class Filter(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it has a number that Kafka keeps for what it does not know."""
+        """Whether it has a number that Kafka reserves for unknown values."""
         return 0 in (self.resource_type, self.pattern_type, self.operation, self.permission)
 
     def matches(self, acl: Acl) -> bool:
@@ -194,7 +194,7 @@ class Acls:
     def allows_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether some resource of the type could exist on which the operation is allowed (KIP-679).
 
-        Only ACLs with this operation or ALL count, as in Kafka's `Authorizer.authorizeByResourceType`.
+        Considers only ACLs for this operation or for ALL, as Kafka's `Authorizer.authorizeByResourceType` does.
         """
         who = (principal, EVERYBODY)
         about = [
@@ -209,7 +209,7 @@ class Acls:
 
 
 def ruling(about: Collection[Acl], principal: str, host: str, operation: Operation) -> Ruling:
-    """What the ACLs about a resource say of this operation. Without any it is not allowed."""
+    """The decision of a resource's ACLs about this operation. Without any it is not allowed."""
     who = (principal, EVERYBODY)
     allowing: Acl | None = None
     for acl in about:
@@ -225,7 +225,7 @@ def _place(acl: Acl) -> tuple[int, int, str]:
 
 
 def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
-    """Whether an ACL that allows is not outweighed by one that denies the same name or a prefix of it."""
+    """Whether an ACL allows the operation and no ACL denies it for the same name or a prefix of it."""
     literal = acl.pattern_type == PatternType.LITERAL
     if literal and acl.name == WILDCARD:
         return True
@@ -235,5 +235,5 @@ def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
 
 
 def bits(operations: Iterable[Operation]) -> int:
-    """Operations as answers have them: one bit for each."""
+    """Operations as responses have them: one bit for each."""
     return sum(1 << operation for operation in operations)

@@ -145,15 +145,15 @@ class Cluster:
         self.scram: dict[tuple[str, int], ScramCredential] = {}
         """The SCRAM credentials, by user and the mechanism's number (1 SHA-256, 2 SHA-512)."""
         self.acls = Acls()
-        """Who may do what, if there is an authorizer."""
+        """The ACLs, if there is an authorizer."""
         self.quotas = Quotas()
-        """What clients may use."""
+        """The quotas of clients."""
         self.tokens = DelegationTokens()
         self.cold_start = cold_start
         """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
         self.loading_ms = 0
-        """How long a new topic's coordinators load at most; 0: until the first request for one of them."""
+        """The longest time for which a new topic's coordinators load; 0: until the first request for a coordinator."""
         self.auto_creation_ms = 0
         """How long a topic stays unknown after a client's Metadata has asked the broker to create it."""
         self.growing: set[str] = set()
@@ -196,7 +196,7 @@ class Cluster:
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def cannot_replicate(self, factor: int) -> str:
-        """Why new partitions cannot have so many replicas, in Kafka's words; "" if they can (StripedReplicaPlacer.place)."""
+        """Why new partitions cannot have this many replicas, in Kafka's words; "" if they can (StripedReplicaPlacer.place)."""
         usable = self.usable_brokers
         if not any(broker.alive for broker in usable.values()):
             return "All brokers are currently fenced, or have all their log directories cordoned."
@@ -361,7 +361,7 @@ class Cluster:
         """
         before = len(topic.partitions)
         made = yield from self._growing(topic, total, now, factor, assignment)
-        if self.topics.get(topic.name) is not topic:  # it was deleted meanwhile
+        if self.topics.get(topic.name) is not topic:  # it was deleted in the meantime
             self._discard(made, now)
             return
         topic.partitions += made
@@ -372,7 +372,7 @@ class Cluster:
     def _growing(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None
     ) -> Generator[None, Any, list[Partition]]:
-        """Make the partitions of a topic up to `total`; if brokers come or go meanwhile, make them once more."""
+        """Make the partitions of a topic up to `total`; if brokers come or go in the meantime, make them once more."""
         self.growing.add(topic.name)
         made: list[Partition] = []
         pause = pauses(GROWN)
@@ -573,7 +573,7 @@ class Cluster:
         return self.create_topic(name, now, partitions=count, replication_factor=factor, overrides=overrides)
 
     def warm(self, now: int) -> None:
-        """Create the coordinators' topics that do not exist, and let the coordinators answer at once, as if loaded long ago.
+        """Create the coordinators' topics that do not exist, and let the coordinators respond at once, as if loaded long ago.
 
         Raises as `create_internal_topic`.
         """

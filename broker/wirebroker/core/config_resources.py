@@ -262,7 +262,7 @@ def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
 
 
 def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """The resources that a request names more than once. Kafka refuses all of them."""
+    """The resources that a request names more than once. Kafka refuses each such change."""
     seen: set[tuple[int, str]] = set()
     twice: set[tuple[int, str]] = set()
     for resource in resources:

@@ -22,7 +22,7 @@ class Lifetimes(NamedTuple):
     most: int
 
     def until(self, now: int, most_at: int, wanted: int) -> int:
-        """When a token expires that is renewed now for so many ms; 0 or less is the default."""
+        """The expiry of a token that is renewed now for this many ms; 0 or less stands for the default."""
         return min(most_at, now + (min(self.renewal, wanted) if wanted > 0 else self.renewal))
 
 

@@ -32,7 +32,7 @@ REFUSED_WITHOUT: Mapping[str, Sequence[str]] = {
     ),
     STREAMS: ("StreamsGroupHeartbeat", "StreamsGroupDescribe"),
 }  # fmt: skip
-"""The APIs that answer UNSUPPORTED_VERSION while a feature is at level 0 (KafkaApis)."""
+"""The APIs that return UNSUPPORTED_VERSION while a feature is at level 0 (KafkaApis)."""
 
 
 class Update(NamedTuple):

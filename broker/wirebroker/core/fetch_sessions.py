@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions and answers only with news.
+"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions and returns only what is new.
 
 A session belongs to the broker, not to a connection. `open` decides which partitions a request is about;
 `FetchContext.response` decides which of them the response names.
@@ -104,7 +104,7 @@ class FetchContext:
         return named
 
     def kept(self) -> dict[PartitionKey, tuple[Cached, int, int]]:
-        """The partitions of the session as they are before an answer, for `FetchSessions.restore`."""
+        """The partitions of the session as they are before a response, for `FetchSessions.restore`."""
         held = self.session.partitions if self.session is not None else {}
         return {key: (cached, cached.high_watermark, cached.log_start_offset) for key, cached in held.items()}
 
@@ -126,7 +126,7 @@ class FetchSessions:
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
 
     def restore(self, context: FetchContext, kept: dict[PartitionKey, tuple[Cached, int, int]], node_id: int) -> None:
-        """The answer was not sent: the session is as it was before; one that was begun with the request does not exist."""
+        """The response was not sent: the session is as it was before; one that was begun with the request does not exist."""
         session = context.session
         if session is None:
             return
@@ -201,7 +201,7 @@ class FetchSessions:
         return session
 
     def _has_room(self, size: int, node_id: int, now: int) -> bool:
-        """Whether this broker has room for a session of so many partitions; evicts another session if necessary."""
+        """Whether this broker has room for a session of this many partitions; evicts another session if necessary."""
         if len(self._sessions) < self._slots:
             return True
         held = [(key, session) for key, session in self._sessions.items() if key[0] == node_id]

@@ -1,6 +1,6 @@
 """The state of a cluster outside its partitions: to and from an image of its metadata, and from the coordinators' topics.
 
-A data directory and a snapshot keep the same: the image, the logs, and nothing of what coordinators have in memory.
+A data directory and a snapshot keep the same: the image and the logs, but not the memory of coordinators.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def abs_hash(text: str) -> int:
 
 
 def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
-    """The keys in the order of a HashMap with so many buckets; `keys` are in the order in which they were put."""
+    """The keys in the order of a HashMap with this number of buckets; `keys` are in the order of insertion."""
     mask, keys = buckets - 1, list(keys)
     if len(keys) < 2:
         return keys

@@ -11,7 +11,7 @@ EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4,
 
 
 class TimestampedOffset(NamedTuple):
-    """An answer to ListOffsets."""
+    """A response to ListOffsets."""
 
     offset: int
     timestamp: int

@@ -97,7 +97,7 @@ class OpenTransactions:
         self._unreplicated.clear()
 
     def truncate(self, end_offset: int, open_ones: dict[int, int]) -> None:
-        """The log ends at `end_offset` now; these transactions are open by the producers' states."""
+        """The log ends at `end_offset` now; `open_ones` are the transactions that the producers' states show as open."""
         del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]
         self.restart(open_ones)
 
@@ -106,7 +106,7 @@ class OpenTransactions:
         self._aborted = list(aborted)
 
     def restart(self, open_ones: dict[int, int]) -> None:
-        """Continue with the transactions that are open by the producers' states, and forget the expected first batches."""
+        """Continue with the transactions that the producers' states show as open, and forget the expected first batches."""
         self._first_offsets = dict(sorted(open_ones.items(), key=lambda one: one[1]))
         self._unreplicated = []
         self.verifications.clear()

@@ -1,7 +1,7 @@
 """One partition: its log, its producers' state, and the offsets that clients see.
 
 `append` handles every batch of a client: it checks the records, asks the validator for a verdict, and changes the log and
-the producer's state together. The reply, the trace and the explanation all read the resulting `Appended`. Most batches are
+the producer's state together. The response, the trace and the explanation all read the resulting `Appended`. Most batches are
 the next one of their producer; `fast_path` stores those with the same result.
 """
 
@@ -64,7 +64,7 @@ _new: Any = tuple.__new__
 
 
 class Appended(NamedTuple):
-    """The result of appending a batch: the verdict, and the fields of the answer. Offsets are −1 where Kafka sends −1."""
+    """The result of appending a batch: the verdict, and the fields of the response. Offsets are −1 where Kafka sends −1."""
 
     verdict: Verdict | RecordReject
     error_code: int
@@ -192,7 +192,7 @@ class Partition:
     # Writing
 
     def _follow_settings(self) -> None:
-        """The settings have changed, or what the fast path depends on: compute again what follows from them."""
+        """The settings have changed, or another input of the fast path: compute the derived values again."""
         self.fast_path.renew()
         self.replication.review()  # min.insync.replicas may have changed, which a retry has to notice as well
 
@@ -536,9 +536,9 @@ class Partition:
                     yield key if isinstance(key, int) else -1, epoch_of(state)
 
     def expire_producer(self, producer_id: int) -> int | None:
-        """Forget one producer, whatever its age, and return its epoch; None if it is unknown or has an open transaction.
+        """Forget one producer of any age, and return its epoch; None if it is unknown or has an open transaction.
 
-        Replicas that lag behind forget it as well, as their own clocks would make them.
+        Lagging replicas forget it as well, as their own clocks would do.
         """
         state = self.producers.get(producer_id)
         if state is None or open_since(state) >= 0:

@@ -3,7 +3,7 @@
     judge(state, batch, rules, log_end_offset)  →  Accept | Duplicate | Reject       decides, changes nothing
     advance(state, batch, base_offset, …)       →  the state after the batch was stored
 
-The same verdict feeds the reply, the trace, the explanation and the audit. The rules are those of Kafka's
+The same verdict feeds the response, the trace, the explanation and the audit. The rules are those of Kafka's
 ProducerStateManager, ProducerStateEntry and ProducerAppendInfo, in their order: retries are recognised first (only of a
 client, exact in first and last sequence, within the window), then the epoch is checked, then the sequence.
 
@@ -181,8 +181,8 @@ def last_batch_only(state: bytes) -> bytes:
 def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
     """A follower's state of a producer, if `mine` was its state when its log ended at offset `since`.
 
-    `leaders` is the leader's state of the same log. The follower has appended the batches from `since` on itself; of earlier
-    ones it knows what it knew then. None if it does not know the producer.
+    `leaders` is the leader's state of the same log. The follower has appended the batches from `since` on itself; its state
+    about earlier batches is the state at that time. None if it does not know the producer.
     """
     batches = [leaders[at : at + _BATCH.size] for at in range(_START, len(leaders), _BATCH.size)]
     kept = [batch for batch in batches if _BATCH.unpack(batch)[1] >= since]

@@ -1,6 +1,6 @@
 """The rule set of the validator as data, and its presets.
 
-`kafka-4.3` answers as Apache Kafka 4.3.1. The others reproduce the textbook, simpler brokers, older releases and
+`kafka-4.3` responds as Apache Kafka 4.3.1. The others reproduce the textbook, simpler brokers, older releases and
 Apache Pulsar's deduplication, so that a client can be tested against each, and an audit can ask "what if".
 """
 
@@ -32,7 +32,7 @@ class Rules:
     gap: Literal["45", "45_until_new_id", "accept"] = "45"
     """a sequence after the next one; with `45_until_new_id` all later batches of the producer are refused"""
     duplicate: Literal["original_offset", "dropped"] = "original_offset"
-    """the offset in the answer to a recognised retry: that of the stored batch, or −1"""
+    """the offset in the response to a recognised retry: that of the stored batch, or −1"""
     key: Literal["producer_id", "client_id"] = "producer_id"
     """the key that identifies a producer"""
     state_after_delete: Literal["kept", "lost"] = "kept"

@@ -1,6 +1,6 @@
-"""Client quotas, and how Kafka measures what they limit (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
+"""Client quotas, and how Kafka measures use (KIP-13, KIP-55, KIP-124, KIP-599, KIP-612).
 
-`Quotas` are the limits of a cluster, by what they are about. `Rate` and `TokenBucket` compute exactly what Kafka's classes of
+`Quotas` are the limits of a cluster, by their kind. `Rate` and `TokenBucket` compute exactly what Kafka's classes of
 these names do, on the broker's clock.
 """
 
@@ -125,14 +125,14 @@ class Quotas:
 
 
 class Measured(NamedTuple):
-    """Whose use of something is measured together, by the names of user and client id; "" for any."""
+    """The clients whose use is measured together, by the names of user and client id; "" for any."""
 
     user: str
     client_id: str | None
 
 
 class KeyedQuotas:
-    """One kind of limit, and whom each of its values concerns (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
+    """One kind of limit, and the clients of each of its values (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
 
     def __init__(self, quotas: Quotas, key: str) -> None:
         self._values = {entity: held[key] for entity, held in quotas.limits.items() if key in held}
@@ -142,7 +142,7 @@ class KeyedQuotas:
         return bool(self._values)
 
     def measured(self, user: str, client_id: str | None) -> Measured:
-        """With whom a client is measured."""
+        """The clients with which a client is measured together."""
         if self._levels == {(CLIENT_ID,)}:
             return Measured("", client_id)
         if self._levels == {(USER,)}:
@@ -162,7 +162,7 @@ class KeyedQuotas:
         return Measured(user, "") if ((USER, None),) in self._values else Measured("", client_id)
 
     def limit(self, who: Measured) -> tuple[float, QuotaEntity] | None:
-        """What they may use, and the entity that says so; None without a limit."""
+        """Their limit, and the entity that sets it; None without a limit."""
         user, client_id = who
         if client_id is None:
             return None
@@ -205,7 +205,7 @@ class Rate:
         self._current = 0
 
     def record(self, window: Window, value: float, now: int) -> None:
-        """Something was used; a negative value takes back what was recorded."""
+        """Record a use; a negative value takes back a recorded use."""
         if not self._samples:
             self._samples.append(_Sample(now))
         sample = self._samples[self._current]
@@ -220,7 +220,7 @@ class Rate:
         sample.last_event = now
 
     def measure(self, window: Window, now: int) -> float:
-        """What is used in a second."""
+        """The use in a second."""
         size = self.window_size(window, now)
         return sum(sample.value for sample in self._samples) / (size / 1000)
 

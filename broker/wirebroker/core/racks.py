@@ -50,7 +50,7 @@ def spread(brokers: Iterable[Racked]) -> list[int]:
 def preferred_replica(brokers: Mapping[int, Racked], partition: Partition, rack: str, offset: int) -> int:
     """The in-sync replica in this rack that has the offset; −1 if the leader should be read (findPreferredReadReplica).
 
-    Of several it is the one with the most records, then the one with the highest id.
+    If there are several, the replica with the most records wins, then the replica with the highest id.
     """
     known = (brokers[node_id] for node_id in partition.in_sync if node_id in brokers)
     near = [broker.node_id for broker in known if broker.alive and broker.rack == rack]

@@ -43,7 +43,7 @@ from wirebroker.core.configs import TopicConfigs
 
 SHOWN_ERRORS = 3
 MOST_ERRORS = 1 << 16
-"""The largest number of records that an answer names; Kafka names all of them."""
+"""The largest number of records that a response names; Kafka names every such record."""
 OLDEST_VERSION_OF_ZSTD = 7
 NO_TIMESTAMP = -1
 _UNUSUAL = COMPRESSION_MASK | LOG_APPEND_TIME
@@ -115,7 +115,7 @@ class TakesLong(Exception):
 
 
 class RecordReject(NamedTuple):
-    """Record data that is refused. `log_start_known` says whether the answer carries the log start offset.
+    """Record data that is refused. `log_start_known` says whether the response carries the log start offset.
 
     `rule` names the check that failed; a colon and details may follow.
     """
@@ -139,7 +139,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
         return _first_batch(records, policy, now, produce_version, full, at_once)
     header = _new(BatchHeader, _unpack(records))
     base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = header
-    # One whole batch of version 2, and nothing else, is what every client sends.
+    # Every client sends one whole batch of version 2, and nothing else.
     if length != size - LOG_OVERHEAD or magic != 2:
         return _first_batch(records, policy, now, produce_version, full, at_once)
     codec = attributes & COMPRESSION_MASK
@@ -198,7 +198,7 @@ def _first_batch(
 def size_of_only_batch(records: memoryview | None, produce_version: int) -> int | RecordReject:
     """The size of the only batch in the record data, or the rejection by ProduceRequest.validateRecords.
 
-    As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged one is an error. Kafka never answers
+    As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged one is an error. Kafka never responds
     null records; INVALID_RECORD is the code that it would mean.
     """
     if records is None:
@@ -261,7 +261,7 @@ def _damaged(header: BatchHeader, damage: Exception) -> RecordReject:
 
 
 def _server_error(header: BatchHeader, rule: str) -> RecordReject:
-    """The rejection of data that Kafka does not foresee and answers with UNKNOWN_SERVER_ERROR."""
+    """The rejection of data that Kafka does not foresee, and refuses with UNKNOWN_SERVER_ERROR."""
     return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, rule, log_start_known=True, header=header)
 
 

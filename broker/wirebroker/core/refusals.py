@@ -1,4 +1,4 @@
-"""What a request is refused with, and the refusals that several APIs share."""
+"""The refusal of a request, and the refusals that several APIs share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MESSAGES = {
     ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
     ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
 }
-"""Kafka's own messages for errors, which few answers have."""
+"""Kafka's own messages for errors, which few responses have."""
 MOST_RECORDS = 10_000
 """The largest number of records that Kafka's controller writes for one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 TOO_LARGE = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")

@@ -1,4 +1,4 @@
-"""The replicas of one partition. Each holds a prefix of the leader's log, and usually all of it.
+"""The replicas of one partition. Each holds a prefix of the leader's log, usually the whole log.
 
 A follower normally has a record as soon as the leader has it, so there is one log, the leader's, and no copying. A replica
 that does not follow, because it is frozen or its broker is down, has a `Prefix`: its log end offset, and the producers'

@@ -50,7 +50,7 @@ class Setting:
 
     @property
     def internal(self) -> bool:
-        """Whether Kafka hides it in its documentation and its answers."""
+        """Whether Kafka hides it in its documentation and its responses."""
         return "internal" in self.marks
 
     @property
@@ -218,7 +218,7 @@ TOPIC_SYNONYMS = {name: tuple(synonyms) for name, *synonyms in _TABLES["topic sy
 
 @cache
 def meanings() -> Mapping[str, str]:
-    """What each setting means, by its name; read from setting_meanings.txt when a client first asks for it."""
+    """The meaning of each setting, by its name; read from setting_meanings.txt when a client first asks for it."""
     lines = Path(__file__).with_name("setting_meanings.txt").read_text(encoding="utf-8").splitlines()
     return {name: text for name, _, text in (line.partition(" ") for line in lines) if text and name != "#"}
 

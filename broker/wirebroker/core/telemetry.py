@@ -1,7 +1,7 @@
-"""Clients' own metrics (KIP-714): who is asked for which, and what clients have pushed (Kafka's ClientMetricsManager).
+"""Clients' own metrics (KIP-714): the subscriptions, and the pushed metrics (Kafka's ClientMetricsManager).
 
-Each broker knows the clients that it has talked to. A client is asked for the metrics of all subscriptions that it matches, at
-the shortest of their intervals. Times are ms.
+Each broker knows the clients that it has talked to. A client pushes the metrics of all subscriptions that match it, at the
+shortest of their intervals. Times are ms.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION
 
 
 class Push(NamedTuple):
-    """What a client pushed: `metrics` is an OTLP MetricsData, decompressed."""
+    """A client's push: `metrics` is an OTLP MetricsData, decompressed."""
 
     time: int
     node: int
@@ -72,7 +72,7 @@ class Pushes:
 def push_of(
     request: PushTelemetryRequest, time: int, node: int, client_id: str | None, software: tuple[str, str], limit: int
 ) -> Push:
-    """What a request pushes. Raises WireError if that cannot be decompressed to at most `limit` bytes."""
+    """The metrics that a request pushes. Raises WireError if that cannot be decompressed to at most `limit` bytes."""
     codec, metrics = request.compression_type, request.metrics
     plain = bytes(metrics if codec == NONE else decompress(codec, metrics, limit))
     return Push(time, node, client_id, request.client_instance_id, software, request.terminating, plain)
@@ -188,7 +188,7 @@ def _matches(patterns: list[str], attributes: Mapping[str, str | None]) -> bool:
 
 
 def _buckets(count: int) -> int:
-    """The number of buckets of a HashSet of so many."""
+    """The number of buckets of a HashSet of this size."""
     buckets = 16
     while count * 4 > buckets * 3:
         buckets *= 2

@@ -1,7 +1,7 @@
 """Messages inside bytes: the coordinators' records, transaction markers, and what members of a group send each other.
 
-A value of bytes becomes `{"OffsetCommitValue": {"version": 4, …}}` if its bytes are exactly those of that message, so that
-nothing is lost on the way back.
+A value of bytes becomes `{"OffsetCommitValue": {"version": 4, …}}` if the message encodes to exactly these bytes, so nothing is
+lost on the way back.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ _DUMP = re.compile(r"(?:0x)?[0-9a-f]{4,16}(?:(?::\s*|\s{2,})((?:[0-9a-f]{2,4}\s?
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _BETWEEN = re.compile(r"\\x|0x|[\s:,]")
-"""What people write between the bytes of hex."""
+"""The separators that people write between bytes in hex."""
 _WIDTH = 16
 """Bytes of a line of a dump."""
 

@@ -1,4 +1,4 @@
-"""Frames to plain data and back: requests, answers, and record data that stands by itself, as in a segment of a log.
+"""Frames to plain data and back: requests, responses, and record data that stands by itself, as in a segment of a log.
 
 {"kind": "request", "api": "Produce", "version": 9, "correlation_id": 3, "client_id": "billing", "body": {…}}
 {"kind": "answer", "api": "Produce", "version": 9, "correlation_id": 3, "body": {…}}
@@ -47,11 +47,11 @@ class Decoded:
 
 
 class NotRecognised(ProtocolError):
-    """Bytes that are neither a request nor batches; the message says what they lack."""
+    """Bytes that are neither a request nor batches; the message names the missing part."""
 
 
 def decode_all(data: bytes, api: str | None = None, version: int | None = None) -> Iterator[Decoded]:
-    """The frames in `data`: answers to `api` in `version` if these are given, else requests or record data.
+    """The frames in `data`: responses to `api` in `version` if these are given, else requests or record data.
 
     Frames may have their size in front. Raises ProtocolError, with the position in `data` and the field.
     """
@@ -96,7 +96,7 @@ def _sized(data: bytes, pos: int) -> int:
 
 
 def _frames(data: bytes, responses: bool) -> list[tuple[int, int]]:
-    """Where frames begin and end: those whose sizes fill the data exactly, else all of it as one without a size."""
+    """Where frames begin and end: frames whose sizes fill the data exactly, else the whole data as one frame without a size."""
     found, pos = [], 0
     while pos < len(data):
         end = _sized(data, pos)
@@ -137,7 +137,7 @@ def _request(data: bytes, begin: int) -> Decoded:
 
 
 def _unrecognised(key: int, version: int, size: int) -> str:
-    remedy = "an answer needs --api and --version"
+    remedy = "a response needs --api and --version"
     if size < 8:
         return f"{size} bytes are too few for a request; {remedy}"
     if key not in APIS:

@@ -1,7 +1,7 @@
 """Fields as plain data that JSON can hold, and back.
 
 A text stays a text. Bytes become a text if they are one that people can read, else `{"hex": …}`; an id becomes Kafka's text
-for it. A field's declaration says on the way back which of these it is.
+for it. The field's declaration tells which form applies when the text is converted back.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from wirebroker.common.suggestions import did_you_mean
 
 S = TypeVar("S", bound=Struct)
 InBytes = Callable[[str, bytes], Any]
-"""What bytes in a field of this name mean; None if they are only bytes."""
+"""The meaning of bytes in a field of this name; None if they are only bytes."""
 FromPlain = Callable[[dict[str, Any], str], bytes]
-"""The bytes of what InBytes gave; the text is its path. Raises PlainError."""
+"""The bytes of a form that InBytes returned; the text is its path. Raises PlainError."""
 
 
 class PlainError(ValueError):
@@ -60,7 +60,7 @@ def plain_bytes(raw: bytes | None) -> Any:
 
 
 def bytes_of(plain: Any, from_plain: FromPlain, path: str) -> bytes | None:
-    """The bytes of what `plain_bytes` or `InBytes` gave. Raises PlainError."""
+    """The bytes of a form that `plain_bytes` or `InBytes` returned. Raises PlainError."""
     if plain is None:
         return None
     if isinstance(plain, str):
@@ -82,7 +82,7 @@ def message_of(
     cls: type[S], plain: Any, from_plain: FromPlain, path: str = "",
     records: Callable[[Any, str], bytes] | None = None,
 ) -> S:  # fmt: skip
-    """The message or struct of these fields; those that are absent get their defaults. Raises PlainError."""
+    """The message or struct of these fields; absent fields get their defaults. Raises PlainError."""
     if not isinstance(plain, Mapping):
         raise PlainError(f"{path}: {plain!r} is not an object with the fields of {cls.__name__}")
     specs = {field.name: field.spec for field in cls.__wire__}

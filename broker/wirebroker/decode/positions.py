@@ -36,7 +36,7 @@ def request_positions(frame: bytes) -> Iterator[Position]:
 
 
 def response_positions(frame: bytes, api_key: int, version: int) -> Iterator[Position]:
-    """The fields of an answer without its size. Raises ProtocolError."""
+    """The fields of a response without its size. Raises ProtocolError."""
     version = written_version(frame, api_key, version)
     correlation_id, end = read_response_header(memoryview(frame), api_key, version)
     yield Position("correlation_id", 0, str(correlation_id), 0, 4)

@@ -1,4 +1,4 @@
-"""Faults on demand: rules that strike the exact request.
+"""Faults on demand: rules that match the exact request.
 
     lost = kafka.faults.add(faults.lose_ack(api="Produce", topic="orders", nth=4))
     ...
@@ -7,8 +7,8 @@
 Every kind of fault is a call that makes a rule (see `kinds`). These words say which requests it matches: `api`, `version`
 (one, or from–to), `topic`, `partition`, `client_id`, `principal`, `node`, `producer_id`, `producer_epoch`, `sequence` (one,
 or from–to), `transactional_id`, `group`; a word that is not given matches everything. These say which of the matching ones
-it strikes: `nth` (one or several, from 1), `every`, `probability`, and at most `times`. For Produce batches are counted, for
-everything else requests. A rule that could never strike raises FaultError, a ValueError that knows the word at fault.
+it fires on: `nth` (one or several, from 1), `every`, `probability`, and at most `times`. A Produce counts once for each batch,
+any other request counts once. A rule that could never fire raises FaultError, a ValueError that knows the word at fault.
 """
 
 from wirebroker.faults.forms import FaultError as FaultError

@@ -17,7 +17,7 @@ class Planned(Exchange, Protocol):
     """An exchange with what the plan knows of it."""
 
     matches: Matches | None
-    """The rules that strike it."""
+    """The rules that match it."""
 
 
 class Alarm(Protocol):
@@ -41,7 +41,7 @@ class FiringTrace(Protocol):
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
         partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        """Note that a rule struck for the `number`th time."""
+        """Note that a rule fired for the `number`th time."""
 
 
 class Host(Protocol):
@@ -55,7 +55,7 @@ class Host(Protocol):
         """The latest time that is known, in ms since the epoch."""
 
     def emit(self, effect: Effect) -> None:
-        """Send an answer, or close a connection, after the effects before it."""
+        """Send a response, or close a connection, after the effects before it."""
 
     @property
     def trace(self) -> FiringTrace:

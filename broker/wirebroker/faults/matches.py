@@ -12,14 +12,14 @@ from wirebroker.requests.parts import TopicPartition, Where
 
 
 class MatchedRule(NamedTuple):
-    """A rule that strikes a request: which of its partitions (None: all), and which batches of a Produce."""
+    """A rule that matches a request: which of its partitions (None: all), and which batches of a Produce."""
 
     rule: Rule
     only: Where | None
     batches: list[Batch | None]
 
     def without(self, gone: Where) -> MatchedRule:
-        """The strike on the partitions that are still in the request."""
+        """The match on the partitions that are still in the request."""
         only = None if self.only is None else self.only - gone
         batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
         return MatchedRule(self.rule, only, [] if only is not None and not only else batches)
@@ -27,19 +27,19 @@ class MatchedRule(NamedTuple):
 
 @dataclass(slots=True)
 class Matches:
-    """The rules that strike one request and its answer, and their results so far."""
+    """The rules that match one request and its response, and their results so far."""
 
     facts: Facts
     before: list[MatchedRule] = field(default_factory=list)
-    """Strikes that have yet to act before the request is handled,"""
+    """Matches that have yet to act before the request is handled,"""
     after: list[MatchedRule] = field(default_factory=list)
-    """on the answer,"""
+    """on the response,"""
     wire: list[MatchedRule] = field(default_factory=list)
     """and on its bytes."""
     overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
-    """Errors for the answer, and for which partitions, before anything else happens to it."""
+    """Errors for the response, and for which partitions, before anything else happens to it."""
     refused: Message | None = None
-    """The answer for the partitions that were not handled."""
+    """The response for the partitions that were not handled."""
     gone: Where = frozenset()
     """The partitions that were not handled."""
     slow: dict[TopicPartition, int] = field(default_factory=dict)

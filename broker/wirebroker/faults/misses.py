@@ -31,7 +31,7 @@ class _Reason:
 
 
 class Misses:
-    """Requests that arrived since a rule was loaded: `arrived` counts those of all rules by API, and is counted elsewhere."""
+    """Requests that arrived since a rule was loaded: the plan counts `arrived`, by API, for all rules."""
 
     def __init__(self, arrived: Counter[str]) -> None:
         self._arrived = arrived

@@ -1,4 +1,4 @@
-"""The plan: it applies the loaded rules to each request on its way to its answer.
+"""The plan: it applies the loaded rules to each request on its way to its response.
 
 A request meets the rules before it is handled, in the order in which they were added; the first that ends it decides. The
 exchange remembers the rules that strike its answer (`Exchange.struck`); they act when the answer is made, at once or later. A
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from wirebroker.faults.files import FaultFile
 
 REMEMBERED = 1000
-"""Rules without a strike that are remembered after they were unloaded."""
+"""Rules that did not fire and are remembered after they were unloaded."""
 NOTHING: Where = frozenset()
-REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no answer that could say so"
+REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no response to report it"
 
 Continue = Callable[[int], None]
 """A step to take later; its argument is the time then."""
@@ -48,7 +48,7 @@ Continue = Callable[[int], None]
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A request or an answer that a rule holds back: for some time, or until others have been handled."""
+    """A request or a response that a rule holds back: for some time, or until others have been handled."""
 
     rule: Rule
     exchange: Planned
@@ -66,16 +66,16 @@ class FaultPlan:
         self.host = host
         self._random = random.Random(seed)
         self._held: list[_Held] = []
-        """The requests and answers that rules hold back, oldest first."""
+        """The requests and responses that rules hold back, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
         """Partitions to which a slow write is under way, and the requests that wait for it."""
         self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
         """Rules that have matched a request of which only a part has arrived."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
-        """Rules that never struck and are no longer loaded; the latest ones, as a test may load any number of rules."""
+        """Rules that never fired and are no longer loaded; the latest ones, as a test may load any number of rules."""
         self._keys: frozenset[int] = frozenset()
-        """Keys of the APIs that rules may strike."""
+        """Keys of the APIs that rules may match."""
         self._arrived: Counter[str] = Counter()
         """Requests of each API, while there are rules."""
 
@@ -91,7 +91,7 @@ class FaultPlan:
         self._random = random.Random(seed)
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule; it strikes from the next request on. A rule that is loaded already stays as it is.
+        """Load a rule; it fires from the next request on. A rule that is loaded already stays as it is.
 
         Raises FaultError if the host refuses faults, and for a rule that needs a broker, if there is none.
         """
@@ -135,18 +135,18 @@ class FaultPlan:
             self._let_go(held, self.host.now)
 
     def unfired(self) -> list[Rule]:
-        """The rules that never struck, oldest first: unloaded ones and those that are still loaded."""
+        """The rules that never fired, oldest first: unloaded and loaded rules."""
         return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:
-        """Remember, after a reset, rules of the earlier plan that never struck, except those that are loaded again."""
+        """Remember, after a reset, rules of the earlier plan that never fired, except rules that are loaded again."""
         again = set(map(str, self.rules))
         self._unloaded_unfired += [rule for rule in earlier.unfired() if str(rule) not in again]
 
     def load_again(self, rules: Iterable[Rule]) -> None:
         """Load copies of the rules of the start after a soft reset, with the random choices of the start.
 
-        Earlier copies that never struck are not remembered, as `succeed` does not.
+        Earlier copies that never fired are not remembered, as `succeed` does not.
         """
         self.reseed(self._first_seed)
         again = [self.add(rule.copy()) for rule in rules]
@@ -158,7 +158,7 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Whether a request of this API must pass the plan: rules may strike it, or it waits, or others wait for it."""
+        """Whether a request of this API must pass the plan: rules may match it, or it waits, or others wait for it."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
@@ -291,7 +291,7 @@ class FaultPlan:
             injection.report(done)
 
     def _remaining(self, matched: MatchedRule, gone: Where = NOTHING) -> MatchedRule:
-        """The strike without the partitions that others have refused; without anything once its rule is unloaded."""
+        """The match without the partitions that others have refused; without anything once its rule is unloaded."""
         remaining = matched.without(gone) if matched.rule in self.rules else matched._replace(batches=[])
         matched.rule.fired -= len(matched.batches) - len(remaining.batches)
         return remaining

@@ -1,4 +1,4 @@
-"""A rule: the requests that it matches, the ones among them that it strikes, and its act.
+"""A rule: the requests that it matches, the ones among them on which it fires, and its act.
 
 Each kind of fault is one subclass of `Rule` (see `kinds`). Its annotations are its options, its methods are its acts, its
 docstring is its text in the documentation. Everything else is derived: the call in Python, the [[fault]] of a file, the JSON
@@ -48,12 +48,12 @@ class InjectionPoint(Enum):
     CONNECTION = "when a connection is made"
     ARRIVAL = "when a part of a request has arrived"
     REQUEST = "before the request is handled"
-    RESPONSE = "when the answer is made"
-    WIRE = "when the answer is sent"
+    RESPONSE = "when the response is made"
+    WIRE = "when the response is sent"
 
 
 class NotFired(AssertionError):
-    """A rule did not strike as often as it should have."""
+    """A rule did not fire as often as it should have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Match:
 
 
 def _parts(facts: Facts) -> Sequence[Batch | None]:
-    """What a rule counts of a request: the batches of a Produce, or the request as a whole, as None."""
+    """The parts of a request that a rule counts: the batches of a Produce, else the whole request as None."""
     return facts.batches if facts.api == "Produce" else (None,)
 
 
@@ -143,7 +143,7 @@ def _fits(wanted: Any, found: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Which of the matching ones are struck: the nth (from 1), every kth, each with a probability; at most `times`."""
+    """On which of the matches a rule fires: the nth (from 1), every kth, each with a probability; at most `times`."""
 
     nth: tuple[int, ...] | None = None
     every: int | None = None
@@ -160,9 +160,9 @@ class _Declared:
 
 
 class Rule(_Declared, kw_only=True):
-    """A fault that is waiting to happen. `seen` counts the matches, `fired` how many of them were struck.
+    """A fault that is waiting to happen. `seen` counts the matches, `fired` on how many of them it fired.
 
-    Raises FaultError, a ValueError that knows the word at fault, for a rule that could never strike.
+    Raises FaultError, a ValueError that knows the word at fault, for a rule that could never fire.
     """
 
     api: ApiName | Annotated[Sequence[ApiName], Meta(min_length=1)] | None = None
@@ -185,7 +185,7 @@ class Rule(_Declared, kw_only=True):
 
     kind: ClassVar[str]
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.REQUEST
-    """The seam where it acts, unless it has the option `after`."""
+    """The injection point where it acts, unless it has the option `after`."""
     only_apis: ClassVar[tuple[str, ...] | None] = None
     """The APIs that the kind applies to; None: all."""
     match_words: ClassVar[tuple[str, ...]] = Match.__slots__
@@ -230,11 +230,11 @@ class Rule(_Declared, kw_only=True):
         self.loaded_at = 0
         """When it was loaded, in ms since the epoch."""
         self.missed = ""
-        """Why it could not strike what it would have struck; "" if it could."""
+        """Why it could not fire; "" if it could."""
         self.copied = False
-        """Whether brokers have copies of it."""
+        """Whether brokers hold copies of this rule."""
         self.misses: Misses | None = None
-        """What arrived since it was loaded."""
+        """The requests that arrived since the rule was loaded."""
         self._check_rule()
         self.check_options()
 
@@ -256,11 +256,11 @@ class Rule(_Declared, kw_only=True):
         raise NotImplementedError
 
     def answered(self, injection: Injection, response: Message) -> bool:
-        """Act on the answer. Returns whether it can be sent now."""
+        """Act on the response. Returns whether it can be sent now."""
         raise NotImplementedError
 
     def send(self, line: OutgoingResponse) -> bool:
-        """Act on the bytes of the answer. Returns whether there was something to do."""
+        """Act on the bytes of the response. Returns whether there was something to do."""
         raise NotImplementedError
 
     def greets(self, greeting: Greeting) -> bool:
@@ -287,13 +287,13 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def apis(self) -> Iterable[str]:
-        """The APIs whose requests it may strike."""
+        """The APIs whose requests it may match."""
         return self.match.api or self.only_apis or KEYS
 
     # Counting
 
     def fires(self, chance: Callable[[], float]) -> bool:
-        """Count one more match. Returns whether it is struck. `chance()` is at least 0 and less than 1."""
+        """Count one more match. Returns whether the rule fires. `chance()` is at least 0 and less than 1."""
         self.seen += 1
         count = self.count
         if count.times is not None and self.fired >= count.times:
@@ -308,11 +308,11 @@ class Rule(_Declared, kw_only=True):
         return injection
 
     def assert_fired(self, times: int | None = None) -> None:
-        """Raises NotFired unless the rule struck: at least once, or exactly `times` times."""
+        """Raises NotFired unless the rule fired: at least once, or exactly `times` times."""
         if self.fired == times or (times is None and self.fired):
             return
         wanted = "at all" if times is None else f"{times} times"
-        counts = f"it matched {self.seen} and struck {self.fired}"
+        counts = f"it matched {self.seen} and fired {self.fired}"
         raise NotFired(f"the rule {self} did not fire {wanted}: {counts}{'' if self.seen else f'; {self.why_not}'}")
 
     @property
@@ -332,7 +332,7 @@ class Rule(_Declared, kw_only=True):
                 self.misses.add(facts.api, misfits)
 
     def _unanswered(self, facts: Facts) -> list[Misfit]:
-        """Why it cannot strike the answer to a request that has none."""
+        """Why it cannot match the response to a request that has none."""
         return (
             [("acks", (0,))]
             if facts.acks == 0 and self.injection_point in (InjectionPoint.RESPONSE, InjectionPoint.WIRE)
@@ -364,7 +364,7 @@ class Rule(_Declared, kw_only=True):
         words |= {word: value for word, value in options.items() if value is not None and not callable(value)}
         return words | ({"name": self.name} if self.name else {})
 
-    # Refusing rules that could never strike
+    # Refusing rules that could never fire
 
     def _check_rule(self) -> None:
         kind, match, count = self.kind, self.match, self.count

@@ -86,7 +86,7 @@ class EngineBroker:
         return restore if full else None
 
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
-        """Forget the producer on all partitions, or on those named, unless it has a transaction open there.
+        """Forget the producer on all partitions, or on the named partitions, unless it has a transaction open there.
 
         Returns how many partitions knew it.
         """

@@ -1,1 +1,1 @@
-"""One request: its connection, who sends it, what it may do, its facts, its errors, its effects. A proxy has most of it too."""
+"""One request: its connection, its client with its rights, its facts, its errors, its effects. A proxy has most of it too."""

@@ -1,8 +1,8 @@
-"""Who the clients of a cluster are: SASL dialogues, their gate, and how long a session lasts.
+"""Authentication of a cluster's clients: SASL dialogues, their interceptor, and the length of a session.
 
 The rules are those of SaslServerAuthenticator and KafkaChannel: before a client is authenticated it may send ApiVersions once,
 SaslHandshake, and its tokens. The APIs SaslHandshake and SaslAuthenticate have handlers as all others, so faults and the trace
-know them. A session that ends (KIP-368) keeps its gate, any other connection has none once it is authenticated.
+know them. A session that ends (KIP-368) keeps its interceptor, any other connection has none once it is authenticated.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Authenticator:
         )
 
     def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:
-        """Who may log in by a delegation token, also if it has expired and is not removed yet."""
+        """The owner of a delegation token, also if the token has expired and is not removed yet."""
         key, token = self._cluster.configs.text("delegation.token.secret.key"), self._cluster.tokens.by_id.get(token_id)
         if not key or token is None:
             return None
@@ -118,7 +118,7 @@ class Authenticator:
     # Connections
 
     def interceptor(self, connection: Connection) -> Interceptor | None:
-        """The gate of a connection that is to authenticate; None if its listener wants no SASL."""
+        """The interceptor of a connection that has to authenticate; None if its listener wants no SASL."""
         configs = self._cluster.configs
         sasl = connection.session.protocol.sasl
         connection.frame_limit = configs.integer("sasl.server.max.receive.size" if sasl else "socket.request.max.bytes")
@@ -145,7 +145,7 @@ class Authenticator:
         return Disconnect(f"the client sent {api_name(key)} before it authenticated; expected {session.stage.value}")
 
     def _decide_again(self, connection: Connection, key: int, now: int) -> Decision | None:
-        """What a client may send whose session ends some time."""
+        """The requests that a client may send whose session can expire."""
         session = connection.session
         began = session.begun_again_at
         if key == SASL_HANDSHAKE and (began is None or now - began >= AGAIN_AFTER_MS):
@@ -244,7 +244,7 @@ class Authenticator:
 
 
 class Closing:
-    """The gate of a connection that is closed with its first request."""
+    """The interceptor of a connection that is closed with its first request."""
 
     def __init__(self, cause: str) -> None:
         self._cause = cause

@@ -32,7 +32,7 @@ class Authorizer:
         self._on = False
         self._super_users: frozenset[str] = frozenset()
         self._open = False
-        """Whether everybody may do everything with a resource that no ACL is about."""
+        """Whether clients may do everything with a resource without ACLs."""
 
     @property
     def on(self) -> bool:
@@ -63,7 +63,7 @@ class Authorizer:
         return False
 
     def sees_topic(self, connection: Connection) -> Callable[[str], bool] | None:
-        """Whether the client may describe a topic, to be asked for each name, also later; None if the client sees all."""
+        """A function that returns whether the client may describe a topic, also later; None if the client may describe all."""
         if not self.on or str(connection.session.principal) in self._super_users:
             return None
         return partial(self.may, connection, Operation.DESCRIBE, ResourceType.TOPIC, asked=False)
@@ -75,7 +75,7 @@ class Authorizer:
         )
 
     def operations(self, connection: Connection, kind: ResourceType, name: str) -> int:
-        """All that the client may do with a resource, as answers have it: one bit for each operation."""
+        """All that the client may do with a resource, as responses have it: one bit for each operation."""
         principal, host = str(connection.session.principal), connection.client_host
         about = self._cluster.acls.about(kind, name)
         if not self.on or principal in self._super_users or (self._open and not about):

@@ -19,7 +19,7 @@ NO_LIMIT = 2**31 - 1
 
 
 class Parked(Protocol):
-    """A request that waits for its answer."""
+    """A request that waits for its response."""
 
     def left(self) -> None:
         """The client has gone."""
@@ -60,7 +60,7 @@ class Connection:
         """Set where the next request may have to wait: for a parked one, for records that should be sent before more of
         them are made, or because the connection is closed. The driver of the engine checks the reason and clears it."""
         self.silent = False
-        """Set when a fault lost an answer: later answers are withheld too, because clients match answers by order."""
+        """Set when a fault lost a response: later responses are withheld too, because clients match responses by order."""
         self.produce_shape: ProduceShape | None = None
         """The last Produce request up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
 
@@ -70,13 +70,13 @@ class Connection:
         return self.session.listener
 
     def silence(self) -> None:
-        """Send no further answer."""
+        """Send no further response."""
         self.silent = True
         self.produce_shape = None
 
 
 class ProduceShape:
-    """The last good Produce of a connection: one topic, one partition, and the form of the answer."""
+    """The last good Produce of a connection: one topic, one partition, and the form of the response."""
 
     __slots__ = (
         "acks", "after", "at", "between", "client_id", "cluster_version", "head", "partition", "response", "size", "version",
@@ -95,13 +95,13 @@ class ProduceShape:
         self.cluster_version = cluster_version
         self.size = 0
         self.between = self.after = b""
-        """The answer, without its size, its correlation id and its offsets."""
+        """The response, without its size, its correlation id and its offsets."""
         self.response: Callable[..., bytes]
-        """Joins these parts and the numbers to an answer."""
+        """Joins these parts and the numbers to a response."""
 
 
 class Refuse(NamedTuple):
-    """Answer every part of the request with this error code, and do not handle it."""
+    """Refuse every part of the request with this error code, and do not handle it."""
 
     error_code: int
     ends_by: str = ""
@@ -109,7 +109,7 @@ class Refuse(NamedTuple):
 
 
 class Delay(NamedTuple):
-    """Handle the request, and send its answer after `ms`, with that throttle time in it.
+    """Handle the request, and send its response after `ms`, with that throttle time in it.
 
     Requests that follow on the connection wait.
     """
@@ -118,13 +118,13 @@ class Delay(NamedTuple):
 
 
 class Disconnect(NamedTuple):
-    """Close the connection without an answer. `reason` is a sentence for the log."""
+    """Close the connection without a response. `reason` is a sentence for the log."""
 
     reason: str
 
 
 class Send(NamedTuple):
-    """Send these bytes, with their size in front, in answer to a token without a request around it."""
+    """Send these bytes, with their size in front, in response to a token without a request around it."""
 
     token: bytes
 

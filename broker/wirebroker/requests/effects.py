@@ -1,4 +1,4 @@
-"""Effects are what the engine hands to its host; outcomes are what a handler returns if it has no answer yet."""
+"""The engine hands effects to its host; a handler returns an outcome if it has no response yet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Respond(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close the connection after the answers before it are sent; with `reset` at once, by a RST where the system has it.
+    """Close the connection after the responses before it are sent; with `reset` at once, by a RST where the system has it.
 
     `reason` is a sentence for the log.
     """
@@ -28,7 +28,7 @@ class Close(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The changes that the network makes to an answer. Bytes are counted from the first byte of its size."""
+    """The changes that the network makes to a response. Bytes are counted from the first byte of its size."""
 
     cut: int | None = None
     """The number of bytes that arrive; None: all."""
@@ -54,6 +54,6 @@ Effect = Respond | Close | Shaped
 class Outcome(Enum):
     """A handler returns it instead of a response."""
 
-    PARKED = "it will be answered later, by Exchange.reply"
-    SILENT = "it is done and has no answer, as a Produce with acks=0"
+    PARKED = "it will be answered later, by Exchange.respond"
+    SILENT = "it is done and has no response, as a Produce with acks=0"
     CLOSED = "the connection is closed, by Exchange.close"

@@ -1,8 +1,8 @@
-"""Error answers: an answer with an error for everything that the request names, or for some of its partitions.
+"""Error responses: a response with an error for everything that the request names, or for some of its partitions.
 
-A request that only reads is handled and its answer overwritten. One that changes something is not handled; its error answer
+A request that only reads is handled and its response overwritten. One that changes something is not handled; its error response
 follows from the request: the same topics, partitions and names, each with the error. If only some partitions get the error,
-the request is split in two and the answers are joined.
+the request is split in two and the responses are joined.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ READING = frozenset(
         "DescribeShareGroupOffsets",
     }
 )  # fmt: skip
-"""APIs that change nothing: handling their requests before the answer is overwritten does no harm."""
+"""APIs that change nothing: handling their requests before the response is overwritten does no harm."""
 TOPIC_ERRORS = frozenset({"Metadata", "DescribeTopicPartitions", "CreateTopics", "DeleteTopics", "CreatePartitions"})
-"""APIs whose answers have their errors beside the topics."""
+"""APIs whose responses have their errors beside the topics."""
 SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
@@ -50,18 +50,18 @@ OFFSET_ERRORS = frozenset(
 )  # fmt: skip
 """Errors that OffsetFetch has beside partitions; from version 2 on all others belong to the group."""
 REPEATED_ENTITIES: tuple[Entity, ...] = ("topicName", "topicId", "groupId", "transactionalId", "coordinatorKey", "partition")
-"""Entities that an answer repeats from the request; the fields may have different names."""
+"""Entities that a response repeats from the request; the fields may have different names."""
 REPEATED_FIELDS = (
     "member_id", "group_instance_id", "resource_type", "resource_name", "producer_id", "entity_type", "entity_name",
 )  # fmt: skip
-"""Fields that an answer repeats from the request under the same name."""
+"""Fields that a response repeats from the request under the same name."""
 BLANK = frozenset(
     {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
      "producer_epoch", "generation_id", "committed_offset", "low_watermark", "node_id", "port"}
 )  # fmt: skip
 """Numbers that are −1 beside an error."""
 ERRORS_AT_BOTH = (MetadataResponse, AlterPartitionReassignmentsResponse, ElectLeadersResponse)
-"""Answers that have an error for the whole beside those of the parts."""
+"""Responses that have an error for the whole beside those of the parts."""
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
@@ -72,15 +72,15 @@ PARTS = {
     "partition_result": ("partitions",), "groups": ("groups", "group_ids"), "coordinators": ("coordinator_keys",),
     "transaction_states": ("transactional_ids",), "entity": ("entity",),
 }  # fmt: skip
-"""A list in an answer, and the lists of the request that it answers."""
+"""A list in a response, and the lists of the request that it responds."""
 
 
 def overwrite(response: Any, code: int, only: Where | None, received: Received, about: Iterable[tuple[str, int]] = ()) -> None:
-    """Put the error into the answer where Kafka has it; with `only`, beside these partitions or topics alone.
+    """Put the error into the response where Kafka has it; with `only`, beside these partitions or topics alone.
 
-    Without `only` each partition gets the error, or the whole answer if it has no partitions. Errors that belong to the whole
+    Without `only` each partition gets the error, or the whole response if it has no partitions. Errors that belong to the whole
     are put there: those of the session in Fetch, those of the group in OffsetFetch. `about` are all
-    partitions of a Fetch, because its answer leaves unchanged ones out.
+    partitions of a Fetch, because its response leaves unchanged ones out.
     """
     if isinstance(response, FetchResponse):
         _overwrite_fetch(response, code, only, received, about)
@@ -111,13 +111,13 @@ def _overwrite_fetch(
 
 
 def _empty_fetch(name: str, index: int, received: Received) -> FetchableTopicResponse:
-    """A partition that the answer leaves out, because nothing in it has changed since the last one of its session."""
+    """A partition that the response leaves out, because nothing in it has changed since the last one of its session."""
     data = PartitionData(partition_index=index, error_code=0, high_watermark=-1, records=b"")
     return FetchableTopicResponse(topic=name, topic_id=received.directory.topic_id(name), partitions=[data])
 
 
 def _overwrite(response: Any, code: int, only: Where | None, received: Received, topic: str = "") -> bool:
-    """Put the error into this part of an answer and the parts in it. Returns whether there was a field for it."""
+    """Put the error into this part of a response and the parts in it. Returns whether there was a field for it."""
     own_topic = topic_name(response, received.directory)
     topic = own_topic or topic
     index = partition_index(response)
@@ -154,7 +154,7 @@ def _blank(part: Any) -> None:
 
 
 def refuse(request: Message, code: int, received: Received) -> Message:
-    """The answer with this error everywhere, made from the request alone."""
+    """The respond with this error everywhere, made from the request alone."""
     return at_once(refuse_in_slices(request, code, received, lambda: False))
 
 
@@ -167,7 +167,7 @@ def refuse_in_slices(
 
 
 def error_responses(request: Message, received: Received) -> Iterator[Message]:
-    """UNKNOWN_SERVER_ERROR in place of an answer that cannot be encoded, as `AbstractRequest.getErrorResponse`.
+    """UNKNOWN_SERVER_ERROR in place of a response that cannot be encoded, as `AbstractRequest.getErrorResponse`.
 
     Each is to be tried if the one before cannot be encoded either: the first names everything that the request names, the
     second names nothing.
@@ -183,7 +183,7 @@ def error_responses(request: Message, received: Received) -> Iterator[Message]:
 
 
 def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) -> Generator[None, None, Any]:
-    """A part of the answer, made from the part of the request that it answers."""
+    """A part of the response, made from the part of the request that it responds."""
     values: dict[str, Any] = {}
     answered_by_parts = False
     for field in cls.__wire__:
@@ -216,9 +216,9 @@ def _has_id(source: Any) -> bool:
 
 
 def _sources(source: Any, name: str) -> list[Any]:
-    """The parts of the request that this list of the answer answers."""
+    """The parts of the request that this list of the response responses."""
     found: list[Any] = next((each for name in PARTS[name] if (each := getattr(source, name, None))), [])
-    if hasattr(source, "upsertions"):  # AlterUserScramCredentials has two lists of users; its answer has each user once
+    if hasattr(source, "upsertions"):  # AlterUserScramCredentials has two lists of users; its response has each user once
         users = {each.name: each for each in (*source.deletions, *source.upsertions)}
         return [users[name] for name in sorted(users)]
     if hasattr(source, "dirs"):  # AlterReplicaLogDirs is answered by topic
@@ -227,7 +227,7 @@ def _sources(source: Any, name: str) -> list[Any]:
 
 
 def _repeated(source: Any, field: Field) -> Any:
-    """The value of the request that a field of the answer repeats, None if it repeats none."""
+    """The value of the request that a field of the response repeats, None if it repeats none."""
     if field.name in REPEATED_FIELDS:
         return getattr(source, field.name, None)
     if field.name == "user":
@@ -241,7 +241,7 @@ def _repeated(source: Any, field: Field) -> Any:
 
 
 def join(handled: Any, refused: Any) -> Any:
-    """One answer from two halves: refused partitions join the handled ones of the same topic."""
+    """One response from two halves: refused partitions join the handled ones of the same topic."""
     for attribute in type(handled).__slots__:
         more = getattr(refused, attribute)
         if isinstance(more, list) and more:
@@ -256,7 +256,7 @@ def join(handled: Any, refused: Any) -> Any:
 
 
 def _identity(part: Any) -> tuple[Any, ...]:
-    """The values by which a part of an answer differs from the others."""
+    """The values by which a part of a response differs from the others."""
     return (
         *(partition_index(part) if entity == "partition" else first(part, entity) for entity in REPEATED_ENTITIES),
         *(getattr(part, name, None) for name in REPEATED_FIELDS),
@@ -264,7 +264,7 @@ def _identity(part: Any) -> tuple[Any, ...]:
 
 
 def throttle(response: Any, version: int, ms: int) -> bool:
-    """Set the answer's throttle_time_ms. Returns False if this version has none."""
+    """Set the response's throttle_time_ms. Returns False if this version has none."""
     present = any(field.name == "throttle_time_ms" and field.present(version) for field in response.__wire__)
     if present:
         response.throttle_time_ms = ms

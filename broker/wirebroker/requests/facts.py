@@ -40,7 +40,8 @@ class Batch:
 class Facts:
     """One request. `batches` and `acks` belong to Produce.
 
-    `topics` and `partitions` are those that the request names, those that its fetch session holds, and all if it asks for all.
+    `topics` and `partitions` are named in the request or held by its fetch session; they are all topics and partitions if the
+    request asks for all.
     """
 
     api: str
@@ -56,7 +57,7 @@ class Facts:
     batches: tuple[Batch, ...] = ()
     acks: int | None = None
     principal: str = ""
-    """Who the client is, like `User:alice`."""
+    """The client's principal, like `User:alice`."""
 
 
 def facts_of(request: Message, received: Received, implied: Iterable[tuple[str, int | None]] | None = None) -> Facts:

@@ -1,4 +1,4 @@
-"""The parts of requests and answers: the topics and partitions that they name, and requests split by them."""
+"""The parts of requests and responses: the topics and partitions that they name, and requests split by them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ them, a new topic places them on brokers."""
 
 
 def topic_name(struct: Any, directory: Directory) -> str | None:
-    """The topic that a part of a request or answer names, by its name or its id."""
+    """The topic that a part of a request or response names, by its name or its id."""
     name = first(struct, "topicName")
     if isinstance(name, str):
         return name
@@ -31,7 +31,7 @@ def topic_name(struct: Any, directory: Directory) -> str | None:
 
 
 def partition_index(part: Any) -> int | None:
-    """The partition that a part of a request or answer names."""
+    """The partition that a part of a request or response names."""
     if isinstance(part, int):
         return part
     for name in holders(type(part), "partition"):

@@ -41,7 +41,7 @@ class Exceeded(NamedTuple):
     """how long the client has to wait"""
     quota: str
     whose: str
-    """what it is set for, in words"""
+    """the quota's entity, in words"""
     limit: float
 
 
@@ -93,7 +93,7 @@ class Throttle:
         return Window(configs.integer("quota.window.num"), configs.integer("quota.window.size.seconds") * 1000)
 
     def restarted(self, node_id: int | None = None) -> None:
-        """Forget what this broker has measured, or all of them."""
+        """Forget the measurements of this broker, or of all brokers."""
         self._rates = {key: rate for key, rate in self._rates.items() if node_id not in (None, key[0])}
         if node_id is None:
             self._buckets.clear()
@@ -136,7 +136,7 @@ class Throttle:
         self._rates = {key: rate for key, rate in self._rates.items() if rate.measure(window, now)}
 
     def unuse(self, exchange: Exchange, key: str, value: float, now: int) -> None:
-        """What a client used is not sent after all."""
+        """Take back a use: the response is not sent after all."""
         if quotas := self._quotas(key):
             self._meter(exchange, key, quotas, now)[1].record(self._window, -value, now)
 
@@ -149,7 +149,7 @@ class Throttle:
         return self.use(exchange, REQUEST, ns * (100.0 / 1e9), now)
 
     def room(self, exchange: Exchange) -> int:
-        """The bytes that a Fetch may answer with at most: those that a whole window allows."""
+        """The largest number of bytes in the response to a Fetch: the bytes that a whole window allows."""
         quotas = self._quotas(FETCH)
         limit = (
             quotas.limit(quotas.measured(exchange.connection.session.principal.name, exchange.client_id)) if quotas else None
@@ -162,7 +162,7 @@ class Throttle:
     # Changes of topics
 
     def mutations(self, exchange: Exchange, strict_since: int) -> Mutations:
-        """What the client may change of topics; from this version of the request on, it is refused what is too much."""
+        """The quota of the client for changing topics; from this version on, requests beyond it are refused."""
         if not self._cluster.quotas.on or not (quotas := self._quotas(MUTATION)):
             return Mutations()
         configs = self._cluster.configs
@@ -195,7 +195,7 @@ class Throttle:
 
 
 class Mutations:
-    """The changes of topics of one request, without a quota."""
+    """Counts the topic changes of one request; no quota limits them."""
 
     def take(self, count: int, now: int) -> bool:
         """Whether the client may create or delete this many partitions."""

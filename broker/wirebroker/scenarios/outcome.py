@@ -1,4 +1,4 @@
-"""The outcome of a run, counted from the log and from what the client reported to the application."""
+"""The outcome of a run, counted from the log and from the client's reports to the application."""
 
 from __future__ import annotations
 

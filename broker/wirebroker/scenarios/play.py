@@ -47,7 +47,7 @@ class Result:
 
     @property
     def differences(self) -> list[str]:
-        """The differences from what a good client does."""
+        """The differences from a good client."""
         return self.outcome.differences
 
     @property

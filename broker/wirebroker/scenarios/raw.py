@@ -20,7 +20,7 @@ OTHER = "other"
 TIMEOUT = 60_000
 """ms after which the coordinator aborts its open transaction."""
 PATIENCE = 3.0
-"""Seconds to wait for an answer."""
+"""Seconds to wait for a response."""
 
 
 def _begin(wire: WireClient, topic: str) -> tuple[int, int]:

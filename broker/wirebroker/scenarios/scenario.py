@@ -69,7 +69,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A named misfortune."""
+    """A named failure."""
 
     name: str
     title: str

@@ -41,7 +41,7 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 
 
 def _begin_at(epoch: int, engine: Engine) -> Rule:
-    """A rule that answers the first InitProducerId with this epoch; the producer raises it by itself from there."""
+    """A rule that responds to the first InitProducerId with this epoch; the producer raises it by itself from there."""
 
     def response(facts: Facts, request: Message) -> Message | None:
         assert isinstance(request, InitProducerIdRequest)

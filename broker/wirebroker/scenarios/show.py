@@ -167,7 +167,7 @@ class Screen:
         self._line(Text(f"  {name:<13}", "dim"), text)
 
     def _line(self, line: Text, text: str, style: str = "") -> None:
-        """Print `text` after `line`, wrapped to the right of it."""
+        """Print `text` after `line`, and wrap it at that column."""
         indent = len(line)
         parts = textwrap.wrap(text, max(self.console.width - indent, 20)) or [""]
         self.console.print(line.append(f"\n{'':<{indent}}".join(parts), style))
@@ -269,9 +269,9 @@ def sequences(row: ProduceRow) -> str:
 
 
 def response_text(row: ProduceRow, unanswered: bool = False) -> str:
-    """The answer in short."""
+    """The response in short."""
     if row.acks == 0 or unanswered:
-        return "unheard" if row.acks else "no answer"
+        return "unheard" if row.acks else "no response"
     return f"error {row.code}" if row.code else f"offset {row.base_offset}"
 
 

@@ -33,7 +33,7 @@ class Event:
     row: ProduceRow | None = None
     fault: FaultRow | None = None
     unanswered: bool = False
-    """the client gets no answer"""
+    """the client gets no response"""
     errors: str = ""
     """the error of a request without a verdict"""
     mark: bool = False
@@ -98,7 +98,7 @@ def named(values: list[str]) -> str:
 
 
 class _Join:
-    """Joins rows with the records of their requests and with their answers, by connection and correlation id."""
+    """Joins rows with the records of their requests and with their responses, by connection and correlation id."""
 
     def __init__(self, watching: str, seen: list[_Seen], rows: Iterable[Row]) -> None:
         self._watching = watching
@@ -140,7 +140,7 @@ class _Join:
         return Event(" ".join(look.records.values()) or look.what, fault=row)
 
     def _refusal(self, row: ReplyRow) -> Iterable[Event]:
-        """An answer with an error that no verdict explains: this broker does not lead the partition."""
+        """A response with an error that no verdict explains: this broker does not lead the partition."""
         request = (row.connection, row.correlation_id)
         if request in self._known and request not in self._judged:
             yield Event(" ".join(self._known[request].records.values()), errors=", ".join(row.errors))

@@ -1,4 +1,4 @@
-"""What a SASL mechanism does: it takes the client's tokens, and returns a challenge, a success or a failure for each."""
+"""A SASL mechanism takes the client's tokens, and returns a challenge, a success or a failure for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SERVED = (*BY_PASSWORD, OAUTHBEARER)
 
 
 class Challenge(NamedTuple):
-    """The client is to answer this token."""
+    """The client is to respond to this token."""
 
     token: bytes
 
@@ -34,9 +34,9 @@ class Failure(NamedTuple):
 
     cause: str
     message: str | None = None
-    """What the answer says; None: only that the credentials are invalid."""
+    """The message of the response; None: only that the credentials are invalid."""
     answered: bool = True
-    """Whether there is an answer: Kafka fails on some tokens, and closes the connection."""
+    """Whether there is a response: Kafka fails on some tokens, and closes the connection."""
 
 
 Outcome = Challenge | Success | Failure

@@ -24,7 +24,8 @@ class Plain:
             if not value:
                 return _failure(f"Authentication failed: {what} not specified")
         expected = self._passwords.get(user)
-        # The time depends on the client's password, the second argument, alone: an unknown user takes that of a wrong password.
+        # The time depends on the client's password, the second argument, alone: an unknown user takes as long as a wrong
+        # password.
         same = hmac.compare_digest((expected or "").encode(), password.encode())
         if not same:
             why = "the password is wrong" if expected is not None else "there is no such user"

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class SecurityProtocol(Enum):
-    """What protects a listener's connections (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+    """The protection of a listener's connections (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"

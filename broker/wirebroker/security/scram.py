@@ -29,7 +29,7 @@ SHA_512 = ScramMechanism(SCRAM_SHA_512, 2, "sha512")
 BY_NUMBER = {each.number: each for each in (SHA_256, SHA_512)}
 BY_NAME = {each.name: each for each in (SHA_256, SHA_512)}
 
-# What follows a name, a value or a nonce cannot belong to it: they are possessive, so that a long one is read only once.
+# The patterns of a name, a value and a nonce are possessive, so a long text is read only once.
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]++"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]++"
@@ -42,7 +42,7 @@ CLIENT_FINAL = re.compile(rf"c=({_BASE64}),r=({_NONCE}){_MORE},p=({_BASE64})")
 def credential_of(
     mechanism: ScramMechanism, password: str | bytes, salt: bytes, iterations: int = LEAST_ITERATIONS
 ) -> ScramCredential:
-    """What a broker keeps of a password."""
+    """A broker stores this in place of a password."""
     raw = password.encode() if isinstance(password, str) else password
     return credential_of_salted(mechanism, hashlib.pbkdf2_hmac(mechanism.digest, raw, salt, iterations), salt, iterations)
 
@@ -54,7 +54,7 @@ def credential_of_salted(mechanism: ScramMechanism, salted: bytes, salt: bytes, 
 
 
 class TokenOwner(NamedTuple):
-    """Who may log in by a delegation token, with which credential, and until when (ms since the epoch)."""
+    """The owner of a delegation token, its credential, and its expiry (ms since the epoch)."""
 
     user: str
     credential: ScramCredential
@@ -68,7 +68,7 @@ class Scram:
         self, mechanism: ScramMechanism, nonce: str, credential: Callable[[str], ScramCredential | None],
         token_owner: Callable[[str], TokenOwner | None],
     ) -> None:  # fmt: skip
-        """`nonce` is the broker's part; `credential` finds that of a user, `token_owner` that of a delegation token's id."""
+        """`nonce` is the broker's part; `credential` finds a user's credential, `token_owner` a delegation token's owner."""
         self._mechanism = mechanism
         self._nonce = nonce
         self._credential_of = credential
@@ -116,7 +116,7 @@ class Scram:
             return Failure("the client's final SCRAM message is malformed")
         binding, nonce, proof = match.groups()
         if nonce != response.partition(",")[0].removeprefix("r="):
-            return Failure("the client's final SCRAM message has another nonce than the broker's answer")
+            return Failure("the client's final SCRAM message has another nonce than the broker's response")
         dialogue = f"{first},{response},c={binding},r={nonce}".encode()
         digest, held = self._mechanism.digest, self._credential
         signature = hmac.digest(held.stored_key, dialogue, digest)

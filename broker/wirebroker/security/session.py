@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Stage(Enum):
-    """What a SASL client may send next (SaslServerAuthenticator.SaslState)."""
+    """The tokens that a SASL client may send next (SaslServerAuthenticator.SaslState)."""
 
     HANDSHAKE_OR_VERSIONS = "SaslHandshake or ApiVersions"
     HANDSHAKE = "SaslHandshake"
@@ -34,7 +34,7 @@ class Session:
         self.listener = listener
         self.protocol = protocol
         self.principal = principal
-        """Who the client is; during a re-authentication still the one before."""
+        """The client's principal; during a re-authentication still the earlier principal."""
         self.by_token = False
         """Whether it authenticated by a delegation token, which may not make or renew tokens."""
         self.stage = Stage.HANDSHAKE_OR_VERSIONS if protocol.sasl else Stage.DONE

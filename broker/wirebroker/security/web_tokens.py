@@ -1,6 +1,6 @@
 """JSON Web Tokens (RFC 7519): what a token says about a client, and whether to believe it.
 
-`UnsecuredTokens` has the rules of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler, `SignedTokens` those of
+`UnsecuredTokens` has the rules of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler, `SignedTokens` has the rules of
 BrokerJwtValidator. PyJWT checks signatures; times are compared with the broker's clock.
 """
 
@@ -27,20 +27,20 @@ _OPTION = "unsecuredValidator"
 
 
 class Believed(NamedTuple):
-    """Who a token says that the client is, and until when, in ms since the epoch."""
+    """The principal in a token, and its expiry in ms since the epoch."""
 
     principal: str
     expires_at: int
 
 
 class Disbelieved(NamedTuple):
-    """Why a token is not believed, and what the answer says. `cause` is for the log, and has nothing of the token."""
+    """Why a token is not believed, and what the response says. `cause` is for the log, and has nothing of the token."""
 
     cause: str
     scope: str | None = None
     """The scopes that the token lacks; None if something else is wrong."""
     answered: bool = True
-    """Whether there is an answer: some tokens make Kafka fail, and it closes the connection."""
+    """Whether there is a response: some tokens make Kafka fail, and it closes the connection."""
 
     @property
     def response(self) -> str:
@@ -100,7 +100,7 @@ def _number(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _as_text(value: Any) -> str:
-    """What Jackson's `asText` makes of a value that is neither a number nor an array."""
+    """The text that Jackson's `asText` returns for a value that is neither a number nor an array."""
     if isinstance(value, str):
         return value
     return "" if isinstance(value, dict) else json.dumps(value)
@@ -137,7 +137,7 @@ class UnsecuredTokens(NamedTuple):
         return cls(principal, scope, scopes, int(skew))
 
     def check(self, token: str, now: int) -> Believed | Disbelieved:
-        """Who the client is."""
+        """The client's principal."""
         try:
             principal, expires_at, scopes = self._read(token, now)
         except _Wrong as wrong:
@@ -198,7 +198,7 @@ def unsecured_token(claims: Mapping[str, Any]) -> str:
 
 
 class KeySet:
-    """The public keys of whoever issues tokens (RFC 7517). Raises ValueError for a text that is not a key set."""
+    """The public keys of the issuer of tokens (RFC 7517). Raises ValueError for a text that is not a key set."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -244,7 +244,7 @@ class SignedTokens(NamedTuple):
     scope_claim: str = "scope"
 
     def check(self, token: str, now: int) -> Believed | Disbelieved:
-        """Who the client is."""
+        """The client's principal."""
         try:
             claims = self._verified(token)
             self._check_times(claims, now // 1000)

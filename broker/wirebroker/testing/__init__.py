@@ -1,1 +1,1 @@
-"""What tests set and read beside the wire, for Python and for HTTP: options, operations, states, client settings."""
+"""The interface for tests in Python and over HTTP: options, operations, states, client settings."""

@@ -1,4 +1,4 @@
-"""What a client library needs to connect to a broker: its address, its security protocol, a user, and the certificates."""
+"""The settings with which a client library connects to a broker: address, security protocol, user and certificates."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _kafkajs(access: Access) -> dict[str, Any]:
 
 
 def _franz_go(access: Access) -> dict[str, Any]:
-    """Not options, which are Go code, but what they take: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
+    """The arguments for options in Go code: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
     settings: dict[str, Any] = {"seed_brokers": access.bootstrap_servers.split(","), "protocol": access.protocol.name}
     if access.protocol.sasl:
         settings |= {"mechanism": access.mechanism} | _credentials(access, "user")

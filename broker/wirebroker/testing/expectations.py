@@ -10,7 +10,7 @@
     ])
 
 A key, a value, a header and any part of JSON can also be `...`, which accepts everything, a compiled regular expression, which
-must be found in the text, or a function, which gets the part. Objects that compare equal to what they accept work, too:
+must be found in the text, or a function, which gets the part. Objects with an `__eq__` of their own work, too:
 `unittest.mock.ANY`, `pytest.approx`, dirty-equals.
 """
 

@@ -1,4 +1,4 @@
-"""What the report of a failed test shows of each broker: the latest verdicts and records, its groups, and the faults."""
+"""The report of a failed test shows for each broker the latest verdicts and records, its groups, and the faults."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Event(NamedTuple):
 
 
 def group_lines(engine: Engine) -> list[str]:
-    """A line for each group: its state, its members with their partitions, and its offsets with what is left to read."""
+    """A line for each group: its state, its members with their partitions, and its offsets with the lag."""
     return [_line(engine, each) for each in states.groups(engine).values()]
 
 
@@ -103,7 +103,7 @@ def _events(engine: Engine) -> Iterator[Event]:
 def _change(
     kind: str, key: dict[str, Any], value: dict[str, Any] | None, names: dict[str, str]
 ) -> tuple[str, tuple[str, int] | None] | None:
-    """What a record says of its group; None if a person need not know it."""
+    """The sentence about a group in its record; None if the record is of no interest to a reader."""
     if kind == "OffsetCommit":
         where = f"{key['topic']}-{key['partition']}"
         return (f"forgot the offset of {where}", None) if value is None else ("", (where, value["offset"]))

@@ -26,7 +26,7 @@ class MetricPoint(msgspec.Struct, frozen=True):
     kind: str
     """`gauge`, `sum`, `histogram` or another one of OTLP"""
     value: float
-    """of a histogram the sum of what it counts"""
+    """for a histogram, the sum of its values"""
     attributes: dict[str, str]
 
 

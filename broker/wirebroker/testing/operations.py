@@ -93,7 +93,7 @@ def shown(data: bytes | None) -> str:
 
 
 class NoSuchTopic(KeyError):
-    """The topic does not exist; `known` are those that do."""
+    """The topic does not exist; `known` are the existing topics."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(name)
@@ -177,7 +177,7 @@ def delete_topic(engine: Engine, name: str, now: int) -> None:
 
 
 def warm(engine: Engine, now: int) -> None:
-    """Let all coordinators answer at once: their topics exist, and are loaded. ValueError, OSError."""
+    """Let all coordinators respond at once: their topics exist, and are loaded. ValueError, OSError."""
     engine.cluster.warm(now)
     _write_down(engine, now)
 
@@ -244,7 +244,7 @@ def records(
 
 
 def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
-    """What a read_committed consumer gets from this offset on: no records of open or aborted transactions, and no markers."""
+    """The records that a read_committed consumer gets from this offset on: no open or aborted transactions, no markers."""
     stop = partition.last_stable_offset
     aborted: dict[int, list[tuple[int, int]]] = {}
     for each in partition.transactions.aborted_between(start_offset, stop):

@@ -1,4 +1,4 @@
-"""What a test can read of a running broker: its topics, brokers, groups and transactions.
+"""The state of a running broker for tests: its topics, brokers, groups and transactions.
 
 `MockKafka` returns these objects and the HTTP control writes them as JSON, so both show the same.
 """

@@ -17,7 +17,7 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class Words(TypedDict, total=False):
-    """A topic in a dict. What is missing is as the broker's settings say, as in Kafka."""
+    """A topic in a dict. Missing values come from the broker's settings, as in Kafka."""
 
     partitions: int | None
     replication_factor: int | None
@@ -89,7 +89,7 @@ def _from_text(text: str) -> TopicSpec:
             if key in settings:
                 raise ValueError(f"{text}: {key} is set twice")
             settings[key] = value
-        elif key:  # the value has a colon, as those of leader.replication.throttled.replicas
+        elif key:  # the value has a colon, for example of leader.replication.throttled.replicas
             settings[key] += f":{part}"
         else:
             raise ValueError(f"{text}: {part!r} is not KEY=VALUE")

@@ -78,11 +78,11 @@ class Faults:
         return self._kafka._change(lambda host, _: host.plan.add(rule))
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule; harmless if it is not loaded. Requests and answers that it holds back go on."""
+        """Unload a rule; harmless if it is not loaded. Requests and responses that it holds back go on."""
         self._kafka._change(lambda host, _: host.plan.remove(rule))
 
     def clear(self) -> None:
-        """Unload all rules. Requests and answers that they hold back go on."""
+        """Unload all rules. Requests and responses that they hold back go on."""
         self._kafka._change(lambda host, _: host.plan.clear())
 
     def load(self, path: str | os.PathLike[str]) -> list[Rule]:

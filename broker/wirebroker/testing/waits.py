@@ -67,7 +67,7 @@ class Waits:
     def wait_for_records(
         self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
     ) -> list[StoredRecord]:  # fmt: skip
-        """Wait until `count` records are stored in the topic, and return all of them. TimeoutError says how many are.
+        """Wait until the topic has `count` records, and return all its records. TimeoutError says how many are.
 
         With `committed` only those count, and are returned, that a read_committed consumer gets.
         """
@@ -90,8 +90,8 @@ class Waits:
 
         `wirebroker.testing.expectations` has the forms.
 
-        The order is by partition and offset; with `in_order=False` any order will do. It looks at what a read_committed
-        consumer gets; with `committed=False` also at records of open and aborted transactions. Returns the records.
+        The order is by partition and offset; with `in_order=False` any order will do. It counts the records that a
+        read_committed consumer gets; with `committed=False` also records of open and aborted transactions. Returns the records.
         AssertionError tells the difference, also if records are missing after `timeout` s. KeyError if none are expected and
         there is no such topic.
         """
@@ -113,11 +113,11 @@ class Waits:
         self, group: str, *, members: int | None = None, committed: Offsets | None = None, lag: int | None = None,
         timeout: float = 5.0,
     ) -> states.Group:  # fmt: skip
-        """Wait until a group is stable, with `members` until it has so many. Returns the group. TimeoutError.
+        """Wait until a group is stable; with `members`, until it has this number of members. Returns the group. TimeoutError.
 
-        With `committed={("orders", 0): 3}` it waits until the group has committed these offsets or later ones, with `lag=0`
-        until it has committed all records that a read_committed consumer gets, except so many. Then its state does not
-        matter, unless `members` are given as well.
+        With `committed={("orders", 0): 3}` it waits until the group has committed these offsets or later ones, with `lag=n`
+        until at most n records that a read_committed consumer gets are not committed. Then its state does not matter, unless
+        `members` are given as well.
         """
         _check_no_loop("wait_for_group")
         return self._reach(GroupReady(group, members, committed, lag), timeout)
@@ -130,7 +130,8 @@ class Waits:
         return await self._reach_async(GroupReady(group, members, committed, lag), timeout)
 
     def wait_until_quiet(self, seconds: float = 0.2, timeout: float = 5.0) -> None:
-        """Wait until for so many seconds nothing was stored or committed, and no group or transaction changed. TimeoutError.
+        """Wait until no record was stored, no offset committed, and no group or transaction changed for this many seconds.
+        TimeoutError.
 
         A consumer that polls, a heartbeat and a producer that waits change nothing.
         """

@@ -1,4 +1,4 @@
-"""Rows as tuples of their values, for those who read thousands of them a second, such as the live page.
+"""Rows as tuples of their values, for readers of thousands of rows a second, such as the live page.
 
 A row's first value is its event; `COLUMNS` names the others. Rows of the events in `FREQUENT` come without their words, which
 take longer to make than all else; the reader makes them.

@@ -52,7 +52,7 @@ STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
     "base_offset", "rule", "header",
 )  # fmt: skip
-"""What is known of a batch that was stored as it should be: a row of `produce` can be made of it."""
+"""The facts about a batch that was stored in order; they are enough for a row of `produce`."""
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
@@ -141,7 +141,7 @@ def _stored(raw: tuple[Any, ...]) -> Brief | None:
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
-    """The row of a verdict, read from the same `Appended` as the answer, so that they cannot disagree."""
+    """The row of a verdict, read from the same `Appended` as the response, so that they cannot disagree."""
     now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
     appended: Appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
     header = appended.header or _NO_HEADER

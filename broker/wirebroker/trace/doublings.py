@@ -1,4 +1,4 @@
-"""Remarks on the batches of a trace: which fault met an answer, which records were probably stored again because of it, and
+"""Remarks on the batches of a trace: which fault met a response, which records were probably stored again because of it, and
 where a real broker did not do what the sequences predict.
 """
 
@@ -19,8 +19,8 @@ def remarks_on(rows: Iterable[Row]) -> dict[int, str]:
     """A remark by `id` of the row of a batch.
 
     Records are stored twice if the client sends a stored batch again in a way that the validator cannot recognise: without a
-    producer id, or under another id or epoch. Batches in doubt are those whose answer met a fault, and those whose retry was
-    rejected. A trace has no contents, so the next batch of the same client and size is only probably the same batch.
+    producer id, or under another id or epoch. A batch is in doubt if its response met a fault, or its retry was rejected. A
+    trace has no contents, so the next batch of the same client and size is only probably the same batch.
     """
     rows = list(rows)
     return _Doublings([row for row in rows if isinstance(row, FaultRow)]).read(
@@ -45,7 +45,7 @@ class _Doublings:
             if isinstance(row, ShadowRow) and row.agrees is False:
                 self._remarks[id(row)].append(f"the sequences predict {row.predicted}")
             if row.verdict == "accepted":
-                self._accepted(row, f"its answer met {rules}" if rules else "")
+                self._accepted(row, f"its response met {rules}" if rules else "")
             elif (original := self._stored.get(_sequence(row))) is not None:
                 self._sent_again(row, original)
         return {key: "; ".join(texts) for key, texts in self._remarks.items()}

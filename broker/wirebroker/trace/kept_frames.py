@@ -1,4 +1,4 @@
-"""The bytes of the latest exchanges, for those who look at them while they happen."""
+"""The bytes of the latest exchanges, for readers of the live page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = struct.Struct(">hhiIqqHI")
 
 
 class About(NamedTuple):
-    """What an exchange is. Times are in ms since the epoch."""
+    """The description of an exchange. Times are in ms since the epoch."""
 
     api_key: int
     version: int

@@ -59,32 +59,32 @@ NAMED = 8
 """How many of the things that a request names are traced."""
 
 Stages = tuple[int, int, int]
-"""µs in the proxy, until the broker's answer began, and until its last byte."""
+"""µs in the proxy, until the broker's response began, and until its last byte."""
 UNMEASURED = -1, -1, -1
 Sink = Callable[[Row], None]
 Text = TypeVar("Text", str, str | None)
 
 
 class Traced(NamedTuple):
-    """The request's part of the trace row of its answer."""
+    """The request's part of the trace row of its response."""
 
     arrived: int
     """ms since the epoch"""
     about: tuple[str, ...]
     """the topics, groups and transactions that it names"""
     errors: tuple[str, ...] | None = None
-    """those of its answer, if somebody has looked for them already: `errors_in`"""
+    """those of its response, if somebody has looked for them already: `errors_in`"""
 
 
 class Exchange(Received, Protocol):
-    """A request on its way to its answer."""
+    """A request on its way to its response."""
 
     correlation_id: int
     now: int
     """When it arrived, in ms since the epoch."""
     frame: memoryview | None
     traced: Traced | None
-    """The request's part of the row of the answer."""
+    """The request's part of the row of the response."""
 
 
 class Recorder:
@@ -94,7 +94,7 @@ class Recorder:
         self._ring: deque[Any] = deque(maxlen=size)
         """Rows, and what `_made` makes rows of."""
         self.added = 0
-        """The number of rows since the start; those before the latest `size` are forgotten."""
+        """The number of rows since the start; only the latest `size` rows are kept."""
         self.runs = 0
         """How often `begin_again` was called."""
         self.kept: KeptFrames | None = None
@@ -122,7 +122,7 @@ class Recorder:
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
         partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        """Note that a rule struck a connection, a request, or some of its partitions or a batch, for the `number`th time."""
+        """Note that a rule fired on a connection, a request, or some of its partitions or a batch, for the `number`th time."""
         if not self.verdicts:
             return
         client_id, api, version = (cut(facts.client_id), facts.api, facts.version) if facts is not None else (None, "", -1)
@@ -192,7 +192,7 @@ class Recorder:
             self._add(row)
 
     def requested(self, request: Message, exchange: Exchange, about: tuple[str, ...] | None = None) -> None:
-        """Note a request, and keep for the row of its answer what the request names: `about`, which is `names_of` its facts."""
+        """Note a request, and keep the names in it for the row of its response: `about`, the `names_of` its facts."""
         about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(exchange.now, about)
         if self.requests:
@@ -203,7 +203,7 @@ class Recorder:
             self._add(row)
 
     def unsupported(self, connection: Connection, frame: Buffer, oldest: int, newest: int) -> None:
-        """Note a request, without its size, in a version other than those that are read."""
+        """Note a request (without its size) in a version that is not supported."""
         key, version, correlation_id = read_key_version_correlation(frame)
         try:
             client_id = read_request_header(frame).client_id
@@ -216,7 +216,7 @@ class Recorder:
         self._add(row)
 
     def replied(self, exchange: Exchange, response: Message, parts: Sequence[Buffer]) -> None:
-        """Note an answer that is being sent, as these bytes."""
+        """Note a response that is being sent, as these bytes."""
         now = self._now()
         arrived, about, errors = exchange.traced or Traced(now, ())
         errors = errors_in(response) if errors is None else errors
@@ -239,7 +239,7 @@ class Recorder:
         return UNMEASURED
 
     def fetched(self, exchange: Exchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
-        """Note one partition of an answer to a Fetch."""
+        """Note one partition of a response to a Fetch."""
         row = FetchRow(
             self._now(), *_client(exchange),
             exchange.version, exchange.correlation_id, topic, data.partition_index, offset, len(data.records or b""),
@@ -309,7 +309,7 @@ class Recorder:
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
-        """The first rows, at most so many, after the `number`th since the start, and how many between are forgotten."""
+        """At most this many rows after the `number`th row since the start, and the number of forgotten rows between."""
         first = max(number, self.added - len(self._ring))
         later = self.added - first
         rows = list(islice(reversed(self._ring), max(later - most, 0), later))[::-1]
@@ -357,18 +357,18 @@ def _client(exchange: Exchange) -> tuple[int, int, str | None, str]:
 
 
 def errors_in(response: Message) -> tuple[str, ...]:
-    """The names of the errors that an answer has at any depth, each once."""
+    """The names of the errors that a response has at any depth, each once."""
     codes = dict.fromkeys(values(response, "errorCode"))
     return tuple(error_name(code) for code in codes if code)
 
 
 def _least(names: Collection[Any]) -> list[Any]:
-    """As many of these as are traced, in order, without an order of all of them."""
+    """The first elements, as many as are traced, in order, without sorting all elements."""
     return sorted(names) if len(names) <= NAMED else nsmallest(NAMED, names)
 
 
 def names_of(facts: Facts) -> tuple[str, ...]:
-    """The first of what a request names, in words, and how many more there are."""
+    """The first names in a request, as text, and the number of further names."""
     alone = facts.topics - {topic for topic, _ in facts.partitions}
     names = [f"{topic}-{index}" for topic, index in _least(facts.partitions)]
     names += _least(alone)

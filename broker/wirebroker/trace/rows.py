@@ -109,11 +109,11 @@ class ProduceRow(ClientRow):
     rule: str
     """which rule decided"""
     code: int
-    """the error code in the answer, 0 if there is none"""
+    """the error code in the response, 0 if there is none"""
     error: str
     """its name"""
     base_offset: int
-    """the offset in the answer; for a duplicate the original one"""
+    """the offset in the response; for a duplicate the original one"""
     note: str
     """a remark beside the verdict: an idempotent batch was sent with acks other than all"""
     explain: str
@@ -128,14 +128,14 @@ class ProduceRow(ClientRow):
 
 @dataclass(frozen=True, slots=True)
 class ShadowRow(ProduceRow):
-    """A batch that passed a proxy: the answer of the real broker, and the verdict that the sequence rules predicted."""
+    """A batch that passed a proxy: the response of the real broker, and the verdict that the sequence rules predicted."""
 
     event = "shadow"
 
     predicted: Literal["accepted", "duplicate", "rejected", "unknown"]
     """the predicted verdict; unknown if too few batches of the producer have passed"""
     agrees: bool | None
-    """whether prediction and answer agree; null if one of them says nothing about sequences"""
+    """whether prediction and response agree; null if prediction or response does not depend on sequences"""
 
     def parts(self) -> Parts:
         place, middle, verdict, rest = ProduceRow.parts(self)
@@ -144,7 +144,7 @@ class ShadowRow(ProduceRow):
 
 @dataclass(frozen=True, slots=True)
 class FaultRow(Row):
-    """A rule struck a request, or a connection before there was a request (`api` is "" then)."""
+    """A rule fired on a request, or a connection before there was a request (`api` is "" then)."""
 
     event = "fault"
 
@@ -159,11 +159,11 @@ class FaultRow(Row):
     rule: str
     """the rule in words"""
     partitions: tuple[str, ...]
-    """the partitions that it struck, as topic-partition; empty if it struck the whole request"""
+    """the partitions that it fired on, as topic-partition; empty if it fired on the whole request"""
     number: int
-    """how often the rule has struck, including this time"""
+    """how often the rule has fired, including this time"""
     batch: Batch | None = None
-    """the batch of a Produce that it struck"""
+    """the batch of a Produce that it fired on"""
 
     def parts(self) -> Parts:
         what, batch, places = f"{self.api} v{self.version}" if self.api else "connection", self.batch, self.partitions
@@ -210,7 +210,7 @@ class AuthenticationRow(Row):
     """the SASL mechanism, SSL for a client's certificate, "" if the client has not named one"""
     outcome: Literal["succeeded", "failed", "expired"]
     principal: str
-    """who the client is, as User:name; User:ANONYMOUS if nobody knows"""
+    """the client's principal, as User:name; User:ANONYMOUS without authentication"""
     again: bool
     """whether the connection was authenticated before"""
     expires_at: int
@@ -225,7 +225,7 @@ class AuthenticationRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRow(Row):
-    """A client may not do what it asked for."""
+    """A client was denied an operation."""
 
     event = "authorization"
 
@@ -234,7 +234,7 @@ class AuthorizationRow(Row):
     principal: str
     """who the client is, as User:name"""
     operation: str
-    """what it wanted to do, as ACLs name it"""
+    """the operation that it asked for, as ACLs name it"""
     resource_type: str
     resource: str
     """with what"""
@@ -325,17 +325,17 @@ class ReplyRow(ClientRow):
     bytes: int
     """with the four bytes of its size"""
     latency: int
-    """ms between request and answer by the broker's clock; 0 if it was answered at once"""
+    """ms between request and response by the broker's clock; 0 if it was answered at once"""
     errors: tuple[str, ...]
-    """the names of the error codes in the answer, each once"""
+    """the names of the error codes in the response, each once"""
     about: tuple[str, ...]
     """the names in the request"""
     proxy_us: int = -1
-    """µs that a proxy held the request and the answer; −1 for a broker's rows"""
+    """µs that a proxy held the request and the response; −1 for a broker's rows"""
     upstream_us: int = -1
-    """µs until the answer of the real broker began"""
+    """µs until the response of the real broker began"""
     transfer_us: int = -1
-    """µs from the first byte of its answer to the last"""
+    """µs from the first byte of its response to the last"""
 
     def parts(self) -> Parts:
         middle = _spread(f"{self.api} v{self.version}", f"{self.latency} ms {self.bytes:,} B")
@@ -350,7 +350,7 @@ class ReplyRow(ClientRow):
 
 @dataclass(frozen=True, slots=True)
 class FetchRow(ClientRow):
-    """One partition in the answer to a Fetch."""
+    """One partition in the response to a Fetch."""
 
     event = "fetch"
 

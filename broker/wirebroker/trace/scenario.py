@@ -1,7 +1,7 @@
-"""A scenario file made of rows: what an application did, and the misfortune that it met, for the mock to play again.
+"""A scenario file made of rows: what an application did, and the failure that it met, for the mock to play again.
 
 The rows are taken as one application's. Each of its batches becomes a record that it produces, because the clients of scenarios
-send each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that strikes at the
+send each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that fires at the
 same place; a fault that was loaded is written down itself. The topic with the most batches plays the part of `orders`.
 """
 
@@ -50,7 +50,7 @@ def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
-    """What the application does: batches that were sent again count once."""
+    """The application's steps: batches that were sent again count once."""
     for (transaction, _), batches in groupby(_fresh(rows, topic), lambda each: (each[0], each[0] < 0 and each[1])):
         partitions = [partition for _, partition in batches]
         produce = {"produce": len(partitions), "partitions": list(dict.fromkeys(partitions))}

@@ -1,6 +1,6 @@
 """Which rows of a trace belong to a topic, a client, a producer, a transaction or a group.
 
-A row belongs to one of these if it names it. Requests and answers do not name a producer, and a batch does not name its
+A row belongs to one of these if it names it. Requests and responses do not name a producer, and a batch does not name its
 transactional id: they belong to it because of the rows of the same connection or exchange. `learn` remembers those.
 """
 
@@ -58,7 +58,7 @@ def _about(row: Row) -> tuple[str, ...]:
 
 
 def batch_of(row: Row) -> ProduceRow | Batch | None:
-    """The batch that a row is about: its own, or the one that a fault struck."""
+    """The batch that a row is about: its own, or the one that a fault fired on."""
     return row if isinstance(row, ProduceRow) else row.batch if isinstance(row, FaultRow) else None
 
 
@@ -69,7 +69,7 @@ def _producers_of(row: Row) -> Iterator[int]:
 
 
 def values_of(field: str) -> Callable[[Row], Iterable[Any]]:
-    """What a row has in this field: nothing, one value, or several."""
+    """The values of a row in this field: none, one or several."""
 
     def read(row: Row) -> Iterable[Any]:
         value = getattr(row, field, None)
@@ -88,7 +88,7 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "transaction": transactions_of,
     "group": groups_of,
 }
-"""What a row names of each kind."""
+"""The names in a row, by kind."""
 
 
 class Subject:

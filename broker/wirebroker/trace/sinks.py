@@ -27,7 +27,7 @@ LAST_S = 1.0
 class ConsoleSink:
     """Writes each row as a line, in colour on a terminal. Characters that the console cannot show become backslash escapes.
 
-    A thread writes, because a console may take nothing for hours: a pager that nobody scrolls, or a stopped terminal.
+    A thread writes, because a console may take no output for hours, such as a pager that is not scrolled.
     """
 
     name = "the console"
@@ -40,7 +40,7 @@ class ConsoleSink:
         buffer = getattr(self._stream, "buffer", None)
         raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is none between them
         self._raw = raw if isinstance(raw, io.RawIOBase) else None
-        """What the thread writes to. A stream in memory has none, and takes everything at once."""
+        """The file or console that the thread writes to. A stream in memory has none, and takes everything at once."""
         self._lines: Queue[str | None] = Queue(MOST_LINES)
         self._missing = 0
         self._failure: OSError | None = None

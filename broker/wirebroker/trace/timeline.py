@@ -70,7 +70,7 @@ class Batch:
 def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row], bool] = lambda _: True) -> Iterator[str]:
     """The lines of one picture for each producer epoch on each partition, in the order of their first batches.
 
-    The lines are those of the chosen rows. Everything else, such as what was never stored, is about all rows.
+    The lines are those of the chosen rows. Everything else, such as rejected batches, is about all rows.
     """
     rows = list(rows)
     found: dict[tuple[object, ...], list[Sending]] = {}
@@ -89,7 +89,7 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
 
 
 def _sendings(rows: list[Row]) -> list[Sending]:
-    """Every batch of the rows. One without a verdict is there if faults struck it."""
+    """Every batch of the rows. One without a verdict is there if faults fired on it."""
     found: list[Sending] = []
     judged = {_place(row, row) for row in rows if isinstance(row, ProduceRow)}
     stopped: dict[tuple[object, ...], int] = {}

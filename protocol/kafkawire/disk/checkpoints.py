@@ -56,8 +56,8 @@ def read_offsets(path: Path) -> Checkpoint:
 def offsets_text(name: str, offsets: Mapping[tuple[str, int], int]) -> str:
     """The offsets as the checkpoint of this file name.
 
-    Kafka's format has no CRC. Here the CRC of the name and the lines is the offset of a topic that nobody has, which
-    Kafka skips.
+    Kafka's format has no CRC. This CRC of the name and the lines is stored as the offset of a topic that does not exist; Kafka
+    skips that entry.
     """
     lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
     topic, index = _SIGNATURE

@@ -26,7 +26,7 @@ class DataError(OSError):
 
 
 class DamagedFile(DataError):
-    """A file differs from what Kafka writes; `position` is in bytes, None for the whole file."""
+    """A file that Kafka would not write; `position` is in bytes, None for the whole file."""
 
     def __init__(self, path: Path, why: str, position: int | None = None) -> None:
         self.path = path

@@ -76,7 +76,7 @@ class TopicImage:
 
 
 class ScramCredential(NamedTuple):
-    """What Kafka keeps of a user's password for a SCRAM mechanism (RFC 5802)."""
+    """Kafka stores this in place of a user's password for a SCRAM mechanism (RFC 5802)."""
 
     salt: bytes
     stored_key: bytes
@@ -100,7 +100,7 @@ class AclImage(NamedTuple):
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""What a client quota is about: its types (`user`, `client-id`, `ip`) in order, each with a name, or None for the default."""
+"""The entity of a client quota: its types (`user`, `client-id`, `ip`) in order, each with a name, or None for the default."""
 
 
 class TokenImage(NamedTuple):
@@ -369,7 +369,7 @@ def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0)
 
 
 class WrittenImage(NamedTuple):
-    """The image in a log directory's `__cluster_metadata`. Every node has one; that of a node that is down is old."""
+    """The image in a log directory's `__cluster_metadata`. Every node has one; the file of a stopped node is old."""
 
     image: Image
     leader_epoch: int

@@ -1,4 +1,5 @@
-"""Opening files of a log directory, which may be anybody's: links, pipes and devices are refused, and sizes have a limit.
+"""Opening files of a log directory, which may come from a stranger: links, pipes and devices are refused, and sizes have a
+limit.
 
 A directory that was sent with a report may hold a link to a file of this machine. Opening a pipe would wait for ever. The
 flags `O_NOFOLLOW` and `O_NONBLOCK` refuse both; systems without them ask for the kind of file first.
@@ -72,7 +73,7 @@ def check_size(path: Path, size: int) -> None:
 
 
 def unplain(path: Path, mode: int) -> DamagedFile:
-    """The error for something that is not the file or the folder that it should be; `mode` is what the system says of it."""
+    """The error for a path that is not the expected file or folder; `mode` is the mode that the system reports."""
     if stat.S_ISDIR(mode):
         return DamagedFile(path, "this is a folder where a file should be. Restore the file from a copy")
     if stat.S_ISREG(mode):
@@ -93,7 +94,7 @@ _KINDS = (
 
 
 def _kind_of(path: Path | str) -> int:
-    """The mode of what is there, of a link its own; 0 if nothing is."""
+    """The mode of the file at the path (of a link itself); 0 if there is none."""
     try:
         return os.lstat(path).st_mode
     except OSError:

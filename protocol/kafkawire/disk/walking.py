@@ -27,7 +27,7 @@ SEARCH_WORK = 16 * SEARCH_LIMIT
 ANYWHERE = 1 << 63
 """An offset above all others: below it there may be gaps."""
 LAST_OFFSET = 1 << 62
-"""The last offset that a file can have, so that those of later records are still numbers of 64 bits."""
+"""The last offset that a file can have, so that later offsets still fit into 64 bits."""
 WRONG_CRC = "the CRC of the batch does not match its bytes"
 _LEAST = HEADER_SIZE - LOG_OVERHEAD
 

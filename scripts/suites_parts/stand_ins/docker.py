@@ -1,4 +1,4 @@
-"""What a client's suite takes for the Python package docker, where the broker runs already.
+"""A stand-in for the Python package docker, for a client's suite whose broker runs already.
 
 A "container" forwards the ports that the tests ask for to the addresses in SUITE_LISTENERS (`PLAINTEXT=127.0.0.1:9092 SSL=…`)
 and runs the program docker (docker_program.py) for Kafka's tools.

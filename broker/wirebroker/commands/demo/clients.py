@@ -50,7 +50,7 @@ def drive(client: ClientName, kafka: MockKafka) -> ClientResult:
     try:
         _produce(client, kafka.bootstrap_servers, topic, acknowledged)
         read = _consume(client, kafka.bootstrap_servers, topic)
-    except Exception as failed:  # whatever a client raises is a difference, and the others still run
+    except Exception as failed:  # an exception of one client is a difference, and the other clients still run
         result.differences.append(f"{package} failed: {type(failed).__name__}: {failed}")
     _compare(result, kafka, topic, acknowledged, read)
     return result

@@ -36,7 +36,7 @@ class Screen:
 
     def begin(self, address: str) -> None:
         """Print what is running."""
-        self._console.print(f"[bold]wirebroker {__version__}[/] listens on {address} and answers as Apache Kafka 4.3.1")
+        self._console.print(f"[bold]wirebroker {__version__}[/] listens on {address} and responds as Apache Kafka 4.3.1")
         self._heading("Clients", f"{RECORDS} records each, idempotence on, read back by a consumer group")
 
     def client(self, result: ClientResult) -> None:
@@ -95,7 +95,7 @@ class Screen:
             self._wrapped(Text("  "), rejected[0].explain)
 
     def _wrapped(self, line: Text, text: str, style: str = "") -> None:
-        """Print `text` after `line`, wrapped to the right of it."""
+        """Print `text` after `line`, and wrap it at that column."""
         indent = len(line)
         parts = textwrap.wrap(text, self._console.width - indent)
         self._console.print(line.append(f"\n{'':<{indent}}".join(parts), style))

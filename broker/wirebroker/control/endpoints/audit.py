@@ -1,4 +1,4 @@
-"""The audit: was delivery exactly once? It compares the stored records with those that the application meant to send."""
+"""The audit: was delivery exactly once? It compares the stored records with the application's intended records."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from wirebroker.trace.levels import Level
 LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
 """Earlier versions are gone since Kafka 4.0 (KIP-896)."""
 ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, "accepted": ACCEPTED}
-"""What a reader needs to know to read rows."""
+"""The first event: how to read the rows."""
 PAUSE_S = 0.2
 """Seconds between two looks at the trace."""
 MOST = 1000

@@ -44,14 +44,14 @@ class Frame(Form):
 
 
 class ShownExchange(Form):
-    """A request with its answer."""
+    """A request with its response."""
 
     request: Frame
     answer: Frame
 
 
 class OfRun(Form):
-    """The run whose numbers are meant."""
+    """The run to which the number belongs."""
 
     run: Annotated[str, about("as the first event of /events names it; else the present one")] = ""
 
@@ -59,11 +59,11 @@ class OfRun(Form):
 def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange:
     """The bytes of the exchange whose `reply` row has this number, field by field.
 
-    They are kept while somebody reads /events, up to 64 MiB. `*` stands for what a client authenticates itself with.
+    They are kept while somebody reads /events, up to 64 MiB. `*` replaces credentials.
     """
     kept = kept_exchange(controlled, number, query.run)
     if kept is None:
-        why = "nobody read /events then, or it is forgotten"
+        why = "/events had no reader then, or the exchange is forgotten"
         raise Problem(404, f"the bytes of exchange {number} are not kept: {why}", "number")
     request, response = _without_secrets(kept)
     key, version = kept.about.api_key, kept.about.version

@@ -35,7 +35,7 @@ class Rows(Form):
 
 
 def capture(controlled: Controlled, body: Chosen) -> bytes:
-    """Exchanges as a pcapng file, for Wireshark and `wirebroker trace show`: those of which the bytes are still kept.
+    """Exchanges as a pcapng file, for Wireshark and `wirebroker trace show`, if their bytes are still kept.
 
     Times are exact to the millisecond, and clients' ports are made up. Secrets are left out, as in `--capture`.
     """
@@ -47,7 +47,7 @@ def capture(controlled: Controlled, body: Chosen) -> bytes:
 
 
 def scenario(controlled: Controlled, body: Rows) -> str:
-    """A scenario of these rows: what was sent, and the errors and faults that were met; `scenario run FILE.toml` plays it."""
+    """A scenario made of these rows: the batches, errors and faults; `scenario run FILE.toml` plays it."""
     rules = {str(rule): rule.described() for rule in controlled.machine.plan.rules if rule.in_files}
     try:
         return scenario_of([row_from_json(row) for row in body.rows], rules)

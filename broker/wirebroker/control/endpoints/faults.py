@@ -25,7 +25,7 @@ class Fault(Form):
     rule: Annotated[dict[str, Any], about("the rule in the words of a fault file")]
     description: Annotated[str, about("the rule on one line")]
     seen: Annotated[int, about("how many requests, or batches of a Produce, it matched")]
-    fired: Annotated[int, about("how many of them it struck")]
+    fired: Annotated[int, about("on how many of them it fired")]
 
 
 class Faults(Form):
@@ -36,7 +36,7 @@ class Faults(Form):
 
 
 class Times(Form):
-    """How often a rule must have struck."""
+    """How often a rule must have fired."""
 
     times: Annotated[Natural | None, about("exactly this often; without it at least once")] = None
 

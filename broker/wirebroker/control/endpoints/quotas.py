@@ -14,7 +14,7 @@ Limit = float | None
 
 
 class Whose(Form):
-    """Whose quota; `<default>` stands for all that have none of their own."""
+    """The entity of the quota; `<default>` stands for all entities without a quota of their own."""
 
     user: Annotated[str | None, about("a user's name")] = None
     client_id: Annotated[str | None, about("a client id")] = None

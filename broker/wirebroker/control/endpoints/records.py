@@ -31,14 +31,14 @@ LONGEST_WAIT_S = 300
 
 
 class Data(Form):
-    """Bytes, as text if they are UTF-8, and as base64. A request needs only one of them."""
+    """Bytes, as text if they are UTF-8, and as base64. A request needs only one field."""
 
     text: Annotated[str | None, about("null if they are not UTF-8")] = None
-    base64: Annotated[str | None, about("always present in an answer")] = None
+    base64: Annotated[str | None, about("always present in a response")] = None
 
 
 class NewData(Data):
-    """Bytes to store: one of these."""
+    """Bytes to store, in one field."""
 
     json: Annotated[Any, about("stored as JSON")] = UNSET
 
@@ -132,7 +132,7 @@ class HowMany(Form):
 
 
 class Wanted(Form):
-    """What a key, a value or a header must be: one of these."""
+    """The expected key, value or header, in one field."""
 
     text: Annotated[str | None, about("this text")] = None
     base64: Annotated[str | None, about("these bytes")] = None
@@ -142,7 +142,7 @@ class Wanted(Form):
 
 
 class ExpectedRecord(Form):
-    """An expected record. What is left out may be anything."""
+    """An expected record. An omitted field matches anything."""
 
     key: Annotated[str | Wanted | UnsetType | None, about("null: none")] = UNSET
     value: Annotated[str | Wanted | UnsetType | None, about("null: a tombstone", examples=["a pound of tea"])] = UNSET
@@ -202,7 +202,7 @@ def _link(topic: str, query: Which, record: StoredRecord) -> str:
 
 
 async def wait(controlled: ControlledBroker, topic: str, query: HowMany) -> Records:
-    """Wait until a topic stores `count` records; the answer is their first page. The topic may not exist yet.
+    """Wait until a topic stores `count` records; the response is their first page. The topic may not exist yet.
 
     409: fewer were stored within the timeout; `detail` says how many.
     """
@@ -218,7 +218,7 @@ async def compare(controlled: ControlledBroker, topic: str, body: Expectation) -
     goal = RecordsExpected(topic, expected, body.partition, in_order=body.in_order, committed=body.committed)
     stored = await controlled.reach(goal, body.timeout)
     try:
-        await asyncio.to_thread(goal.verdict, stored)  # so that the broker serves its clients meanwhile
+        await asyncio.to_thread(goal.verdict, stored)  # so that the broker goes on serving its clients
     except Difference as different:
         raise Problem(409, str(different)) from None
     return Compared(len(stored))
@@ -270,7 +270,7 @@ def _wanted(given: str | Wanted | UnsetType | None, where: str) -> Any:
 def store(controlled: ControlledBroker, topic: str, body: NewRecords) -> Places:
     """Store records without a client. A topic that does not exist is created.
 
-    If the broker refuses a record, the answer names it, and the records before it are stored.
+    If the broker refuses a record, the response names it, and the records before it are stored.
     """
     if len(body.records) > MOST_PER_REQUEST:
         raise Problem(422, f"a request stores at most {MOST_PER_REQUEST} records, not {len(body.records)}", "records")

@@ -21,7 +21,7 @@ MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 6
 FURTHEST_MS = 366 * MS["days"]
 """The most that one request may move the clock."""
 STEP_MS = MS["hours"]
-"""The clock is moved in steps of this size, and the broker answers its clients between them."""
+"""The clock is moved in steps of this size, and the broker responds to its clients between them."""
 
 
 class Health(Form):
@@ -118,7 +118,7 @@ def restart(controlled: ControlledBroker, body: Restart) -> Health:
 
 
 def warm(controlled: ControlledBroker) -> Health:
-    """Let all coordinators answer at once: their topics exist, and are loaded. A reset that is not soft undoes it."""
+    """Let all coordinators respond at once: their topics exist, and are loaded. A reset that is not soft undoes it."""
     controlled.change(partial(operations.warm, controlled.engine))
     return health(controlled)
 

@@ -101,13 +101,13 @@ class CommittedOffset(Form):
 
 
 class Awaited(Form):
-    """What to wait for. Without any of the first three: until the group is stable."""
+    """The conditions to wait for. Without any of the first three: until the group is stable."""
 
-    members: Annotated[Natural | None, about("stable, with so many members")] = None
+    members: Annotated[Natural | None, about("stable, with this number of members")] = None
     committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
     lag: Annotated[
         Annotated[int, Meta(ge=0, le=MOST_LAG)] | None,
-        about("all records that a read_committed consumer gets are committed, but so many"),
+        about("the offsets of all but this many records that a read_committed consumer gets are committed"),
     ] = None
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
@@ -173,7 +173,7 @@ def group(controlled: ControlledBroker, group_id: str) -> Group:
 
 
 async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awaited) -> Group:
-    """Wait for a group: until it is stable, has so many members, has committed these offsets, or has no lag.
+    """Wait for a group: until it is stable, has this number of members, has committed these offsets, or has no lag.
 
     With `committed` or `lag` its state does not matter, unless `members` are given as well. 409 says what is missing.
     """
@@ -195,7 +195,7 @@ def expire_transaction(controlled: ControlledBroker, transactional_id: str) -> N
 
 
 def fence(controlled: ControlledBroker, transactional_id: str) -> Transaction:
-    """Fence a transactional producer, as a second one with its id would: its epoch rises, its open transaction is aborted."""
+    """Fence a transactional producer: its epoch rises, and its open transaction is aborted."""
     transaction(controlled, transactional_id)
     controlled.change(partial(controlled.engine.fault_broker.fence, transactional_id))
     return transaction(controlled, transactional_id)

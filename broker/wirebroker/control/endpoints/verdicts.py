@@ -112,7 +112,7 @@ def listed(controlled: Controlled, query: Latest) -> Verdicts:
 
 
 async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
-    """Wait for `count` such verdicts, counting earlier ones; the answer has all of them.
+    """Wait until there are `count` such verdicts, earlier ones included; the response lists them all.
 
     409 tells how many there were within the timeout.
     """

@@ -1,4 +1,4 @@
-"""**Exchanges**, one request and its answer:"""
+"""**Exchanges**, one request and its response:"""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class lose_request(Rule):
 
 
 class lose_ack(Rule):
-    """The request is handled, and its answer never arrives; `then` the connection closes or goes silent."""
+    """The request is handled, and its response never arrives; `then` the connection closes or goes silent."""
 
     then: Then = "disconnect"
 
@@ -60,7 +60,7 @@ class lose_ack(Rule):
 
 
 class error(Rule):
-    """The answer has this error `code`, a number or a name, and the request is not handled; with `after` it is handled."""
+    """The response has this error `code`, a number or a name, and the request is not handled; with `after` it is handled."""
 
     code: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)] | ErrorName
     after: bool = False
@@ -100,7 +100,7 @@ class delay(Rule):
 
 
 class disconnect(Rule):
-    """The connection closes before the request is handled; with `after`, instead of the answer."""
+    """The connection closes before the request is handled; with `after`, instead of the response."""
 
     after: bool = False
 
@@ -114,7 +114,7 @@ class disconnect(Rule):
 
 
 class throttle(Rule):
-    """The answer's throttle_time_ms tells the client to wait for `ms`."""
+    """The response's throttle_time_ms tells the client to wait for `ms`."""
 
     ms: Annotated[int, Meta(ge=1, le=2**31 - 1, extra={"unit": "ms"})]
 
@@ -139,7 +139,7 @@ class reorder(Rule):
 
 
 class answer(Rule):
-    """A Python function gets the request's facts and the request, and may return the answer; if it raises, the error is
+    """A Python function gets the request's facts and the request, and may return the response; if it raises, the error is
     logged and the connection closes."""
 
     answerer: Callable[[Facts, Message], Message | None]

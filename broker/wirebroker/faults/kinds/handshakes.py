@@ -19,7 +19,7 @@ Wait = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 
 class _OfHandshakes:
-    """What both kinds have in common: they know the broker and the listener, and no request."""
+    """The base of both kinds: they know the broker and the listener, and no request."""
 
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.HANDSHAKE
     match_words: ClassVar[tuple[str, ...]] = ("node",)

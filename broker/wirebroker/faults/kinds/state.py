@@ -1,4 +1,4 @@
-"""**State**, which changes just before the struck request is handled:"""
+"""**State**, which changes just before the matched request is handled:"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 class expire_producer(Rule):
-    """The partitions forget the producers of the struck batches, or of the struck request."""
+    """The partitions forget the producers of the matched batches, or of the matched request."""
 
     example = 'faults.expire_producer(api="Produce", nth=5)'
     needs_broker: ClassVar[bool] = True
@@ -133,7 +133,7 @@ class truncate(Rule):
 
 
 class lose_coordinator(Rule):
-    """COORDINATOR_NOT_AVAILABLE answers requests that look for the coordinator, NOT_COORDINATOR those sent to it."""
+    """Requests that look for the coordinator get COORDINATOR_NOT_AVAILABLE, requests sent to it NOT_COORDINATOR."""
 
     example = 'faults.lose_coordinator(group="team", times=3)'
     only_apis: ClassVar[tuple[str, ...]] = (
@@ -142,7 +142,7 @@ class lose_coordinator(Rule):
         "ShareGroupHeartbeat", "ShareGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
         "TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions",
     )  # fmt: skip
-    """The APIs that only a coordinator answers, and the one that finds it."""
+    """The APIs that only a coordinator responds, and the one that finds it."""
 
     def matching(self, facts: Facts) -> list[Batch | None]:
         coordinated = facts.api in self.only_apis and bool(facts.groups or facts.transactional_ids)

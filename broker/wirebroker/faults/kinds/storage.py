@@ -16,7 +16,7 @@ PRODUCE = ("Produce",)
 
 
 class fail_write(Rule):
-    """The answer is KAFKA_STORAGE_ERROR, and neither the log nor the producer's state changes; a duplicate is not written,
+    """The response is KAFKA_STORAGE_ERROR, and neither the log nor the producer's state changes; a duplicate is not written,
     so it does not fail."""
 
     example = 'faults.fail_write(topic="orders", nth=2)'
@@ -46,8 +46,8 @@ class slow_write(Rule):
 
 
 class disk_full(Rule):
-    """From the struck batch on the directory of its broker is offline: the partitions that the broker leads, or the named
-    `topic` and `partition`, answer KAFKA_STORAGE_ERROR to reads and writes, until another broker leads or the rule is
+    """From the matched batch on the directory of its broker is offline: the partitions that the broker leads, or the named
+    `topic` and `partition`, return KAFKA_STORAGE_ERROR to reads and writes, until another broker leads or the rule is
     unloaded; internal topics are spared unless they are named."""
 
     example = 'faults.disk_full(topic="orders", nth=10)'

@@ -21,13 +21,13 @@ __tracebackhide__ = True  # pytest shows the caller's line
 HEADER_BYTES = 8
 """The bytes of a request up to its API and version."""
 PIECE_S = 0.02
-"""Seconds between two pieces of an answer with limited bandwidth."""
+"""Seconds between two pieces of a response with limited bandwidth."""
 
 Milliseconds = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
 
 
 class cut(Rule):
-    """Only the first `bytes` of the answer arrive, its size among them, and the connection closes; with `request` it closes
+    """Only the first `bytes` of the response arrive, its size among them, and the connection closes; with `request` it closes
     when this many bytes of the request have arrived, and the request is not handled."""
 
     bytes: NonNegative
@@ -68,7 +68,7 @@ class cut(Rule):
 
 
 class slice(Rule):
-    """The answer comes in pieces of `bytes` bytes, with `ms` milliseconds between them."""
+    """The response comes in pieces of `bytes` bytes, with `ms` milliseconds between them."""
 
     bytes: Positive
     ms: Milliseconds = 1
@@ -84,7 +84,7 @@ class slice(Rule):
 
 
 class bandwidth(Rule):
-    """The answer comes at `rate`."""
+    """The response comes at `rate`."""
 
     rate: Annotated[int, Meta(ge=1, extra={"unit": "bytes per second"})]
 
@@ -97,7 +97,7 @@ class bandwidth(Rule):
 
 
 class corrupt(Rule):
-    """This many `bytes` of the answer arrive with their bits turned: from `at` on (negative: counted from its end), or
+    """This many `bytes` of the response arrive with their bits turned: from `at` on (negative: counted from its end), or
     anywhere after its size, drawn from the seed."""
 
     bytes: Positive = 1
@@ -117,7 +117,7 @@ class corrupt(Rule):
 
 
 class reset(Rule):
-    """The connection is reset (RST) before the request is handled; with `after`, instead of the answer."""
+    """The connection is reset (RST) before the request is handled; with `after`, instead of the response."""
 
     after: bool = False
 
@@ -146,7 +146,7 @@ class refuse(Rule):
 
 
 class close(Rule):
-    """The connection closes after the answer, without a request to do so, or `ms` later by the broker's clock."""
+    """The connection closes after the response, without a request to do so, or `ms` later by the broker's clock."""
 
     ms: Milliseconds = 0
 

@@ -56,7 +56,7 @@ func StartWirebroker(t *testing.T, options ...string) *Wirebroker {
 	return nil
 }
 
-// Ask calls the control and reads its answer into result. An error of the control fails the test.
+// Ask calls the control and reads its response into result. An error of the control fails the test.
 func (broker *Wirebroker) Ask(t *testing.T, method, path string, body, result any) {
 	t.Helper()
 	payload := &bytes.Buffer{}

@@ -14,7 +14,7 @@ from kit import LIMIT, OVER, REFUSED, SECURED, WAITS, NotOffered, access, number
 KCAT = os.environ.get("KCAT", "kcat")
 VERSION = re.findall(r"Version (\S+) .*librdkafka (\S+)", subprocess.check_output([KCAT, "-V"], text=True))[0]
 PIECE = 20_000
-"""Filler lines that make kcat send a part of them."""
+"""Filler lines that make kcat send before its input ends."""
 FENCED = ("fenced", "_FENCED", "PRODUCER_FENCED")
 
 
@@ -40,7 +40,7 @@ def transaction(bootstrap: str, name: str, values: list[str], *, ends: bool = Tr
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdin is not None
-    # kcat sends nothing before it has read a large piece of its input or all of it.
+    # kcat sends nothing before it has read a large piece of its input or the whole input.
     process.stdin.write("".join(f"{value}\n" for value in values) * (1 if ends else PIECE))
     process.stdin.flush()
     if ends:

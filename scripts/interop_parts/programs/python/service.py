@@ -1,4 +1,4 @@
-"""A service that lives on while its broker is reset: LIBRARY BOOTSTRAP. It answers each order with a result, and commits."""
+"""A service that lives on while its broker is reset: LIBRARY BOOTSTRAP. It returns a result for each order, and commits."""
 
 from __future__ import annotations
 
