@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.transactions.coordinator import EndRequest, Producer
+from wirebroker.core.transactions.coordinator import EndRequest, ProducerResult
 
 PRODUCER_FENCED_FROM = 2
 BUMPS_EPOCH_FROM = 5
@@ -27,7 +27,7 @@ def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
         if requested.transactional_id
         else ErrorCode.NONE
     )
-    producer = Producer(error) if error else transactions.end(requested, exchange.now)
+    producer = ProducerResult(error) if error else transactions.end(requested, exchange.now)
     return EndTxnResponse(
         error_code=epoch_error(producer.code, exchange.version >= PRODUCER_FENCED_FROM),
         producer_id=producer.producer_id,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.transactions.coordinator import NO_ID_YET, InitRequest, Producer
+from wirebroker.core.transactions.coordinator import NO_ID_YET, InitRequest, ProducerResult
 
 PRODUCER_FENCED_FROM = 4
 
@@ -26,13 +26,13 @@ def handle(request: InitProducerIdRequest, exchange: Exchange) -> InitProducerId
     return InitProducerIdResponse(error_code=code, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
 
 
-def _init(request: InitProducerIdRequest, exchange: Exchange) -> Producer:
+def _init(request: InitProducerIdRequest, exchange: Exchange) -> ProducerResult:
     current = (request.producer_id, request.producer_epoch)
     if (current[0] == -1) != (current[1] == -1):
-        return Producer(ErrorCode.INVALID_REQUEST)
+        return ProducerResult(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
         made = exchange.cluster.new_producer_id(exchange.node_id, exchange.now)
-        return Producer(NO_ID_YET) if made is None else Producer(ErrorCode.NONE, made, 0)
+        return ProducerResult(NO_ID_YET) if made is None else ProducerResult(ErrorCode.NONE, made, 0)
     requested = InitRequest(
         request.transactional_id, request.transaction_timeout_ms, None if current == (-1, -1) else current,
         exchange.node_id,

@@ -11,14 +11,14 @@ from wirebroker.conformance.log_dir_steps import LOG_DIR_OPERATIONS
 from wirebroker.conformance.quota_steps import QUOTA_OPERATIONS
 from wirebroker.conformance.readiness import prepare
 from wirebroker.conformance.recording import Difference, Json, Scenario, compare
-from wirebroker.conformance.run import Broker, Run
+from wirebroker.conformance.run import ReplayTarget, Run
 from wirebroker.conformance.steps import OPERATIONS
 from wirebroker.conformance.token_steps import TOKEN_OPERATIONS
 
 ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS | FEATURE_OPERATIONS | LOG_DIR_OPERATIONS
 
 
-def replay(scenario: Scenario, broker: Broker) -> tuple[list[Json], list[Difference]]:
+def replay(scenario: Scenario, broker: ReplayTarget) -> tuple[list[Json], list[Difference]]:
     """Replay one scenario; the observation of each step, and the differences from the recording."""
     run = Run(scenario, broker)
     try:

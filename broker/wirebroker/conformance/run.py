@@ -23,7 +23,7 @@ CLOCKS_APART_MS = 2000
 """How far a broker's clock may be from ours for a time it gives to pass as its own present."""
 
 
-class Broker(Protocol):
+class ReplayTarget(Protocol):
     """A broker that scenarios are replayed on."""
 
     address: tuple[str, int]
@@ -53,7 +53,7 @@ class Token:
 class Run:
     """One scenario being replayed: names, remembered results and the timestamps of its batches."""
 
-    def __init__(self, scenario: Scenario, broker: Broker) -> None:
+    def __init__(self, scenario: Scenario, broker: ReplayTarget) -> None:
         self.broker = broker
         self.client = WireClient(*broker.address)
         self._clients: dict[str, WireClient] = {}

@@ -15,7 +15,7 @@ from wirebroker.requests.parts import TopicPartition, Where
 from wirebroker.requests.received import Received
 
 
-class Exchange(Received, Parked, Protocol):
+class ExchangeParts(Received, Parked, Protocol):
     """A request on its way to its answer."""
 
     correlation_id: int
@@ -45,7 +45,7 @@ class NothingToChange(ValueError):
     """A change of state that cannot be made: its object does not exist, or its state forbids it. The message tells which."""
 
 
-class Broker(Protocol):
+class BrokerParts(Protocol):
     """The inside of a broker, for faults of storage and state."""
 
     def fail_write(self, partition: TopicPartition) -> None:
@@ -90,7 +90,7 @@ class Injection(ABC):
     """A rule acting on one request, which it sees here, and its acts. The plan implements the acts."""
 
     request: Message
-    exchange: Exchange
+    exchange: ExchangeParts
     facts: Facts
     only: Where | None
     """The partitions that match; None: all."""
@@ -99,7 +99,7 @@ class Injection(ABC):
 
     @property
     @abstractmethod
-    def broker(self) -> Broker:
+    def broker(self) -> BrokerParts:
         """The inside of the broker, for rules that need one."""
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from wirebroker.faults.acts import Broker, Exchange
+from wirebroker.faults.acts import BrokerParts, ExchangeParts
 from wirebroker.faults.matches import Matches
 from wirebroker.faults.rules import Rule
 from wirebroker.requests.connection import Connection
@@ -13,7 +13,7 @@ from wirebroker.requests.effects import Effect
 from wirebroker.requests.facts import Batch, Facts
 
 
-class Planned(Exchange, Protocol):
+class Planned(ExchangeParts, Protocol):
     """An exchange with what the plan knows of it."""
 
     matches: Matches | None
@@ -66,7 +66,7 @@ class Host(Protocol):
         """Calls at given times."""
 
     @property
-    def fault_broker(self) -> Broker | None:
+    def fault_broker(self) -> BrokerParts | None:
         """The inside of the broker; None in a proxy, which then refuses rules that act there."""
 
     @property

@@ -22,7 +22,7 @@ from kafkawire.errors import ProtocolError
 from kafkawire.frames import SIZE_BYTES, read_request_header
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, api_name
-from wirebroker.faults.acts import Broker, Greeting, Injection, NothingToChange, OutgoingResponse
+from wirebroker.faults.acts import BrokerParts, Greeting, Injection, NothingToChange, OutgoingResponse
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.interfaces import Alarm, Host, Planned
 from wirebroker.faults.matches import MatchedRule, Matches
@@ -80,7 +80,7 @@ class FaultPlan:
         """Requests of each API, while there are rules."""
 
     @property
-    def broker(self) -> Broker:
+    def broker(self) -> BrokerParts:
         """The inside of the broker. Only rules that need it ask for it, and `add` refuses these where there is none."""
         assert self.host.fault_broker is not None
         return self.host.fault_broker
@@ -480,7 +480,7 @@ class _Injection(Injection):
     matches: Matches
 
     @property
-    def broker(self) -> Broker:
+    def broker(self) -> BrokerParts:
         return self.plan.broker
 
     def respond(self, response: Message) -> Outcome:

@@ -46,7 +46,7 @@ class Engine(Protocol):
 
 
 class EngineBroker:
-    """The inside of a broker for the plan (see `acts.Broker`)."""
+    """The inside of a broker for the plan (see `acts.BrokerParts`)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

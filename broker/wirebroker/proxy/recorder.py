@@ -19,7 +19,7 @@ from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.shadow import Judged
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.parts import topic_name
-from wirebroker.trace.recorder import UNMEASURED, Exchange, Recorder, Stages, cut, software_of
+from wirebroker.trace.recorder import UNMEASURED, Recorder, Stages, TracedExchange, cut, software_of
 from wirebroker.trace.rows import Row, ShadowRow, compression_name
 
 UNKNOWN_OFFSET = -1
@@ -42,7 +42,7 @@ class ProxyRecorder(Recorder):
         if self.sinks:
             self._hand_out(_row(*raw))
 
-    def _stages(self, exchange: Exchange) -> Stages:
+    def _stages(self, exchange: TracedExchange) -> Stages:
         if not isinstance(exchange, ForwardedExchange) or exchange.moments is None or len(exchange.moments) < 4:
             return UNMEASURED
         received, forwarded, begun, whole = exchange.moments

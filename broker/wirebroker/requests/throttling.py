@@ -49,7 +49,7 @@ Note = Callable[[Connection, "str | None", str, int, str, str, float], None]
 """Told of each wait: the connection, the client id, the API, and the fields of `Exceeded`."""
 
 
-class Exchange(Protocol):
+class ThrottledExchange(Protocol):
     """A request, as far as quotas need it."""
 
     connection: Connection
@@ -78,7 +78,7 @@ class Throttle:
         self._buckets: dict[Measured, TokenBucket] = {}
         self._keyed: dict[str, KeyedQuotas] = {}
         self._read_at = -1
-        self._current: tuple[Exchange | None, int] = (None, 0)
+        self._current: tuple[ThrottledExchange | None, int] = (None, 0)
 
     def _quotas(self, key: str) -> KeyedQuotas:
         quotas = self._cluster.quotas
@@ -98,14 +98,14 @@ class Throttle:
         if node_id is None:
             self._buckets.clear()
 
-    def begin(self, exchange: Exchange, size: int) -> None:
+    def begin(self, exchange: ThrottledExchange, size: int) -> None:
         """A request of `size` bytes is being handled."""
         exchange.size = size
         self._current = exchange, self.stopwatch()
 
     # Rates
 
-    def use(self, exchange: Exchange, key: str, value: float, now: int) -> Exceeded | None:
+    def use(self, exchange: ThrottledExchange, key: str, value: float, now: int) -> Exceeded | None:
         """A client uses bytes of this kind: the quota that it has used up with them, if there is one."""
         quotas = self._quotas(key)
         if not quotas:
@@ -119,7 +119,7 @@ class Throttle:
         return Exceeded(ms, key, words_of(limit[1]), limit[0]) if ms > 0 else None
 
     def _meter(
-        self, exchange: Exchange, key: str, quotas: KeyedQuotas, now: int
+        self, exchange: ThrottledExchange, key: str, quotas: KeyedQuotas, now: int
     ) -> tuple[tuple[float, QuotaEntity] | None, Rate]:
         connection = exchange.connection
         who = quotas.measured(connection.session.principal.name, exchange.client_id)
@@ -135,12 +135,12 @@ class Throttle:
         window = self._window
         self._rates = {key: rate for key, rate in self._rates.items() if rate.measure(window, now)}
 
-    def unuse(self, exchange: Exchange, key: str, value: float, now: int) -> None:
+    def unuse(self, exchange: ThrottledExchange, key: str, value: float, now: int) -> None:
         """Take back a use: the response is not sent after all."""
         if quotas := self._quotas(key):
             self._meter(exchange, key, quotas, now)[1].record(self._window, -value, now)
 
-    def handled(self, exchange: Exchange, now: int) -> Exceeded | None:
+    def handled(self, exchange: ThrottledExchange, now: int) -> Exceeded | None:
         """A request has taken its time; the quota that its client has used up with it, if there is one."""
         if not self._quotas(REQUEST):
             return None
@@ -148,7 +148,7 @@ class Throttle:
         ns = (self.stopwatch() - began if current is exchange else 0) if self.request_ms is None else self.request_ms * 1e6
         return self.use(exchange, REQUEST, ns * (100.0 / 1e9), now)
 
-    def room(self, exchange: Exchange) -> int:
+    def room(self, exchange: ThrottledExchange) -> int:
         """The largest number of bytes in the response to a Fetch: the bytes that a whole window allows."""
         quotas = self._quotas(FETCH)
         limit = (
@@ -161,7 +161,7 @@ class Throttle:
 
     # Changes of topics
 
-    def mutations(self, exchange: Exchange, strict_since: int) -> Mutations:
+    def mutations(self, exchange: ThrottledExchange, strict_since: int) -> Mutations:
         """The quota of the client for changing topics; from this version on, requests beyond it are refused."""
         if not self._cluster.quotas.on or not (quotas := self._quotas(MUTATION)):
             return Mutations()

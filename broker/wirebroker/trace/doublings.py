@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row, ShadowRow
 
-Exchange = tuple[int, int, int]
+ExchangeKey = tuple[int, int, int]
 """Node, connection and correlation id."""
 Alike = tuple[str, int, str | None, int, int]
 """Topic, partition, client id, records and bytes: what a batch and its retry share under any producer id and epoch."""
@@ -30,7 +30,7 @@ def remarks_on(rows: Iterable[Row]) -> dict[int, str]:
 
 class _Doublings:
     def __init__(self, faults: Iterable[FaultRow]) -> None:
-        self._faults: dict[Exchange, list[FaultRow]] = defaultdict(list)
+        self._faults: dict[ExchangeKey, list[FaultRow]] = defaultdict(list)
         for fault in faults:
             self._faults[fault.node, fault.connection, fault.correlation_id].append(fault)
         self._stored: dict[tuple[str, int, int, int, int], ProduceRow] = {}

@@ -76,7 +76,7 @@ class Traced(NamedTuple):
     """those of its response, if somebody has looked for them already: `errors_in`"""
 
 
-class Exchange(Received, Protocol):
+class TracedExchange(Received, Protocol):
     """A request on its way to its response."""
 
     correlation_id: int
@@ -191,7 +191,7 @@ class Recorder:
             )  # fmt: skip
             self._add(row)
 
-    def requested(self, request: Message, exchange: Exchange, about: tuple[str, ...] | None = None) -> None:
+    def requested(self, request: Message, exchange: TracedExchange, about: tuple[str, ...] | None = None) -> None:
         """Note a request, and keep the names in it for the row of its response: `about`, the `names_of` its facts."""
         about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(exchange.now, about)
@@ -215,7 +215,7 @@ class Recorder:
         )  # fmt: skip
         self._add(row)
 
-    def replied(self, exchange: Exchange, response: Message, parts: Sequence[Buffer]) -> None:
+    def replied(self, exchange: TracedExchange, response: Message, parts: Sequence[Buffer]) -> None:
         """Note a response that is being sent, as these bytes."""
         now = self._now()
         arrived, about, errors = exchange.traced or Traced(now, ())
@@ -234,11 +234,11 @@ class Recorder:
             )  # fmt: skip
             self.kept.keep(self.added, what, exchange.frame, parts)
 
-    def _stages(self, exchange: Exchange) -> Stages:
+    def _stages(self, exchange: TracedExchange) -> Stages:
         """Where the time of an exchange went; a broker does not measure it."""
         return UNMEASURED
 
-    def fetched(self, exchange: Exchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
+    def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
         """Note one partition of a response to a Fetch."""
         row = FetchRow(
             self._now(), *_client(exchange),
@@ -350,7 +350,7 @@ def _named(sink: Sink) -> str:
     return str(name)
 
 
-def _client(exchange: Exchange) -> tuple[int, int, str | None, str]:
+def _client(exchange: TracedExchange) -> tuple[int, int, str | None, str]:
     """The fields of a `ClientRow` after its time."""
     connection = exchange.connection
     return connection.node_id, connection.number, cut(exchange.client_id), software_of(connection)

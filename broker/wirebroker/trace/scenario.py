@@ -21,7 +21,7 @@ USUAL = frozenset(("NONE", "MEMBER_ID_REQUIRED", "DUPLICATE_SEQUENCE_NUMBER"))
 """Errors that the mock gives by itself."""
 STRANGERS = ("client_id", "producer_id", "producer_epoch", "transactional_id", "group", "node")
 """Words of a rule that name somebody who is not in the scenario."""
-Exchange = tuple[int, int, int]
+ExchangeKey = tuple[int, int, int]
 
 
 def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> str:
@@ -89,7 +89,7 @@ def _faults_of(rows: Iterable[Row], rules: Mapping[str, Mapping[str, Any]], topi
 
 def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
     """An `error` for each error that neither a rule nor the sequences explain, at the same request or batch of its API."""
-    explained: dict[Exchange, set[str]] = {}
+    explained: dict[ExchangeKey, set[str]] = {}
     for row in rows:
         if isinstance(row, FaultRow):
             explained.setdefault(_exchange(row), set()).add("")
@@ -109,7 +109,7 @@ def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
         asked[row.api] += max(len(places), 1) if row.api == "Produce" else 1
 
 
-def _exchange(row: FaultRow | ProduceRow | ReplyRow) -> Exchange:
+def _exchange(row: FaultRow | ProduceRow | ReplyRow) -> ExchangeKey:
     return row.node, row.connection, row.correlation_id
 
 

@@ -35,7 +35,7 @@ NO_ID_YET = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 """The error of InitProducerId while the controller allocates no block of ids (RPCProducerIdManager)."""
 
 
-class Producer(NamedTuple):
+class ProducerResult(NamedTuple):
     """A producer's id and epoch, and the error if it has none."""
 
     code: ErrorCode
@@ -143,21 +143,21 @@ class TransactionCoordinator:
 
     # Producers
 
-    def init_producer_id(self, requested: InitRequest, now: int) -> Producer:
+    def init_producer_id(self, requested: InitRequest, now: int) -> ProducerResult:
         """A producer starts, or starts again: it gets the next epoch, and the producer with the last epoch is fenced."""
         if not requested.transactional_id:
-            return Producer(ErrorCode.INVALID_REQUEST)
+            return ProducerResult(ErrorCode.INVALID_REQUEST)
         if not 0 < requested.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
-            return Producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return ProducerResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         if error := self.coordinator_error(requested.transactional_id, requested.node_id) or self._log_error(
             requested.transactional_id
         ):
-            return Producer(error)
+            return ProducerResult(error)
         known = self.transactions.get(requested.transactional_id)
         if known is None:
             producer_id = self._cluster.new_producer_id(requested.node_id, now)
             if producer_id is None:
-                return Producer(NO_ID_YET)
+                return ProducerResult(NO_ID_YET)
             known = Transaction(requested.transactional_id, producer_id, requested.timeout_ms, now)
             self.transactions[requested.transactional_id] = known
         producer = self._reinit(known, requested, now)
@@ -165,26 +165,26 @@ class TransactionCoordinator:
             del self.transactions[requested.transactional_id]
         return producer
 
-    def _reinit(self, known: Transaction, requested: InitRequest, now: int) -> Producer:
+    def _reinit(self, known: Transaction, requested: InitRequest, now: int) -> ProducerResult:
         if requested.current is not None and not _may_be(known, *requested.current):
-            return Producer(ErrorCode.PRODUCER_FENCED)
+            return ProducerResult(ErrorCode.PRODUCER_FENCED)
         if known.state.ending or known.is_stuck:
-            return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is State.ONGOING:
-            return Producer(self._fence(known, now) or ErrorCode.CONCURRENT_TRANSACTIONS)
+            return ProducerResult(self._fence(known, now) or ErrorCode.CONCURRENT_TRANSACTIONS)
         after = known.copy()
         if known.exhausted and (requested.current is None or requested.current[1] == known.producer_epoch):
             last = NO_EPOCH if requested.current is None else known.producer_epoch
             following = self._cluster.new_producer_id(requested.node_id, now)
             if following is None:
-                return Producer(NO_ID_YET)
+                return ProducerResult(NO_ID_YET)
             after.initialize(requested.timeout_ms, now, following)
             after.producer_epoch, after.last_producer_epoch = 0, last
         elif error := self._bump(after, requested, now):
-            return Producer(error)
+            return ProducerResult(error)
         if error := self._change(known, after, now):
-            return Producer(error)
-        return Producer(ErrorCode.NONE, known.producer_id, known.producer_epoch)
+            return ProducerResult(error)
+        return ProducerResult(ErrorCode.NONE, known.producer_id, known.producer_epoch)
 
     @staticmethod
     def _bump(known: Transaction, requested: InitRequest, now: int) -> ErrorCode:
@@ -259,39 +259,39 @@ class TransactionCoordinator:
 
     # Ends
 
-    def end(self, requested: EndRequest, now: int) -> Producer:
+    def end(self, requested: EndRequest, now: int) -> ProducerResult:
         """Commit or abort; the producer's next id and epoch, which only transaction version 2 sends to it."""
         if not requested.transactional_id:
-            return Producer(ErrorCode.INVALID_REQUEST)
+            return ProducerResult(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(requested.transactional_id)
         if transaction is None:
-            return Producer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return ProducerResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         judged = _judge_end(transaction, requested)
         if judged is not None:
             if judged is ErrorCode.NONE and requested.transaction_version >= BUMPS_EPOCH:
-                return Producer(judged, transaction.producer_id, transaction.producer_epoch)
-            return Producer(judged)
+                return ProducerResult(judged, transaction.producer_id, transaction.producer_epoch)
+            return ProducerResult(judged)
         if error := self._log_error(requested.transactional_id):
-            return Producer(error)
+            return ProducerResult(error)
         bumps = requested.transaction_version >= BUMPS_EPOCH
         following: int | None = NO_ID
         if bumps and transaction.exhausted:
             following = self._cluster.new_producer_id(self._node_of(requested.transactional_id), now)
         if following is None:
-            return Producer(NO_ID_YET)
+            return ProducerResult(NO_ID_YET)
         version = requested.transaction_version if bumps else 0
         after = transaction.copy()
         after.prepare(requested.commit, version, following, now)
         if requested.fences and not bumps:
             after.producer_epoch, after.last_producer_epoch = requested.producer_epoch, NO_EPOCH
         if error := self._change(transaction, after, now):
-            return Producer(error)
+            return ProducerResult(error)
         self._finish(transaction, now)
         if not bumps:
-            return Producer(ErrorCode.NONE)
+            return ProducerResult(ErrorCode.NONE)
         if transaction.state.ending and following != NO_ID:
-            return Producer(ErrorCode.NONE, following, 0)
-        return Producer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
+            return ProducerResult(ErrorCode.NONE, following, 0)
+        return ProducerResult(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
     def _finish(self, transaction: Transaction, now: int) -> None:
         """Write the markers, and wait for their replication, as soon as possible; the markers of many partitions in slices.
