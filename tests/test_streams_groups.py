@@ -15,6 +15,7 @@ import pytest
 from kafkawire.declare import from_plain
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 from kafkawire.registry import KEYS, request_class
+from test_consumer_groups import written
 from wirebroker import MockKafka
 from wirebroker.client.wire import WireClient
 from wirebroker.common.slices import at_once
@@ -140,6 +141,15 @@ def test_a_member_that_does_not_give_up_its_tasks_in_time_is_removed(app: App) -
     assert app.beat("a").error_code == UNKNOWN_MEMBER_ID
     app.beat("b")
     assert app.active("b") == [0, 1, 2, 3]
+
+
+def test_what_a_member_sent_is_written_again_only_if_it_changes(app: App) -> None:
+    for member in ("a", "a", "b", "a", "a", "b"):
+        app.beat(member)
+    assert app.active("b")
+    rows = [(kind, member) for kind, member, _ in written(app.kafka, "app")]
+    assert [member for kind, member in rows if kind == "StreamsGroupMemberMetadata"] == ["a", "b"]
+    assert rows.count(("StreamsGroupCurrentMemberAssignment", "a")) > 1
 
 
 def test_a_silent_member_is_removed(app: App) -> None:
