@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kafkawire.errors import error_name
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.messages.fetch import FetchRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from requesting import delete_records, fetch, list_offsets, produce_request
 from responses import only
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
@@ -70,10 +68,6 @@ class Cluster:
     def anyone(self) -> WireClient:
         return self.wires[self.kafka._call(lambda engine: min(engine.cluster.live_brokers))]
 
-    def produce_request(self, topic: str, acks: int, timeout_ms: int, data: bytes) -> ProduceRequest:
-        parts = [PartitionProduceData(index=0, records=data)]
-        return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=parts)])
-
     def produce(
         self, node: int, topic: str, count: int = 1, *, seq: int = -1, pid: int = 5, acks: int = -1, version: int = 12,
         timeout_ms: int = 5000,
@@ -87,7 +81,7 @@ class Cluster:
     ) -> None:  # fmt: skip
         """Send a Produce whose answer is waited for later."""
         data = batch(seq, count, pid=pid if seq >= 0 else -1, epoch=0 if seq >= 0 else -1, timestamp=self.kafka.clock.now())
-        self.wires[node].send(self.produce_request(topic, acks, timeout_ms, data), version)
+        self.wires[node].send(produce_request(topic, data, acks=acks, timeout_ms=timeout_ms), version)
 
     def told(self, node: int, version: int = 12) -> Told:
         response = only(self.wires[node].response())
@@ -95,11 +89,13 @@ class Cluster:
         return Told(error_name(response.error_code), response.base_offset, response.log_start_offset, leader)
 
     def fetch_request(self, topic: str, offset: int, *, epoch: int, last: int, wait_ms: int, committed: bool) -> FetchRequest:
-        part = FetchPartition(
-            partition=0, fetch_offset=offset, current_leader_epoch=epoch, last_fetched_epoch=last, partition_max_bytes=1 << 20
+        return fetch(
+            offset,
+            topic=topic,
+            wait_ms=wait_ms,
+            part={"current_leader_epoch": epoch, "last_fetched_epoch": last},
+            isolation_level=int(committed),
         )
-        topics = [FetchTopic(topic=topic, partitions=[part])]
-        return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics, isolation_level=int(committed))
 
     def fetch(
         self, node: int, topic: str, offset: int = 0, *, epoch: int = -1, last: int = -1, wait_ms: int = 0,
@@ -118,8 +114,7 @@ class Cluster:
 
     def end(self, node: int, topic: str, version: int = 6) -> tuple[str, int, int]:
         """ListOffsets of the end: error, offset, leader epoch."""
-        part = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
+        request = list_offsets(-1, topic=topic)
         response = only(self.wires[node].request(request, version))
         return error_name(response.error_code), response.offset, response.leader_epoch
 
@@ -131,9 +126,7 @@ class Cluster:
         return error_name(response.error_code), response.leader_epoch, response.end_offset
 
     def delete_records(self, node: int, topic: str, offset: int, timeout_ms: int = 1000) -> None:
-        part = DeleteRecordsPartition(partition_index=0, offset=offset)
-        topics = [DeleteRecordsTopic(name=topic, partitions=[part])]
-        self.wires[node].send(DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), 2)
+        self.wires[node].send(delete_records(offset, topic=topic, timeout_ms=timeout_ms), 2)
 
     def deleted(self, node: int) -> tuple[str, int]:
         response = only(self.wires[node].response())

@@ -21,20 +21,14 @@ from kafkawire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafkawire.messages.init_producer_id import InitProducerIdResponse
+from requesting import end_txn, init_producer_id, offset_commit, offset_fetch, produce_request
 from responses import only, sole
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
-from wirekit import batch, produce_request
+from wirekit import batch
 
 TOPIC = "orders"
 LEDGER = "ledger"
@@ -92,7 +86,7 @@ class Sender(threading.Thread):
 
     def begin(self) -> None:
         """Get a producer id, and send in a thread."""
-        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        asked = init_producer_id(None, 1000)
         self.producer_id = self.served.client().request(asked, 0).producer_id
         self.start()
 
@@ -178,7 +172,7 @@ class Bookkeeper(threading.Thread):
     @staticmethod
     def begin(wire: WireClient) -> InitProducerIdResponse:
         """Get a producer id and epoch, which aborts an open transaction."""
-        asked = InitProducerIdRequest(transactional_id=LEDGER, transaction_timeout_ms=60_000)
+        asked = init_producer_id(LEDGER)
         for _ in range(5):  # a broker that has just started is not the coordinator at once
             wire.request(FindCoordinatorRequest(key=LEDGER, key_type=1), 3)
             response = wire.request(asked, 5)
@@ -209,9 +203,7 @@ class Bookkeeper(threading.Thread):
         request.transactional_id = LEDGER
         told = only(wire.request(request, 12))
         keeps = self.number % 4 != 3
-        ended = wire.request(
-            EndTxnRequest(transactional_id=LEDGER, producer_id=producer_id, producer_epoch=epoch, committed=keeps), 5
-        )
+        ended = wire.request(end_txn(LEDGER, (producer_id, epoch), keeps), 5)
         self.wrong = _failed(told.error_code) or _failed(ended.error_code)
         if keeps and not self.wrong:
             self.committed[self.number % 10] = self.number
@@ -247,9 +239,7 @@ def balances(wire: WireClient) -> dict[int, int]:
 def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
     """Commit an offset of the topic's first partition for a group; the error code."""
     wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
-    request = OffsetCommitRequest(group_id="group", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    request = offset_commit("group", offset, topic=topic)
     code: int = only(wire.request(request, 8)).error_code
     return code
 
@@ -258,8 +248,7 @@ def committed(wire: WireClient, topic: str = TOPIC) -> int:
     """The group's offset of the topic's first partition."""
     wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
     for _ in range(3):
-        topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
-        response = wire.request(OffsetFetchRequest(group_id="group", topics=topics), 7)
+        response = wire.request(offset_fetch("group", topic=topic), 7)
         if response.error_code == 0:
             return int(only(response).committed_offset)
     raise AssertionError(f"OffsetFetch: {response.error_code}")

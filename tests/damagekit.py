@@ -29,17 +29,16 @@ from typing import Any, NamedTuple
 from crashkit import commit
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.disk.damage import DataError
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkawire.messages.init_producer_id import InitProducerIdResponse
+from requesting import delete_records, end_txn, init_producer_id, produce_request
 from responses import only
 from test_storage_coordinators import state_of
 from wirebroker.client.wire import WireClient
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage.store import FolderStore
-from wirekit import RawProducer, client, produce_request
+from wirekit import RawProducer, client
 
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
@@ -152,8 +151,7 @@ def fill(kafka: MockKafka, chance: random.Random) -> None:
     _produce(kafka, chance)
     for offset in (3, 5):
         assert commit(wire, offset) == 0
-    topics = [DeleteRecordsTopic(name="short", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])]
-    wire.request(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    wire.request(delete_records(2, topic="short"), 2)
     transactions(kafka, wire, chance)
     kafka._call(lambda engine: engine.store.checkpoint())  # type: ignore[union-attr]
     for number in range(chance.randint(1, 3)):
@@ -207,15 +205,12 @@ def transactions(kafka: MockKafka, wire: WireClient, chance: random.Random, part
             request.transactional_id = name
             assert only(wire.request(request, 12)).error_code == 0
         if name != "open":
-            request = EndTxnRequest(
-                transactional_id=name, producer_id=begun.producer_id, producer_epoch=begun.producer_epoch,
-                committed=name == "committed",
-            )  # fmt: skip
+            request = end_txn(name, (begun.producer_id, begun.producer_epoch), name == "committed")
             assert wire.request(request, 5).error_code == 0
 
 
 def _begin(wire: WireClient, name: str) -> InitProducerIdResponse:
-    asked = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=900_000)
+    asked = init_producer_id(name, 900000)
     for _ in range(5):
         wire.request(FindCoordinatorRequest(key=name, key_type=1), 3)
         response = wire.request(asked, 5)

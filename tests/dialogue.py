@@ -13,17 +13,16 @@ from typing import Any
 
 from kafkawire.batches import iter_batches, read_header
 from kafkawire.declare import Message
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import api_name, versions
+from requesting import init_producer_id, produce_request
 from responses import only, parts
 from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, address_of
-from wirekit import Reachable, batch, produce_request
+from wirekit import Reachable, batch
 
 WITHIN = 20.0
 """Seconds that a dialogue waits for an answer."""
-INIT_PRODUCER_ID = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+INIT_PRODUCER_ID = init_producer_id(None, 1000)
 NEWEST_BY_NAME = {"Produce": 12, "Fetch": 12}
 """The last versions that name topics; later ones have ids."""
 
@@ -47,13 +46,6 @@ def seq(first: int, last: int | None = None, *, epoch: int = 0, topic: str = "or
 def plain(tag: str, count: int = 1, *, topic: str = "orders", partition: int = 0) -> ProduceRequest:
     """A Produce of records tag0, tag1 … in one batch without a producer id."""
     return produce_request(topic, batch(count=count, tag=tag), partition)
-
-
-def fetch(offset: int = 0, *, topic: str = "orders", partition: int = 0, wait_ms: int = 0, **fields: Any) -> FetchRequest:
-    """A Fetch of one partition from this offset on."""
-    part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-    topics = [FetchTopic(topic=topic, partitions=[part])]
-    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics, **fields)
 
 
 @dataclass(frozen=True)

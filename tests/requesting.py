@@ -62,7 +62,7 @@ def produce_request(
     return ProduceRequest(transactional_id=txid, acks=acks, timeout_ms=timeout_ms, topic_data=[topic_data])
 
 
-def fetch_request(
+def fetch(
     offset: int = 0, *, topic: str = "orders", partition: int = 0, wait_ms: int = 0, part: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> FetchRequest:  # fmt: skip

@@ -20,6 +20,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.primitives import format_uuid
+from requesting import produce_request
 from responses import only, parts, sole
 from wirebroker import MockKafka, faults
 from wirebroker.apis import SERVED, TELEMETRY, permissions
@@ -27,7 +28,7 @@ from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.core import acls as core_acls
 from wirebroker.core.acls import EVERYBODY, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
 from wirebroker.security.acl_specs import acl_of
-from wirekit import batch, produce_request
+from wirekit import batch
 
 KAFKA = "4.3.1"
 ALICE = "User:alice"

@@ -25,6 +25,7 @@ from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteReco
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from requesting import produce_request
 from responses import only
 from wirebroker import faults
 from wirebroker.audit import Intended, Journal, what_if
@@ -35,7 +36,7 @@ from wirebroker.audit.journal import intended_rows
 from wirebroker.audit.report import COUNTED, AuditReport
 from wirebroker.audit.stored import scan
 from wirebroker.mock import MockKafka
-from wirekit import RawProducer, client, produce_request
+from wirekit import RawProducer, client
 
 Rows = list[tuple[int, bytes]]
 """Partition and value of each record that a client sends."""

@@ -27,6 +27,7 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from requesting import produce_request
 from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
@@ -36,7 +37,7 @@ from wirebroker.security.clients import tokens
 from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, Failure
 from wirebroker.security.plain import Plain
 from wirebroker.security.protocols import SecurityProtocol
-from wirekit import batch, produce_request
+from wirekit import batch
 
 MECHANISMS = [PLAIN, SCRAM_SHA_256, SCRAM_SHA_512]
 VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")

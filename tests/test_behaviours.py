@@ -11,10 +11,10 @@ import pytest
 from dialogue import ANY_RESPONSE, Dialogue, Response, accepted, answered, refused, seq
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from requesting import init_producer_id, produce_request
 from responses import only
 from wirebroker.mock import MockKafka
-from wirekit import batch, client, produce_request
+from wirekit import batch, client
 
 MAX = 2**31 - 1
 OUT_OF_ORDER, FENCED, UNKNOWN_PRODUCER = 45, 47, 59
@@ -42,7 +42,7 @@ def sequences(broker: MockKafka, partition: int = 0) -> list[int]:
 
 def test_a1_ids_are_unique_and_come_in_blocks_of_1000_per_broker(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker = mock_kafka_factory(brokers=3)
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    request = init_producer_id(None, 1000)
     wires = [client(broker, node) for node in range(3)]
     given = [wire.request(request, 4) for _ in range(2) for wire in wires]
     assert [response.producer_id for response in given] == [0, 1000, 2000, 1, 1001, 2001]

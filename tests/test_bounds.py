@@ -8,24 +8,12 @@ from typing import Any
 import pytest
 
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.heartbeat import HeartbeatRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kafkawire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from requesting import heartbeat, init_producer_id, join_group, offset_commit, offset_delete, produce_request
 from responses import only
 from wirebroker.core.purgatory import Timers
 from wirebroker.engine.engine import Engine
 from wirebroker.mock import MockKafka
-from wirekit import batch, client, produce_request
+from wirekit import batch, client
 
 MANY = 30
 
@@ -40,9 +28,7 @@ def found(wire: Any, kind: int, key: str) -> None:
 
 
 def committed(wire: Any, group: str) -> None:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
-    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
-    response = wire.request(OffsetCommitRequest(group_id=group, topics=[topic]), 7)
+    response = wire.request(offset_commit(group, 1), 7)
     assert only(response).error_code == 0
 
 
@@ -66,8 +52,7 @@ def test_deleted_offsets_leave_no_memory_in_use(kafka: MockKafka) -> None:
     wire = client(kafka)
     found(wire, 0, "g")
     committed(wire, "g")
-    topic = OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-    assert wire.request(OffsetDeleteRequest(group_id="g", topics=[topic]), 0).error_code == 0
+    assert wire.request(offset_delete("g"), 0).error_code == 0
     assert kafka._call(lambda engine: engine.groups.offsets._groups) == {}
 
 
@@ -75,10 +60,7 @@ def test_groups_whose_clients_never_come_back_are_deleted(kafka: MockKafka) -> N
     wire = client(kafka)
     found(wire, 0, "g")
     for number in range(MANY):
-        request = JoinGroupRequest(
-            group_id=f"g{number}", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-        )  # fmt: skip
+        request = join_group(f"g{number}", "", {"range": b""}, rebalance_ms=10000)
         assert wire.request(request, 4).error_code == 79  # MEMBER_ID_REQUIRED
     assert groups_held(kafka) == MANY
     kafka.clock.advance(minutes=11)
@@ -89,7 +71,7 @@ def test_transactional_ids_and_producers_expire(kafka: MockKafka) -> None:
     wire = client(kafka)
     found(wire, 1, "t")
     for number in range(MANY):
-        request = InitProducerIdRequest(transactional_id=f"t{number}", transaction_timeout_ms=1000)
+        request = init_producer_id(f"t{number}", 1000)
         pid = wire.request(request, 3).producer_id
         wire.request(produce_request("orders", batch(0, pid=pid, epoch=0)), 9)
         refused = produce_request("orders", batch(0, pid=10**6 + number, epoch=0, transactional=True))
@@ -117,13 +99,10 @@ def test_cancelled_timers_do_not_pile_up() -> None:
 def test_a_live_member_leaves_no_cancelled_timers(kafka: MockKafka) -> None:
     wire = client(kafka)
     found(wire, 0, "g")
-    request = JoinGroupRequest(
-        group_id="g", session_timeout_ms=300_000, rebalance_timeout_ms=10_000, protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )  # fmt: skip
+    request = join_group("g", "", {"range": b""}, session_ms=300000, rebalance_ms=10000)
     joined = wire.request(request, 3)
     for _ in range(3000):
-        beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+        beat = heartbeat("g", joined.member_id, joined.generation_id)
         wire.send(beat, 3)
     for _ in range(3000):
         wire.response()

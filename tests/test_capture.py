@@ -29,6 +29,7 @@ from kafkawire.messages.incremental_alter_configs import (
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from requesting import produce_request
 from wire.random_messages import damaged
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.capture.files import DamagedCapture, Packet, packet_block, read_packets, start_of_file
@@ -39,7 +40,7 @@ from wirebroker.capture.streams import Piece, Streams
 from wirebroker.commands.cli import main
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, ConfigType
 from wirebroker.trace.rows import ProduceRow, Row
-from wirekit import RawProducer, batch, lacking, produce_request
+from wirekit import RawProducer, batch, lacking
 
 CLIENT, SERVER = ("127.0.0.1", 50_000), ("127.0.0.1", 9092)
 SECRET = b"opensesame"

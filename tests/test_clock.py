@@ -10,16 +10,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.metadata import MetadataRequest
-from kafkawire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from requesting import add_partitions, fetch, find_coordinator, init_producer_id, join_group, offset_commit
 from responses import only
 from wirebroker import faults
 from wirebroker.core.configs import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -33,40 +28,28 @@ SETTINGS = {"retention.ms": 2 * HOUR, "transaction.state.log.num.partitions": 1,
 
 def coordinators(wire: Any) -> None:
     for kind, key in ((0, "team"), (1, "till")):
-        wire.request(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+        wire.request(find_coordinator(key, kind=kind), 4)
 
 
 def join_and_commit(wire: Any) -> None:
     """A member of a classic group with a session of 20 s, and an offset that it committed."""
-    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
     joined = wire.request(
-        JoinGroupRequest(
-            group_id="team", session_timeout_ms=20 * SECOND, rebalance_timeout_ms=MINUTE, member_id="",
-            protocol_type="consumer", protocols=[protocol],
-        ),
+        join_group('team', '', {'range': b''}, session_ms=20 * SECOND, rebalance_ms=MINUTE),
         3,
     )  # fmt: skip
     given = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
     who = {"group_id": "team", "generation_id": joined.generation_id, "member_id": joined.member_id}
     wire.request(SyncGroupRequest(assignments=[given], **who), 1)
-    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
-    topic = OffsetCommitRequestTopic(name="orders", partitions=[part])
-    commit = OffsetCommitRequest(
-        group_id="team", generation_id_or_member_epoch=joined.generation_id, member_id=joined.member_id, topics=[topic]
-    )
+    commit = offset_commit("team", 1, joined.member_id, joined.generation_id, metadata=None)
     assert only(wire.request(commit, 6)).error_code == 0
 
 
 def begin_transaction(wire: Any) -> None:
     """A transaction that may be open for a minute, and another transactional id that is idle."""
     for transactional_id in ("idle", "till"):
-        asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=MINUTE)
+        asked = init_producer_id(transactional_id, MINUTE)
         producer = wire.request(asked, 4)
-    topic = AddPartitionsToTxnTopic(name="orders", partitions=[0])
-    begun = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="till", v3_and_below_producer_id=producer.producer_id,
-        v3_and_below_producer_epoch=producer.producer_epoch, v3_and_below_topics=[topic],
-    )  # fmt: skip
+    begun = add_partitions("till", (producer.producer_id, producer.producer_epoch))
     response = wire.request(begun, 3)
     assert only(response).partition_error_code == 0
 
@@ -127,9 +110,7 @@ def test_c4_c5_c6_eight_days_run_every_timer_in_order(mock_kafka: MockKafka, ste
     slow, polling = client(mock_kafka), client(mock_kafka)
     slow.send(MetadataRequest(topics=[]), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    part = FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1 << 20)
-    topic = FetchTopic(topic="orders", partitions=[part])
-    polling.send(FetchRequest(max_wait_ms=500, min_bytes=1, topics=[topic], max_bytes=1 << 20), 12)
+    polling.send(fetch(partition=1, wait_ms=500), 12)
     mock_kafka.wait_until(lambda: mock_kafka._call(lambda e: bool(e.cluster.topics["orders"].partitions[1].waiting)))
     seen = len(mock_kafka.trace.events())
     for _ in range(steps):

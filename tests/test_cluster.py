@@ -31,11 +31,9 @@ from kafkawire.messages.describe_cluster import DescribeClusterRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
 from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from kafkawire.messages.end_txn import EndTxnRequest
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from requesting import end_txn, find_coordinator, init_producer_id, join_group, produce_request
 from responses import only, sole
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed
@@ -451,7 +449,7 @@ def test_d3_delete_records_waits_for_the_replicas(start: Start) -> None:
 
 def coordinator(cluster: Cluster, kind: str, key: str) -> int:
     """The group's coordinator; the request creates the coordinators' topic."""
-    asked = FindCoordinatorRequest(key_type=int(kind == "transaction"), coordinator_keys=[key])
+    asked = find_coordinator(key, kind=int(kind == "transaction"))
     return int(sole(cluster.anyone().request(asked, 4, "admin").coordinators).node_id)
 
 
@@ -470,11 +468,7 @@ def join(cluster: Cluster, node: int, member_id: str = "", version: int = 5) -> 
 
 
 def join_request(member_id: str) -> JoinGroupRequest:
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-    return JoinGroupRequest(
-        group_id="team", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id=member_id,
-        protocol_type="consumer", protocols=protocols,
-    )  # fmt: skip
+    return join_group("team", member_id, {"range": b""}, rebalance_ms=10000)
 
 
 def described(cluster: Cluster, node: int) -> tuple[int, str, list[str]]:
@@ -527,23 +521,21 @@ def test_d3_a_group_whose_coordinator_is_down_waits_for_it(start: Start) -> None
 
 
 def initialized(cluster: Cluster, node: int, pid: int = -1, epoch: int = -1) -> tuple[int, int, int]:
-    request = InitProducerIdRequest(
-        transactional_id="till", transaction_timeout_ms=60_000, producer_id=pid, producer_epoch=epoch
-    )
+    request = init_producer_id("till", current=(pid, epoch))
     response = cluster.wire(node).request(request, 5)
     return response.error_code, response.producer_id, response.producer_epoch
 
 
 def write_in_transaction(cluster: Cluster, node: int, topic: str, pid: int, epoch: int) -> int:
     data = batch(0, 1, pid=pid, epoch=epoch, timestamp=cluster.kafka.clock.now(), transactional=True)
-    request = cluster.produce_request(topic, -1, 5000, data)
+    request = produce_request(topic, data)
     request.transactional_id = "till"
     code: int = only(cluster.wire(node).request(request, 12)).error_code
     return code
 
 
 def commit(cluster: Cluster, node: int, pid: int, epoch: int) -> int:
-    request = EndTxnRequest(transactional_id="till", producer_id=pid, producer_epoch=epoch, committed=True)
+    request = end_txn("till", (pid, epoch), True)
     return int(cluster.wire(node).request(request, 5).error_code)
 
 
@@ -656,7 +648,7 @@ def test_a_killed_broker_forgets_its_block_of_producer_ids_and_its_fetch_session
     request = cluster.fetch_request("t", 0, epoch=-1, last=-1, wait_ms=0, committed=False)
     request.session_epoch = 0
     session = cluster.wire(1).request(request, 12).session_id
-    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    init = init_producer_id(None, 1000)
     assert (session > 0, cluster.wire(1).request(init, 4).producer_id) == (True, 0)
     cluster.kill(1)
     cluster.kafka.start_broker(1)

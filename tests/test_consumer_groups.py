@@ -24,20 +24,10 @@ from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kafkawire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkawire.messages.list_groups import ListGroupsRequest
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kafkawire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from requesting import find_coordinator, join_group, leave_group, offset_commit, offset_delete
 from responses import only, sole
 from wirebroker.common.slices import at_once
 from wirebroker.core.groups.assignors import ASSIGNORS, Group, Partitions, Subscriber
@@ -62,7 +52,7 @@ def start(mock_kafka_factory: Callable[..., MockKafka]) -> Callable[..., MockKaf
         broker = mock_kafka_factory(topics=topics or {"orders": 4}, configs=settings, clock="frozen")
         asker = client(broker)
         for _ in range(2):
-            asker.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 4)
+            asker.request(find_coordinator(GROUP), 4)
         return broker
 
     return make
@@ -132,11 +122,7 @@ class Member:
         return self.fault(epoch)
 
     def commit(self, offset: int, *, partition: int = 0, epoch: int | None = None, version: int = 9) -> int:
-        committed = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
-        request = OffsetCommitRequest(
-            group_id=self.group, member_id=self.name, topics=[OffsetCommitRequestTopic(name="orders", partitions=[committed])],
-            generation_id_or_member_epoch=self.epoch if epoch is None else epoch,
-        )  # fmt: skip
+        request = offset_commit(self.group, offset, self.name, self.epoch if epoch is None else epoch, partition=partition)
         code: int = only(self.wire.request(request, version)).error_code
         return code
 
@@ -408,8 +394,9 @@ def test_requests_that_are_refused(broker: MockKafka, fields: dict[str, Any], co
 
 def test_a_group_has_a_size(start: Callable[..., MockKafka]) -> None:
     broker = start({"group.consumer.max.size": 1})
-    Member(broker, "one").join()
-    two = Member(broker, "two")
+    one, two = Member(broker, "one"), Member(broker, "two")
+    one.join()
+    one.beat()
     assert two.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"]) == MAX_SIZE
 
 
@@ -641,8 +628,7 @@ def test_administration_of_both_kinds(broker: MockKafka) -> None:
     classic = sole(admin.request(DescribeGroupsRequest(groups=[GROUP]), 6).groups)
     assert (classic.error_code, classic.group_state) == (GROUP_ID_NOT_FOUND, "Dead")
     assert sole(admin.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results).error_code == NON_EMPTY
-    asked = OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-    delete = OffsetDeleteRequest(group_id=GROUP, topics=[asked])
+    delete = offset_delete(GROUP)
     assert only(admin.request(delete, 0)).error_code == SUBSCRIBED
     one.leave()
     assert only(admin.request(delete, 0)).error_code == 0
@@ -746,8 +732,7 @@ class Classic:
         return code
 
     def leave(self) -> int:
-        identity = MemberIdentity(member_id=self.member, group_instance_id=self.instance)
-        response = self.wire.request(LeaveGroupRequest(group_id=GROUP, members=[identity]), 5)
+        response = self.wire.request(leave_group(GROUP, self.member, self.instance), 5)
         code: int = response.members[0].error_code
         return code
 
@@ -912,10 +897,7 @@ def test_a_classic_member_that_is_refused_leaves_an_empty_consumer_group_as_it_i
     )  # fmt: skip
     assert wire.request(heartbeat, 1).error_code == 0
     assert wire.request(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=-1), 1).error_code == 0
-    joins = JoinGroupRequest(
-        group_id="g", session_timeout_ms=30_000, rebalance_timeout_ms=1000, member_id="unknown", protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )  # fmt: skip
+    joins = join_group("g", "unknown", {"range": b""}, session_ms=30000, rebalance_ms=1000)
     assert wire.request(joins, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     (listed,) = wire.request(ListGroupsRequest(), 5).groups
     assert (listed.group_id, listed.group_state, listed.group_type) == ("g", "Empty", "consumer")

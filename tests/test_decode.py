@@ -27,12 +27,13 @@ from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSu
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.registry import request_class
+from requesting import produce_request
 from wire.random_messages import MESSAGES, Maker, damaged, versions_of
 from wirebroker.commands.cli import main
 from wirebroker.decode.forms import UnknownForm, read_bytes, written
 from wirebroker.decode.frames import NotRecognised, decode_all, encode_plain
 from wirebroker.decode.plain import PlainError
-from wirekit import NOW, batch, produce_request
+from wirekit import NOW, batch
 
 PRODUCE = encode_request(5, "billing", produce_request("orders", batch(3, 2, pid=7, epoch=0, timestamp=NOW)), 9)
 

@@ -18,13 +18,14 @@ from kafkawire.messages.expire_delegation_token import ExpireDelegationTokenRequ
 from kafkawire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from requesting import produce_request
 from security_dialogues import RECORDED, SECRET, Talk
 from wirebroker import MockKafka
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.net.listener import Listener
 from wirebroker.security.clients import tokens
 from wirebroker.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
-from wirekit import batch, produce_request
+from wirekit import batch
 
 RECORDING: dict[str, Any] = json.loads(Path(__file__).with_name("data").joinpath(RECORDED).read_text(encoding="utf-8"))
 

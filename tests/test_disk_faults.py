@@ -15,33 +15,27 @@ import pytest
 from diskkit import START, Broker, Disk, Failure, kept, opened_again
 from kafkawire.batches import iter_records, read_header, read_marker
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkawire.messages.end_txn import EndTxnRequest
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from kafkawire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
+from requesting import (
+    add_partitions,
+    delete_records,
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+    join_group,
+    offset_commit,
+    produce_request,
+    txn_offset_commit,
 )
 from responses import only, sole
 from wirebroker.core.cluster import Cluster
@@ -119,7 +113,7 @@ class Client:
     # What is written
 
     def coordinator(self, kind: int, key: str) -> None:
-        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        request = find_coordinator(key, kind=kind)
         self.ask(request, 4, lambda response: sole(response.coordinators).error_code)
 
     def create(self, name: str, **configs: str) -> None:
@@ -133,16 +127,13 @@ class Client:
         return self.told[f"topic {name}"][-1] is not None
 
     def init(self, name: str | None = None) -> tuple[int, int]:
-        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        request = init_producer_id(name)
         response = self.ask(request, 4, lambda response: response.error_code)
         return (response.producer_id, response.producer_epoch) if response else (-1, -1)
 
     def produce(self, value: str, sequence: int, who: tuple[int, int], transactional: str | None = None) -> bool:
         data = batch(sequence, pid=who[0], epoch=who[1], timestamp=self.now, tag=value, transactional=transactional is not None)
-        request = ProduceRequest(
-            transactional_id=transactional, acks=-1, timeout_ms=1000,
-            topic_data=[TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=data)])],
-        )  # fmt: skip
+        request = produce_request("orders", data, timeout_ms=1000, txid=transactional)
         self.unsure.add(f"{value}{sequence}")
         response = self.ask(request, 9, lambda response: only(response).error_code)
         if response and transactional is None:
@@ -152,11 +143,7 @@ class Client:
         return response is not None
 
     def commit(self, offset: int) -> None:
-        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-        request = OffsetCommitRequest(
-            group_id="readers", generation_id_or_member_epoch=-1, member_id="",
-            topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
-        )  # fmt: skip
+        request = offset_commit("readers", offset)
         what = "offset readers ('orders', 0)"
         self.change(what, offset, request, 8, lambda response: only(response).error_code)
 
@@ -164,21 +151,14 @@ class Client:
         who = self.init(name)
         if who == (-1, -1):
             return
-        add = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=name, v3_and_below_producer_id=who[0], v3_and_below_producer_epoch=who[1],
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[0])],
-        )  # fmt: skip
-        codes = lambda response: only(response).partition_error_code  # noqa: E731
+        add = add_partitions(name, (who[0], who[1]))
+        codes = lambda answer: only(answer).partition_error_code  # noqa: E731
         if not self.ask(add, 3, codes) or not self.produce(value, 0, who, name):
             return
-        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-        offsets = TxnOffsetCommitRequest(
-            transactional_id=name, group_id="workers", producer_id=who[0], producer_epoch=who[1],
-            topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[partition])],
-        )  # fmt: skip
-        if not self.ask(offsets, 5, lambda response: only(response).error_code):
+        offsets = txn_offset_commit(name, (who[0], who[1]), "workers", offset)
+        if not self.ask(offsets, 5, lambda answer: only(answer).error_code):
             return
-        end = EndTxnRequest(transactional_id=name, producer_id=who[0], producer_epoch=who[1], committed=commit)
+        end = end_txn(name, (who[0], who[1]), commit)
         what = "offset workers ('orders', 0)"
         before = self.told.get(what, [None])
         after = offset if commit else before[-1]
@@ -192,12 +172,8 @@ class Client:
 
     def classic_group(self) -> None:
         def join(member_id: str) -> Any:
-            protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-            request = JoinGroupRequest(
-                group_id="classic", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id=member_id,
-                protocol_type="consumer", protocols=protocols,
-            )  # fmt: skip
-            return self.ask(request, 4, lambda response: response.error_code, also=(ErrorCode.MEMBER_ID_REQUIRED,))
+            request = join_group("classic", member_id, {"range": b""}, rebalance_ms=10000)
+            return self.ask(request, 4, lambda answer: answer.error_code, also=(ErrorCode.MEMBER_ID_REQUIRED,))
 
         for _ in range(4):
             if (asked := join("")) is None or (joined := join(asked.member_id)) is None:
@@ -249,8 +225,7 @@ class Client:
         self.change("offset readers ('orders', 0)", None, request, 2, code_of, ErrorCode.GROUP_ID_NOT_FOUND)
 
     def delete_records(self) -> None:
-        partition = DeleteRecordsPartition(partition_index=0, offset=2)
-        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=1)
+        request = delete_records(2, timeout_ms=1)
         if self.ask(request, 2, lambda response: only(response).error_code):
             gone, self.values = self.values[:2], self.values[2:]
             self.unsure |= set(gone)  # a crash may bring them back, as in Kafka

@@ -15,11 +15,12 @@ import pytest
 
 from crashkit import Served
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from requesting import produce_request
 from responses import only, sole
 from test_groups import Client, find
 from test_transactions import Reader, TransactionalProducer
 from wirebroker.client.wire import WireClient
-from wirekit import batch, client, produce_request, without_times
+from wirekit import batch, client, without_times
 
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process cannot be set here")
 SMALL = (

@@ -14,12 +14,13 @@ from kafkawire.frames import encode_request, encode_response
 from kafkawire.messages import APIS
 from kafkawire.messages.api_versions import ApiVersionsResponse
 from kafkawire.registry import request_class, response_class
+from requesting import produce_request
 from wire.random_messages import Maker, versions_of
 from wirebroker import MockKafka
 from wirebroker.capture.files import packet_block, start_of_file
 from wirebroker.capture.packets import LONGEST_PAYLOAD, Line
 from wirebroker.decode.dissector import lua
-from wirekit import NOW, produce_request
+from wirekit import NOW
 
 CLIENT, SERVER = ("127.0.0.1", 50_000), ("127.0.0.1", 9092)
 

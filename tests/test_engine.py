@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
+from requesting import init_producer_id, produce_request
 from responses import only
 from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.core.producer_ids import ProducerIds
@@ -21,7 +21,7 @@ from wirebroker.engine.engine import Engine
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Close, Respond
 from wirebroker.testing import operations
-from wirekit import NOW, batch, produce_request
+from wirekit import NOW, batch
 
 
 class Lab:
@@ -112,7 +112,7 @@ def test_two_engines_with_the_same_input_have_the_same_output() -> None:
     def story() -> list[Any]:
         lab = Lab(brokers=3)
         seen = lab.send(MetadataRequest(topics=None), 12)
-        seen += lab.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
+        seen += lab.send(init_producer_id(None, 1), 4)
         return seen
 
     assert story() == story()

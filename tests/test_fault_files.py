@@ -14,12 +14,13 @@ from typing import Any
 import jsonschema
 import pytest
 
+from requesting import produce_request
 from responses import only
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.faults.files import FaultFileError, dump, file_kinds, load, loads, parse, schema
 from wirebroker.mock import MockKafka
-from wirekit import FEW_PLUGINS, RawProducer, produce_request
+from wirekit import FEW_PLUGINS, RawProducer
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent

@@ -19,7 +19,6 @@ from dialogue import (
     accepted,
     answered,
     each,
-    fetch,
     overall,
     plain,
     refused,
@@ -29,13 +28,10 @@ from kafkawire.declare import Message
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.heartbeat import HeartbeatRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from requesting import fetch, find_coordinator, heartbeat, init_producer_id, join_group
 from responses import sole
 from wirebroker import faults
 from wirebroker.client.wire import WireClient
@@ -122,7 +118,7 @@ def test_a_request_that_is_answered_with_an_error_changes_nothing(mock_kafka: Mo
 
 def test_an_error_from_the_coordinator_of_a_group(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error("COORDINATOR_NOT_AVAILABLE", api="FindCoordinator", group="team", times=2))
-    find = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
+    find = find_coordinator("team")
     Dialogue(mock_kafka) >> find << refused(15) >> find << refused(15) >> find << answered(error_code=0)
 
 
@@ -275,11 +271,7 @@ def test_counting_words_choose_the_matched_requests(mock_kafka: MockKafka, optio
 
 def test_the_names_of_a_groups_protocols_do_not_match_as_topics(mock_kafka: MockKafka) -> None:
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, topic="range"))
-    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
-    asked = JoinGroupRequest(
-        group_id="team", session_timeout_ms=6000, rebalance_timeout_ms=6000, member_id="", protocol_type="consumer",
-        protocols=[protocol],
-    )  # fmt: skip
+    asked = join_group("team", "", {"range": b""}, session_ms=6000, rebalance_ms=6000)
     client(mock_kafka).request(asked, 3)
     assert rule.seen == 0
 
@@ -329,8 +321,8 @@ def test_the_misses_of_a_rule_name_groups_and_transactions(mock_kafka: MockKafka
     for rule in rules:
         mock_kafka.faults.add(rule)
     wire = client(mock_kafka)
-    wire.request(InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=1000), 4)
-    wire.request(HeartbeatRequest(group_id="team", generation_id=1, member_id="m"), 3)
+    wire.request(init_producer_id("till", 1000), 4)
+    wire.request(heartbeat("team", "m", 1), 3)
     with pytest.raises(NotFired, match=r"1 InitProducerId differed only in transactional_id: 'till'; did you mean 'till'\?"):
         rules[0].assert_fired()
     with pytest.raises(NotFired, match=r"1 Heartbeat differed only in group: 'team'; did you mean 'team'\?"):

@@ -13,11 +13,12 @@ from kafkawire.batches import iter_batches, read_header
 from kafkawire.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest
+from requesting import produce_request
 from responses import only, sole
 from wirebroker.apis.fetch import Fetch
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
-from wirekit import batch, client, produce_request
+from wirekit import batch, client
 
 LARGE = 1 << 20
 

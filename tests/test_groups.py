@@ -11,10 +11,7 @@ from dialogue import ANY_RESPONSE, Dialogue, answered, refused
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.heartbeat import HeartbeatRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kafkawire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkawire.messages.list_groups import ListGroupsRequest
 from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -29,10 +26,10 @@ from kafkawire.messages.offset_delete import (
 from kafkawire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from requesting import find_coordinator, heartbeat, init_producer_id, leave_group, offset_commit, offset_fetch
 from responses import only, sole
 from wirebroker.core.groups.states import PREVIOUS, State
 from wirebroker.mock import MockKafka
@@ -68,7 +65,7 @@ def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause(mock_kafka_facto
 
 
 def find(key: str, key_type: int = 0) -> FindCoordinatorRequest:
-    return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    return find_coordinator(key, kind=key_type)
 
 
 class Client:
@@ -120,31 +117,23 @@ class Client:
         return self.synced()
 
     def heartbeat(self, generation: int | None = None) -> int:
-        request = HeartbeatRequest(
-            group_id=self.group, generation_id=self.generation if generation is None else generation,
-            member_id=self.member, group_instance_id=self.instance,
-        )  # fmt: skip
+        request = heartbeat(self.group, self.member, self.generation if generation is None else generation, self.instance)
         code: int = self.wire.request(request, 3).error_code
         return code
 
     def leave(self) -> int:
-        identity = MemberIdentity(member_id=self.member, group_instance_id=self.instance)
-        code: int = self.wire.request(LeaveGroupRequest(group_id=self.group, members=[identity]), 3).members[0].error_code
+        code: int = self.wire.request(leave_group(self.group, self.member, self.instance), 3).members[0].error_code
         return code
 
     def commit(self, offset: int, *, topic: str = "orders", meta: str = "") -> int:
-        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=meta)
-        request = OffsetCommitRequest(
-            group_id=self.group, generation_id_or_member_epoch=self.generation, member_id=self.member,
-            group_instance_id=self.instance, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
-        )  # fmt: skip
+        request = offset_commit(
+            self.group, offset, self.member, self.generation, topic=topic, metadata=meta, group_instance_id=self.instance
+        )
         code: int = only(self.wire.request(request, 8)).error_code
         return code
 
     def committed(self) -> int:
-        request = OffsetFetchRequest(
-            group_id=self.group, topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
-        )
+        request = offset_fetch(self.group)
         offset: int = only(self.wire.request(request, 7)).committed_offset
         return offset
 
@@ -469,7 +458,7 @@ def test_another_broker_does_not_coordinate_the_group(mock_kafka_factory: Callab
     wires = [client(broker, node) for node in range(3)]
     wires[0].request(find(GROUP), 4)
     coordinator = sole(wires[0].request(find(GROUP), 4).coordinators).node_id
-    request = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="x")
+    request = heartbeat(GROUP, "x", 1)
     codes = [wire.request(request, 3).error_code for wire in wires]
     assert codes == [UNKNOWN_MEMBER if node == coordinator else 16 for node in (1, 2, 3)]
 
@@ -505,14 +494,12 @@ def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: Mo
 def test_groups_and_transactional_ids_are_gone_with_the_topic_of_their_coordinator(mock_kafka: MockKafka) -> None:
     """As asked of Kafka 4.3.1: NOT_COORDINATOR until the topic is there again, and then nothing is known."""
     mock_kafka.create_topic("orders")
-    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
-    topic = OffsetCommitRequestTopic(name="orders", partitions=[part])
-    commit = OffsetCommitRequest(group_id="billing", generation_id_or_member_epoch=-1, member_id="", topics=[topic])
+    commit = offset_commit("billing", 7)
     asks = Dialogue(mock_kafka)
     for key_type, key in ((0, "billing"), (1, "pay-1")):
-        asks >> (FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 4) << ANY_RESPONSE
+        asks >> (find_coordinator(key, kind=key_type), 4) << ANY_RESPONSE
     asks >> (commit, 8) << answered(error_code=0)
-    asks >> (InitProducerIdRequest(transactional_id="pay-1", transaction_timeout_ms=1000), 4) << ANY_RESPONSE
+    asks >> (init_producer_id("pay-1", 1000), 4) << ANY_RESPONSE
     assert mock_kafka.committed_offsets("billing")
     assert mock_kafka.transactions()
     for name in ("__consumer_offsets", "__transaction_state"):

@@ -9,11 +9,12 @@ import pytest
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import KEY_VERSION_CORRELATION
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from requesting import produce_request
 from responses import only
 from test_engine import Lab
 from wirebroker.mock import MockKafka
 from wirebroker.requests.connection import Connection, Decision, Delay, Disconnect, Refuse
-from wirekit import NOW, batch, client, produce_request
+from wirekit import NOW, batch, client
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 

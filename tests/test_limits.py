@@ -13,10 +13,11 @@ import pytest
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from requesting import produce_request
 from wirebroker.mock import MockKafka
 from wirebroker.net.thread import LoopThread
 from wirebroker.proxy_kafka import ProxyKafka
-from wirekit import batch, client, dial, has_come, produce_request
+from wirekit import batch, client, dial, has_come
 
 Serving = Callable[..., tuple[MockKafka | ProxyKafka, MockKafka]]
 ASK = encode_request(1, "x", ApiVersionsRequest(), 0)

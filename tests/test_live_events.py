@@ -15,13 +15,14 @@ from controlkit import ControlClient
 from kafkawire.frames import encode_request, encode_response
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from requesting import produce_request
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.trace.brief import COLUMNS
 from wirebroker.trace.kept_frames import About
 from wirebroker.trace.recorder import RING, Recorder
 from wirebroker.trace.rows import ConnectionRow, GroupRow, ReplyRow
-from wirekit import Reachable, batch, produce_request
+from wirekit import Reachable, batch
 
 
 @pytest.fixture

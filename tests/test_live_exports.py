@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from controlkit import ControlClient
+from requesting import produce_request
 from test_live_events import events
 from wirebroker import MockKafka, faults
 from wirebroker.capture.session import Session
@@ -21,7 +22,7 @@ from wirebroker.scenarios.play import play
 from wirebroker.scenarios.reading import find, read
 from wirebroker.trace.rows import ProduceRow, ReplyRow, Row, ShadowRow
 from wirebroker.trace.scenario import scenario_of
-from wirekit import batch, produce_request
+from wirekit import batch
 
 
 @pytest.fixture

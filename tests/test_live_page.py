@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from kafkawire.printable import printable
+from requesting import produce_request
 from test_filters import FOUND, FOUND_BY_ITS_BATCH, MATCHED, ROWS
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, address_of
@@ -21,7 +22,7 @@ from wirebroker.control.endpoints.events import ALWAYS
 from wirebroker.trace.brief import brief
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.rows import ReplyRow
-from wirekit import batch, produce_request
+from wirekit import batch
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)

@@ -17,9 +17,9 @@ from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.disk.metadata import written_image
 from kafkawire.disk.properties import read_properties
 from kafkawire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkawire.primitives import format_uuid
+from requesting import delete_records
 from responses import sole
 from wirebroker.mock import MockKafka
 from wirebroker.storage import moves
@@ -117,8 +117,7 @@ def test_a_partition_moves_with_everything_in_it(places: list[Path], ends: str, 
         kafka._call(lambda engine: engine.store.checkpoint())
         for value in (b"a", b"b", b"c"):
             kafka.produce("orders", value=value)
-        wanted = DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
-        client(kafka).request(DeleteRecordsRequest(topics=[wanted], timeout_ms=1000), 2)
+        client(kafka).request(delete_records(1), 2)
         move(kafka, places[1])
         assert not (places[0] / ORDERS).exists()
         assert sorted(each.name for each in places[1].glob("orders*")) == [ORDERS]

@@ -11,15 +11,8 @@ from typing import Any
 import pytest
 
 from kafkawire.batches import Record, build_batch, read_header
-from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from requesting import end_txn, init_producer_id, offset_commit, offset_fetch
 from responses import only
 from wirebroker.core.logs.memory import INTERNAL_SEGMENT, MemoryLog
 from wirebroker.core.partition import EndMarker, Partition
@@ -255,9 +248,7 @@ def size_of(kafka: MockKafka, topic: str) -> int:
 
 
 def committed(wire: Any, offset: int) -> None:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=LARGE)
-    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
-    response = wire.request(OffsetCommitRequest(group_id="group", topics=[topic]), 7)
+    response = wire.request(offset_commit("group", offset, metadata=LARGE), 7)
     assert only(response).error_code == 0
 
 
@@ -273,8 +264,7 @@ def test_endless_commits_use_bounded_memory(clock: str) -> None:
                 largest = max(largest, size_of(kafka, "__consumer_offsets"))
         assert largest < 3 * INTERNAL_SEGMENT < 800 * len(LARGE)
         kafka.restart("kill")
-        topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
-        response = client(kafka).request(OffsetFetchRequest(group_id="group", topics=[topic]), 5)
+        response = client(kafka).request(offset_fetch("group"), 5)
         assert only(response).committed_offset == 800
 
 
@@ -283,10 +273,10 @@ def test_endless_transactions_use_bounded_memory() -> None:
     with MockKafka(clock="frozen", topics=["orders"]) as kafka:
         wire = client(kafka)
         wire.request(FindCoordinatorRequest(key=name, key_type=1), 2)
-        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        request = init_producer_id(name)
         for _ in range(1200):
             epoch = wire.request(request, 3).producer_epoch
         assert size_of(kafka, "__transaction_state") < 2 * INTERNAL_SEGMENT < 1200 * len(name)
         assert epoch == 1199
-        ended = EndTxnRequest(transactional_id=name, producer_id=0, producer_epoch=epoch, committed=True)
+        ended = end_txn(name, (0, epoch), True)
         assert wire.request(ended, 3).error_code == 48

@@ -23,11 +23,10 @@ from mypy import api
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.names import ApiName, ErrorName
 from kafkawire.registry import KEYS
+from requesting import find_coordinator, init_producer_id, produce_request
 from responses import sole
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client.wire import ConnectionClosed
@@ -46,7 +45,7 @@ from wirebroker.testing.client_settings import Access, Library, MechanismName, c
 from wirebroker.testing.options import CHOICES, BrokerOptions
 from wirebroker.trace.levels import LEVELS, Level
 from wirebroker.trace.rows import EVENTS, EventName
-from wirekit import RawProducer, batch, client, produce_request
+from wirekit import RawProducer, batch, client
 
 
 def test_records_have_every_field_of_the_wire() -> None:
@@ -216,8 +215,8 @@ def test_mypy_finds_a_misspelled_word(tmp_path: Path) -> None:
 def test_a_misspelled_name_gets_the_nearest_one() -> None:
     with MockKafka(topics="orders") as kafka, MockKafka(security="sasl_plaintext", users={"alice": "x"}) as secured:
         wire = client(kafka)
-        wire.request(FindCoordinatorRequest(key_type=1, coordinator_keys=["till"]), 4)
-        wire.request(InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=1000), 4)
+        wire.request(find_coordinator("till", kind=1), 4)
+        wire.request(init_producer_id("till", 1000), 4)
         for call, advice in (
             (lambda: kafka.records("oders"), "there is no topic 'oders'; did you mean 'orders'?"),
             (lambda: kafka.audit("oders"), "there is no topic 'oders'; did you mean 'orders'?"),

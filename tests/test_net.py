@@ -15,11 +15,12 @@ from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
+from requesting import produce_request
 from responses import only, sole
 from wirebroker.client.wire import ConnectionClosed, WireClient
 from wirebroker.mock import MockKafka
 from wirebroker.net.host import IDLE_CHECKS
-from wirekit import RawProducer, batch, client, dial, produce_request
+from wirekit import RawProducer, batch, client, dial
 
 
 @pytest.fixture

@@ -122,3 +122,25 @@ def test_d5_a_producer_with_five_batches_takes_at_most_400_bytes_of_a_partition(
         tracemalloc.stop()
     assert len(unpack(partition.producers[7]).batches) == 5
     assert taken / count <= 400
+
+
+def one_batch(**configs: str) -> Partition:
+    """A partition with one batch, whose record is of `NOW`."""
+    overrides = {name.replace("_", "."): value for name, value in configs.items()}
+    partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), overrides), PROFILES["kafka-4.3"], NOW)
+    partition.append(memoryview(made(7, 0, 0, 1, 0, 0, "")), NOW, 9)
+    return partition
+
+
+def test_c6_a_producer_expires_to_the_millisecond() -> None:
+    partition = one_batch()
+    assert list(partition.expire_producers(NOW + 5, 6)) == []
+    assert list(partition.expire_producers(NOW + 6, 6)) == [(7, 0)]
+
+
+def test_records_are_kept_up_to_and_with_the_last_millisecond_of_their_retention() -> None:
+    partition = one_batch(retention_ms="10")
+    partition.retain(NOW + 10)
+    assert partition.log_start_offset == 0
+    partition.retain(NOW + 11)
+    assert partition.log_start_offset == 1

@@ -11,8 +11,8 @@ import pytest
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_transactions import ListTransactionsRequest
+from requesting import init_producer_id
 from test_groups import find
 from wirebroker.core.patterns import LONGEST, TOO_LARGE, PatternError, compile_pattern, is_java_pattern
 from wirebroker.mock import MockKafka
@@ -93,7 +93,7 @@ def test_a_pattern_that_would_be_huge_is_refused_at_once(bomb: str, mock_kafka: 
     line = client(mock_kafka)
     for kind in (0, 1):
         line.request(find("any", kind), 4)
-    line.request(InitProducerIdRequest(transactional_id="a" * 2000 + "b", transaction_timeout_ms=1000), 1)
+    line.request(init_producer_id("a" * 2000 + "b", 1000), 1)
     mock_kafka.create_topic("a" * 240 + "b")
     listed = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=BOMBS[bomb])
     joins = ConsumerGroupHeartbeatRequest(

@@ -13,18 +13,16 @@ import pytest
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.heartbeat import HeartbeatRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkawire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from kafkawire.printable import printable
+from requesting import heartbeat, init_producer_id, offset_commit, produce_request
 from wirebroker import MockKafka, faults
 from wirebroker.__main__ import main
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.faults.files import dump
 from wirebroker.testing import failure_report
 from wirebroker.trace.sinks import ConsoleSink
-from wirekit import batch, produce_request
+from wirekit import batch
 
 FORGED = "12:30:05.250  #7   orders-0  forged"
 HOSTILE = f"\x1b]0;owned\x07\x1b[2Aapp\r\n{FORGED}\x85\x9b31m\u202egnp\u2066\u200bb\u2028\u2029\ufeff\u3164\U000e0041"
@@ -65,11 +63,9 @@ def speak(kafka: MockKafka) -> None:
     connection.request(ApiVersionsRequest(client_software_name="app", client_software_version="1"), 3)
     connection.request(MetadataRequest(topics=[MetadataRequestTopic(name=HOSTILE)]), 9)
     connection.request(FindCoordinatorRequest(key=HOSTILE, key_type=0), 3)
-    connection.request(InitProducerIdRequest(transactional_id=HOSTILE, transaction_timeout_ms=60_000), 4)
-    connection.request(HeartbeatRequest(group_id=HOSTILE, generation_id=1, member_id=HOSTILE, group_instance_id=HOSTILE), 4)
-    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata=HOSTILE)
-    topic = OffsetCommitRequestTopic(name="orders", partitions=[part])
-    commit = OffsetCommitRequest(group_id="\u3164" + HOSTILE, member_id="", generation_id_or_member_epoch=-1, topics=[topic])
+    connection.request(init_producer_id(HOSTILE), 4)
+    connection.request(heartbeat(HOSTILE, HOSTILE, 1, HOSTILE), 4)
+    commit = offset_commit("ㅤ" + HOSTILE, 0, metadata=HOSTILE)
     connection.request(commit, 8)
     connection.request(produce_request("orders", batch(0, 1, pid=-1, epoch=-1)), 9)
     connection.request(produce_request(HOSTILE, batch(0, 1, pid=-1, epoch=-1)), 9)

@@ -16,11 +16,12 @@ import pytest
 import trustme
 from kafka import KafkaProducer
 
-from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, fetch, overall, plain, refused, seq
+from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, overall, plain, refused, seq
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from requesting import fetch
 from wirebroker import faults
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.cli import build_parser, main

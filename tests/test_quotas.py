@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from dialogue import fetch
 from kafkawire.declare import from_plain
 from kafkawire.frames import encode_request
 from kafkawire.registry import KEYS, request_class
+from requesting import fetch, produce_request
 from responses import sole
 from wirebroker import MockKafka
 from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, address_of
 from wirebroker.core.quotas import KeyedQuotas, Measured, Quotas, Rate, TokenBucket, Window, entity_of, java_int, java_round
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.layout import line
-from wirekit import batch, produce_request
+from wirekit import batch
 
 AT_ONCE = 0.3
 """Seconds in which an answer does not come that must not come."""

@@ -28,7 +28,6 @@ from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSta
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -43,6 +42,7 @@ from kafkawire.messages.offset_fetch import (
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS, request_class, versions
+from requesting import init_producer_id
 from responses import sole
 from wirebroker import faults
 from wirebroker.apis import SERVED
@@ -263,7 +263,7 @@ def test_records_whose_deletion_is_refused_are_still_there() -> None:
 @pytest.mark.parametrize("version", [3, 4])
 def test_refused_partitions_do_not_join_the_transaction(version: int) -> None:
     engine = engine_with(faults.error(REFUSED, api="AddPartitionsToTxn", partition=1))
-    init = InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=1000)
+    init = init_producer_id("till", 1000)
     ask(engine, FindCoordinatorRequest(key_type=1, key="till"), 3)
     pid = ask(engine, init, 2).producer_id
     topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])]

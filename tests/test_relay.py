@@ -35,6 +35,7 @@ from kafkawire.messages.produce import (
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkawire.registry import KEYS, PRODUCE, api_name, request_class, response_class, versions
+from requesting import produce_request
 from responses import only
 from wire.random_messages import Maker, versions_of
 from wirebroker import faults
@@ -45,7 +46,7 @@ from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy.shadow import Shadow
 from wirebroker.requests.effects import Close, Respond
-from wirekit import NOW, batch, header, produce_request
+from wirekit import NOW, batch, header
 
 ANSWERED = [(key, version) for key in APIS for version in versions_of(response_class(key))]
 

@@ -8,7 +8,6 @@ import pytest
 
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -22,6 +21,7 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from requesting import init_producer_id
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
 from wirekit import batch, client
@@ -120,7 +120,7 @@ def test_offsets_of_several_groups_are_answered_in_the_order_of_the_request(wire
 def test_partitions_are_added_and_answered_in_the_order_of_the_request(
     wire: WireClient, asked: list[tuple[str, list[int]]], answered: list[tuple[str, list[tuple[int, int]]]]
 ) -> None:
-    me = wire.request(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 3)
+    me = wire.request(init_producer_id("tx"), 3)
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="tx", v3_and_below_producer_id=me.producer_id,
         v3_and_below_producer_epoch=me.producer_epoch,

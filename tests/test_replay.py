@@ -11,7 +11,7 @@ import trustme
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from requesting import init_producer_id
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.commands.cli import main
 from wirekit import RawProducer, client
@@ -85,7 +85,7 @@ def test_other_verdicts_are_shown_side_by_side(tmp_path: Path, capsys: Out) -> N
 def test_another_error_of_another_api_is_a_difference(tmp_path: Path, capsys: Out) -> None:
     def refused(kafka: MockKafka) -> None:
         kafka.faults.add(faults.error("COORDINATOR_NOT_AVAILABLE", api="InitProducerId", nth=1))
-        client(kafka).request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=9), 4)
+        client(kafka).request(init_producer_id(None, 9), 4)
 
     one = recorded(tmp_path / "a.pcapng", refused)
     other = recorded(tmp_path / "b.pcapng", sequences())

@@ -19,8 +19,8 @@ from controlkit import ControlClient
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.metadata import MetadataRequest
+from requesting import heartbeat
 from responses import only, sole
 from wirebroker import MockKafka
 from wirebroker.client.wire import ConnectionClosed, WireClient
@@ -595,7 +595,7 @@ def test_a_warm_broker_responds_for_all_coordinators_at_once(serve: Start) -> No
         """The errors of a client's first requests for a coordinator, and to it."""
         wire = WireClient("127.0.0.1", port)
         found = wire.request(FindCoordinatorRequest(key_type=0, key="g"), 3)
-        return [found.error_code, wire.request(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 0).error_code]
+        return [found.error_code, wire.request(heartbeat("g", "m", 1), 0).error_code]
 
     cold, not_coordinator, unknown_member = 15, 16, 25
     process = serve("--port", "0", "--control", "0")

@@ -43,10 +43,8 @@ from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitions
 from kafkawire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
 from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_config_resources import ListConfigResourcesRequest
 from kafkawire.messages.list_groups import ListGroupsRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -85,6 +83,7 @@ from kafkawire.messages.write_share_group_state import PartitionData as WritePar
 from kafkawire.messages.write_share_group_state import StateBatch as WriteStateBatch
 from kafkawire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteStateData
 from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from requesting import create_topic, end_txn, find_coordinator, init_producer_id, produce_request
 from wirebroker import faults
 from wirebroker.common.slices import SLICE
 from wirebroker.core.cluster import GROUP_TOPIC
@@ -96,7 +95,7 @@ from wirebroker.faults.rules import Rule
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Respond
 from wirebroker.storage.store import FolderStore
-from wirekit import NOW, batch, produce_request
+from wirekit import NOW, batch
 
 TOPICS, PARTITIONS = 300, 2
 GROUPS = 40
@@ -120,14 +119,14 @@ class World:
             self.engine.cluster.create_topic(f"topic-{i}", NOW, partitions=PARTITIONS)
         self.connection = self.engine.connect(1, now=NOW)
         for kind in (0, 1):
-            self.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"]), 4)
+            self.ask(find_coordinator("x", kind=kind), 4)
         for i in range(GROUPS):
             partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=i, committed_metadata="m")
             topics = [OffsetCommitRequestTopic(name=f"topic-{i}", partitions=[partition])]
             commit = OffsetCommitRequest(group_id=f"group-{i}", generation_id_or_member_epoch=-1, member_id="")
             commit.topics = topics
             self.ask(commit, 8)
-            self.ask(InitProducerIdRequest(transactional_id=f"tx-{i}", transaction_timeout_ms=1000), 3)
+            self.ask(init_producer_id(f"tx-{i}", 1000), 3)
 
     def ask(self, request: Message, version: int) -> bytes:
         """The answer's frame; the request has to be answered within its slices."""
@@ -563,8 +562,7 @@ def test_faults_match_a_long_request_in_slices_as_at_once(name: str, partitions:
 
 
 def creation(name: str, partitions: int) -> CreateTopicsRequest:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
-    return CreateTopicsRequest(timeout_ms=1000, topics=[topic])
+    return create_topic(name, partitions, timeout_ms=1000)
 
 
 def growth(name: str, partitions: int) -> CreatePartitionsRequest:
@@ -697,7 +695,7 @@ def test_the_next_request_is_handled_once_faults_have_let_a_long_one_go() -> Non
 def test_a_transaction_of_many_partitions_ends_in_slices() -> None:
     world = World().driven()
     world.ask(add_partitions([f"topic-{i}" for i in range(TOPICS)]), 3)
-    end = EndTxnRequest(transactional_id="tx-1", producer_id=1, producer_epoch=0, committed=True)
+    end = end_txn("tx-1", (1, 0), True)
     world.send(end, 3)
     transaction = world.engine.transactions.transactions["tx-1"]
     assert transaction.state is State.PREPARE_COMMIT

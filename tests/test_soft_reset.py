@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from dialogue import fetch, plain
+from dialogue import plain
 from kafkawire.batches import iter_batches, iter_records
 from kafkawire.declare import from_plain
 from kafkawire.registry import KEYS, request_class
+from requesting import fetch, produce_request
 from responses import only
 from test_share_groups import ACCEPT, Shared
 from test_transactions import NEW, OLD, Reader, started
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import ConnectionClosed
-from wirekit import RawProducer, batch, client, lacking, produce_request
+from wirekit import RawProducer, batch, client, lacking
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "soft-reset"
 OFFSET_OUT_OF_RANGE = 1

@@ -30,15 +30,12 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest
-from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.primitives import parse_uuid
+from requesting import create_topic, delete_records, end_txn, init_producer_id, produce_request
 from responses import only, sole
 from wirebroker.commands.cli import main
 from wirebroker.conformance.own_broker import OwnBroker
@@ -100,9 +97,7 @@ def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
         producer = RawProducer(kafka)
         for sequence in range(3):
             producer.send(sequence)
-        deleted = DeleteRecordsPartition(partition_index=0, offset=3)
-        topics = [DeleteRecordsTopic(name="orders", partitions=[deleted])]
-        client(kafka).request(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+        client(kafka).request(delete_records(3), 2)
         assert kafka.records("orders") == []
         if ends == "kill":
             data = after_kill(data, tmp_path / "copy")
@@ -121,8 +116,7 @@ def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some
         for producer in (first, second):
             for sequence in range(3):
                 producer.send(sequence)
-        topics = [DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=4)])]
-        client(kafka).request(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+        client(kafka).request(delete_records(4), 2)
         kafka.restart(mode)
         for producer, offset in ((first, 2), (second, 5)):  # as Kafka 4.3.1 answers
             producer.wire = client(kafka)
@@ -181,21 +175,20 @@ def test_committed_offsets_are_kept(data: Path, tmp_path: Path) -> None:
 
 def transactional(kafka: MockKafka, producer: tuple[int, int], sequence: int) -> Any:
     records = batch(sequence, 1, pid=producer[0], epoch=producer[1], transactional=True)
-    topic = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])
-    request = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=[topic])
+    request = produce_request("orders", records, timeout_ms=1000, txid="tx")
     return only(client(kafka).request(request, 12))
 
 
 def begin(kafka: MockKafka) -> tuple[int, int]:
     wire = client(kafka)
     wire.request(FindCoordinatorRequest(key="tx", key_type=1), 3)
-    response = wire.request(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 5)
+    response = wire.request(init_producer_id("tx"), 5)
     assert response.error_code == 0
     return response.producer_id, response.producer_epoch
 
 
 def end(kafka: MockKafka, producer: tuple[int, int], commit: bool) -> Any:
-    request = EndTxnRequest(transactional_id="tx", producer_id=producer[0], producer_epoch=producer[1], committed=commit)
+    request = end_txn("tx", (producer[0], producer[1]), commit)
     return client(kafka).request(request, 5)
 
 
@@ -826,8 +819,7 @@ def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answ
 def test_with_sync_always_a_topic_is_on_the_disk_with_its_folders(data: Path, disk: Disk) -> None:
     with MockKafka(data=data, sync="always") as kafka:
         disk.synced.clear()
-        topic = CreatableTopic(name="made", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-        assert sole(client(kafka).request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics).error_code == 0
+        assert sole(client(kafka).request(create_topic("made", timeout_ms=1000), 7).topics).error_code == 0
         assert {str(path.relative_to(data)) for path in disk.synced} == {
             ".", "made-0", "made-0/partition.metadata", f"__cluster_metadata-0/{0:020d}.log",
             *(f"made-0/{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),

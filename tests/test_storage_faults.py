@@ -11,30 +11,11 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
-from dialogue import (
-    ANY_RESPONSE,
-    CLOSED,
-    INIT_PRODUCER_ID,
-    Dialogue,
-    accepted,
-    answered,
-    each,
-    fetch,
-    plain,
-    refused,
-    seq,
-)
-from kafkawire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, answered, each, plain, refused, seq
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from requesting import add_partitions, delete_records, fetch, find_coordinator, init_producer_id, list_offsets
 from responses import only, sole
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed
@@ -127,8 +108,7 @@ def test_a_full_disk_of_one_topic(mock_kafka: MockKafka) -> None:
 
 
 def ask_offsets(kafka: MockKafka) -> int:
-    asked = ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
-    found = client(kafka).request(ListOffsetsRequest(replica_id=-1, topics=[asked]), 6)
+    found = client(kafka).request(list_offsets(-1), 6)
     return int(only(found).error_code)
 
 
@@ -200,15 +180,11 @@ def test_c6_as_a_rule_it_happens_before_the_matched_batch(mock_kafka: MockKafka)
 
 
 def init(wire: Any, transactional_id: str = "till") -> Any:
-    return wire.request(InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000), 4)
+    return wire.request(init_producer_id(transactional_id), 4)
 
 
 def begin(wire: Any, producer: Any) -> int:
-    asked = AddPartitionsToTxnTopic(name="orders", partitions=[0])
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="till", v3_and_below_producer_id=producer.producer_id,
-        v3_and_below_producer_epoch=producer.producer_epoch, v3_and_below_topics=[asked],
-    )  # fmt: skip
+    request = add_partitions("till", (producer.producer_id, producer.producer_epoch))
     response = wire.request(request, 3)
     return int(only(response).partition_error_code)
 
@@ -216,7 +192,7 @@ def begin(wire: Any, producer: Any) -> int:
 @pytest.fixture
 def coordinated(mock_kafka: MockKafka) -> Any:
     wire = client(mock_kafka)
-    wire.request(FindCoordinatorRequest(key_type=1, coordinator_keys=["till"]), 4)
+    wire.request(find_coordinator("till", kind=1), 4)
     return wire
 
 
@@ -268,9 +244,7 @@ def test_truncation_keeps_the_state_of_producers_before_the_cut(mock_kafka: Mock
     for sequence in range(2):
         producer.send(sequence)
     other.send(0)
-    part = DeleteRecordsPartition(partition_index=0, offset=2)
-    topic = DeleteRecordsTopic(name="orders", partitions=[part])
-    producer.wire.request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    producer.wire.request(delete_records(2), 2)
     before = mock_kafka.producers("orders", 0)[producer.pid]
     mock_kafka.truncate("orders", 0, 2)
     assert mock_kafka.producers("orders", 0) == {producer.pid: before}
@@ -288,7 +262,7 @@ def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) ->
 
 def test_clients_look_for_a_lost_coordinator_again(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_coordinator(group="team", nth=[1, 3]))
-    find = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
+    find = find_coordinator("team")
     dialogue = Dialogue(mock_kafka) >> find << refused(NOT_AVAILABLE) >> find << answered(error_code=0)
     offsets = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="team", topics=None)], require_stable=False)
     for code in (NOT_COORDINATOR, 0):

@@ -21,12 +21,10 @@ import pytest
 from crashkit import commit, committed
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from requesting import end_txn, init_producer_id, produce_request
 from responses import only, sole
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
@@ -96,8 +94,7 @@ class Dialogue:
 
     def produce(self, topic: str, records: list[Record], transactional_id: str | None = None, **options: Any) -> Any:
         made = build_batch(records, base_timestamp=self.now, transactional=transactional_id is not None, **options)
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=made)])
-        request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=[data])
+        request = produce_request(topic, made, txid=transactional_id)
         return only(self.wire.request(request, 12))
 
     def idempotent(self, topic: str, sequences: range, pid: int, size: int = 10) -> list[int]:
@@ -112,7 +109,7 @@ class Dialogue:
     def producer(self, transactional_id: str | None = None) -> tuple[int, int]:
         if transactional_id is not None:
             self.coordinator(transactional_id, 1)
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+        request = init_producer_id(transactional_id)
         response = eventually(lambda: self.wire.request(request, 5), lambda each: each.error_code == 0)
         return response.producer_id, response.producer_epoch
 
@@ -130,7 +127,7 @@ class Dialogue:
         )
         assert response.error_code == 0, response
         if commits is not None:
-            end = EndTxnRequest(transactional_id=name, producer_id=pid, producer_epoch=epoch, committed=commits)
+            end = end_txn(name, (pid, epoch), commits)
             assert self.wire.request(end, 5).error_code == 0
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from dialogue import CLOSED, Dialogue, accepted, fetch, overall, refused, seq
+from dialogue import CLOSED, Dialogue, accepted, overall, refused, seq
 from kafkawire.messages.metadata import MetadataRequest
+from requesting import fetch, produce_request
 from test_groups import Client, find
 from test_transactions import Reader, TransactionalProducer
 from wirebroker import faults
@@ -25,7 +26,7 @@ from wirebroker.client.wire import WireClient
 from wirebroker.commands.cli import main
 from wirebroker.mock import MockKafka
 from wirebroker.proxy_kafka import ProxyKafka
-from wirekit import ask_in_vain, batch, client, produce_request, without_times
+from wirekit import ask_in_vain, batch, client, without_times
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "debugging.md"
 TOLD = PAGE.read_text(encoding="utf-8").partition("\n## Stories")[2]

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from dialogue import fetch
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from requesting import fetch
 from test_tls import ask, context
 from wirebroker import MockKafka
 from wirebroker.client.wire import address_of

@@ -26,6 +26,7 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from requesting import produce_request
 from responses import only
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed
@@ -52,7 +53,7 @@ from wirebroker.trace.rows import (
 )
 from wirebroker.trace.schema import schema
 from wirebroker.trace.sinks import MOST_LINES, ConsoleSink
-from wirekit import RawProducer, ask_in_vain, batch, client, produce_request
+from wirekit import RawProducer, ask_in_vain, batch, client
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOT_LEADER, UNKNOWN_TOPIC = 6, 3

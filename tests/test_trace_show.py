@@ -16,8 +16,7 @@ import pytest
 
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.end_txn import EndTxnRequest
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from requesting import find_coordinator, init_producer_id, produce_request
 from wirebroker import faults
 from wirebroker.client.wire import WireClient
 from wirebroker.commands.cli import main
@@ -26,7 +25,7 @@ from wirebroker.mock import MockKafka
 from wirebroker.trace.layout import line
 from wirebroker.trace.rows import FaultRow, ProduceRow, RunRow, ShadowRow, row_from_json
 from wirebroker.trace.timeline import LINES, timelines
-from wirekit import RawProducer, batch, produce_request
+from wirekit import RawProducer, batch
 
 START = 1_800_000_000_000
 
@@ -231,8 +230,8 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kafka.faults.add(faults.delay(1, api="EndTxn"))
         host, port = kafka.bootstrap_servers.split(":")
         shop, readers = (WireClient(host, int(port)) for _ in range(2))
-        shop.request(FindCoordinatorRequest(key_type=1, coordinator_keys=["shop"]), 4)
-        ids = shop.request(InitProducerIdRequest(transactional_id="shop", transaction_timeout_ms=60_000), 4)
+        shop.request(find_coordinator("shop", kind=1), 4)
+        ids = shop.request(init_producer_id("shop"), 4)
         records = batch(0, pid=ids.producer_id, epoch=0, transactional=True)
         topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
         shop.request(AddPartitionsToTxnRequest([], "shop", ids.producer_id, 0, topics), 3)
@@ -243,7 +242,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kafka.wait_until(lambda: kafka.trace.faults())
         kafka.clock.advance(milliseconds=2)
         shop.response()
-        readers.request(FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"]), 4)
+        readers.request(find_coordinator("readers"), 4)
         RawProducer(kafka, "orders", 1).send(0)
         path.write_text("".join(row.as_json() + "\n" for row in kafka.trace.events()), encoding="utf-8")
     return path

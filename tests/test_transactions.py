@@ -12,29 +12,28 @@ import pytest
 from kafkawire.batches import iter_batches, iter_records, read_header
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS, TRANSACTION_RECORDS
-from kafkawire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
-from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.list_transactions import ListTransactionsRequest
-from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkawire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
+from requesting import (
+    add_offsets,
+    add_partitions,
+    end_txn,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    offset_fetch,
+    produce_request,
+    txn_offset_commit,
 )
 from responses import only, sole
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.open_transactions import OpenTransactions
 from wirebroker.core.transactions.states import PREVIOUS, State
 from wirebroker.mock import MockKafka
-from wirekit import batch, client, produce_request
+from wirekit import batch, client
 
 OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, CONCURRENT, UNSTABLE, FENCED = 45, 47, 48, 49, 51, 88, 90
 OLD, NEW = 11, 12
@@ -56,11 +55,8 @@ class TransactionalProducer:
         self.sequences: dict[tuple[str, int], int] = {}
 
     def init(self, version: int = 5, current: tuple[int, int] = (-1, -1)) -> int:
-        self.wire.request(FindCoordinatorRequest(key_type=1, coordinator_keys=[self.txid]), 4)
-        request = InitProducerIdRequest(
-            transactional_id=self.txid, transaction_timeout_ms=self.timeout_ms, producer_id=current[0],
-            producer_epoch=current[1],
-        )  # fmt: skip
+        self.wire.request(find_coordinator(self.txid, kind=1), 4)
+        request = init_producer_id(self.txid, self.timeout_ms, current=(current[0], current[1]))
         response = self.wire.request(request, version)
         if not response.error_code:
             self.pid, self.epoch = response.producer_id, response.producer_epoch
@@ -69,24 +65,17 @@ class TransactionalProducer:
         return code
 
     def add(self, topic: str = "orders", partition: int = 0, version: int = 3) -> int:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.txid, v3_and_below_producer_id=self.pid,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
-        )  # fmt: skip
+        request = add_partitions(self.txid, (self.pid, self.epoch), topic=topic, partitions=[partition])
         response = sole(self.wire.request(request, version).results_by_topic_v3_and_below)
         code: int = sole(response.results_by_partition).partition_error_code
         return code
 
     def send(self, value: str, topic: str = "orders", partition: int = 0, **options: Any) -> Any:
-        """One record; the partition's answer."""
+        """One record; the partition's response."""
         where = (topic, partition)
         sequence = options.pop("sequence", self.sequences.get(where, 0))
         data = batch(sequence, 1, pid=self.pid, epoch=self.epoch, tag=value, transactional=True, **options)
-        request = ProduceRequest(
-            transactional_id=self.txid, acks=-1, timeout_ms=5000,
-            topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
-        )  # fmt: skip
+        request = produce_request(topic, data, partition=partition, txid=self.txid)
         response = only(self.wire.request(request, self.version))
         if not response.error_code:
             self.sequences[where] = sequence + 1
@@ -94,7 +83,7 @@ class TransactionalProducer:
 
     def end(self, commit: bool = True, version: int | None = None) -> int:
         version = version or (5 if self.version >= NEW else 4)
-        request = EndTxnRequest(transactional_id=self.txid, producer_id=self.pid, producer_epoch=self.epoch, committed=commit)
+        request = end_txn(self.txid, (self.pid, self.epoch), commit)
         response = self.wire.request(request, version)
         if not response.error_code and version >= 5:
             self.pid, self.epoch = response.producer_id, response.producer_epoch
@@ -104,15 +93,9 @@ class TransactionalProducer:
 
     def send_offsets(self, group: str, offset: int, topic: str = "orders", version: int = 5) -> int:
         if version < 5:
-            request = AddOffsetsToTxnRequest(
-                transactional_id=self.txid, producer_id=self.pid, producer_epoch=self.epoch, group_id=group
-            )
+            request = add_offsets(self.txid, (self.pid, self.epoch), group)
             assert self.wire.request(request, 3).error_code == 0
-        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-        commit = TxnOffsetCommitRequest(
-            transactional_id=self.txid, group_id=group, producer_id=self.pid, producer_epoch=self.epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
-        )  # fmt: skip
+        commit = txn_offset_commit(self.txid, (self.pid, self.epoch), group, offset, topic=topic)
         code: int = only(self.wire.request(commit, version)).error_code
         return code
 
@@ -157,18 +140,14 @@ class Reader:
         return values
 
     def end(self, topic: str = "orders") -> int:
-        asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
-        request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=int(self.committed), topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
-        )
+        request = list_offsets(-1, topic=topic, isolation_level=int(self.committed))
         offset: int = only(self.wire.request(request, 6)).offset
         return offset
 
     def committed_offset(self, group: str, topic: str = "orders", stable: bool = True) -> tuple[int, int]:
         """Error and offset."""
-        asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
-        request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=stable)
-        self.wire.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
+        request = offset_fetch(group, topic=topic, require_stable=stable)
+        self.wire.request(find_coordinator(group), 4)
         response = only(self.wire.request(request, 7))
         return response.error_code, response.committed_offset
 
@@ -337,11 +316,7 @@ def test_c3_a_fetch_lists_the_aborted_transactions_of_its_records(kafka: MockKaf
 def test_c3_a_waiting_reader_is_answered_when_the_transaction_ends(kafka: MockKafka) -> None:
     producer, reader = started(kafka), client(kafka)
     producer.send("a")
-    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=30_000, min_bytes=1, max_bytes=1 << 20, isolation_level=1,
-        topics=[FetchTopic(topic="orders", partitions=[asked])],
-    )  # fmt: skip
+    request = fetch(wait_ms=30000, isolation_level=1)
     reader.send(request, 12)
     assert producer.end() == 0
     response = only(reader.response(timeout=10))
@@ -529,9 +504,7 @@ def restarted(kafka: MockKafka) -> TransactionalProducer:
 def cut_off(worker: TransactionalProducer, request_arrives: bool, step: int, position: int) -> None:
     """The connection breaks, before the broker has the request or before the client has its answer."""
     if request_arrives and step == 2:
-        request = EndTxnRequest(
-            transactional_id=worker.txid, producer_id=worker.pid, producer_epoch=worker.epoch, committed=True
-        )
+        request = end_txn(worker.txid, (worker.pid, worker.epoch), True)
         worker.wire.request(request, 5)
     if request_arrives and step == 1:
         worker.send_offsets("team", position + 1)

@@ -17,6 +17,7 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from requesting import produce_request
 from wirebroker.apis.exchange import Offload, Steps
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.engine.engine import Engine
@@ -25,7 +26,7 @@ from wirebroker.mock import MockKafka
 from wirebroker.requests.effects import Outcome, Respond
 from wirebroker.trace import recorder
 from wirebroker.trace.rows import ReplyRow, RequestRow
-from wirekit import NOW, batch, client, dial, has_come, produce_request
+from wirekit import NOW, batch, client, dial, has_come
 
 
 @pytest.fixture

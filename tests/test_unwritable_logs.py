@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from kafkawire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from requesting import offset_delete
 from responses import sole
 from test_consumer_groups import Member
 from test_groups import GROUP, MEMBER_ID_REQUIRED, REBALANCE, Client, find
@@ -88,8 +84,7 @@ def test_a_commit_is_refused_and_the_last_one_holds(kafka: MockKafka) -> None:
 def test_offsets_and_groups_are_not_deleted(kafka: MockKafka) -> None:
     one = Client(kafka)
     one.commit(13)
-    offsets = OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-    delete_offsets = OffsetDeleteRequest(group_id=GROUP, topics=[offsets])
+    delete_offsets = offset_delete(GROUP)
     delete_groups = DeleteGroupsRequest(groups_names=[GROUP])
     with unwritable(kafka, GROUP_TOPIC):
         response = one.wire.request(delete_offsets, 0)

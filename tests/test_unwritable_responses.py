@@ -19,7 +19,6 @@ from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.list_groups import ListGroupsRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -27,10 +26,8 @@ from kafkawire.messages.list_transactions import ListTransactionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
 )
-from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from requesting import init_producer_id, offset_commit, offset_fetch_of
 from responses import only, sole
 from test_groups import find
 from wirebroker.mock import MockKafka
@@ -67,9 +64,7 @@ def ask(kafka: MockKafka, request: Message, version: int) -> Any:
 
 
 def commit(group: str = SENT, retention: int = -1) -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
-    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
-    return OffsetCommitRequest(group_id=group, retention_time_ms=retention, topics=[topic])
+    return offset_commit(group, 5, retention_time_ms=retention)
 
 
 def join(group: str, protocol_type: str = "consumer", names: tuple[str, ...] = ("range",)) -> JoinGroupRequest:
@@ -103,7 +98,7 @@ def test_a_group_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka
 
 def test_a_transactional_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka: MockKafka) -> None:
     for name, code in ((SENT, FAILED), (SENT, FAILED), ("good", 0)):
-        assert ask(kafka, InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000), 1).error_code == code
+        assert ask(kafka, init_producer_id(name, 1000), 1).error_code == code
     listed = ask(kafka, ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0)
     assert [each.transactional_id for each in listed.transaction_states] == ["good"]
 
@@ -121,8 +116,7 @@ def test_a_response_that_cannot_be_written_is_an_unknown_server_error(kafka: Moc
 
 
 def test_an_error_response_names_nothing_that_is_too_long(kafka: MockKafka) -> None:
-    topics = [OffsetFetchRequestTopics(name=SENT, partition_indexes=[0])]
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    request = offset_fetch_of("g", topic=SENT)
     told = sole(ask(kafka, request, 8).groups)
     assert (told.group_id, told.error_code, told.topics) == ("g", FAILED, [])
 
@@ -145,10 +139,9 @@ def test_a_retention_beyond_the_end_of_time_wraps_as_in_java(kafka: MockKafka) -
         for retention in (2**63 - 1, -(2**63), 2**62):
             response = ask(kafka, commit("g", retention), version)
             assert only(response).error_code == 0
-    where = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])])
     ask(kafka, commit("g", 2**63 - 1), 2)
     kafka.clock.advance(minutes=11)  # offsets.retention.check.interval.ms, and nothing has expired that was not to
-    assert only(ask(kafka, OffsetFetchRequest(groups=[where]), 8)).committed_offset == -1
+    assert only(ask(kafka, offset_fetch_of("g"), 8)).committed_offset == -1
 
 
 def test_a_protocol_that_a_member_names_twice_counts_once(kafka: MockKafka) -> None:

@@ -21,10 +21,11 @@ from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
+from requesting import produce_request
 from responses import only
 from wirebroker import faults
 from wirebroker.mock import MockKafka
-from wirekit import batch, client, dial, produce_request
+from wirekit import batch, client, dial
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 1})
 

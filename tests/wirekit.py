@@ -14,9 +14,8 @@ from typing import Any, NoReturn, Protocol
 import pytest
 
 from kafkawire.batches import BatchHeader, Record, build_batch
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS
+from requesting import init_producer_id, produce_request
 from responses import only
 from wirebroker.client.wire import ConnectionClosed, WireClient, address_of
 from wirebroker.mock import MockKafka
@@ -88,19 +87,13 @@ def ask_in_vain(kafka: Reachable, api: str, version: int) -> None:
         line.frame()
 
 
-def produce_request(topic: str, data: bytes | None, partition: int = 0, acks: int = -1) -> ProduceRequest:
-    """A Produce of one partition's record data."""
-    topic_data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])
-    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[topic_data])
-
-
 class RawProducer:
     """An idempotent producer that sends exactly the given sequences."""
 
     def __init__(self, kafka: MockKafka, topic: str = "orders", partition: int = 0) -> None:
         self.wire = client(kafka)
         self.topic, self.partition = topic, partition
-        self.pid = self.wire.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 0).producer_id
+        self.pid = self.wire.request(init_producer_id(None, 1000), 0).producer_id
         self.epoch = 0
 
     def send(self, first: int, last: int | None = None, *, epoch: int | None = None, version: int = 9, acks: int = -1) -> Any:

@@ -33,9 +33,9 @@ from kafkawire.errors import ProtocolError
 from kafkawire.frames import decode_response
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.registry import KEYS, PRODUCE, versions
+from requesting import list_offsets
 from responses import only, sole
 from wirebroker.apis import SERVED
 from wirebroker.client.wire import WireClient
@@ -387,6 +387,5 @@ def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[b
 
 def list_offset(wire: WireClient, topic: str, index: int, timestamp: int) -> int:
     """The offset that ListOffsets answers."""
-    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp)])
-    response = wire.request(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7)
+    response = wire.request(list_offsets(timestamp, topic=topic, partition=index), 7)
     return int(only(response).offset)

@@ -22,10 +22,10 @@ from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.registry import KEYS, api_name, request_class
 from random_dialogues.symbols import NAME, Json, Symbols, from_json, to_json
+from requesting import init_producer_id
 from responses import sole
 from wirebroker.client.wire import Connection, NoResponse, WireClient
 from wirebroker.conformance.readiness import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
@@ -142,7 +142,7 @@ class Player:
 
     def _gives_producer_ids(self) -> bool:
         """Whether it has a block of producer ids, which the first to ask for one makes it fetch."""
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        request = init_producer_id(None, 1000)
         return self._admin.request(request, 0).error_code not in COORDINATOR_CODES
 
     def _led(self, topic: str) -> bool:

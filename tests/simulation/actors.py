@@ -6,11 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkawire.batches import SEQUENCES, Record, build_batch, iter_batches, iter_records, read_header
-from kafkawire.messages.end_txn import EndTxnRequest
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.messages.produce import ProduceRequest
+from requesting import end_txn, fetch, find_coordinator, init_producer_id, produce_request
 from responses import only
 from simulation.world import TOPIC, Link, Violation, World
 
@@ -68,10 +65,7 @@ class Actor:
 
 def produce(partition: int, data: bytes, txid: str | None = None) -> ProduceRequest:
     """A Produce of one batch."""
-    part = PartitionProduceData(index=partition, records=data)
-    return ProduceRequest(
-        transactional_id=txid, acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[part])]
-    )
+    return produce_request(TOPIC, data, partition=partition, timeout_ms=1000, txid=txid)
 
 
 @dataclass(slots=True, eq=False)
@@ -119,7 +113,7 @@ class IdempotentProducer(Actor):
         if self.producer_id >= 0:
             self._go_on()
         else:
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+            request = init_producer_id(None, 1000)
             assert self.link is not None
             self.link.send(request, 4, self._initialized)
 
@@ -216,10 +210,10 @@ class TransactionalProducer(Actor):
             self._begin()
 
     def _find(self) -> None:
-        self._send(FindCoordinatorRequest(key_type=1, coordinator_keys=[self.txid]), 4, lambda _: self._init())
+        self._send(find_coordinator(self.txid, kind=1), 4, lambda _: self._init())
 
     def _init(self) -> None:
-        self._send(InitProducerIdRequest(transactional_id=self.txid, transaction_timeout_ms=60_000), 5, self._initialized)
+        self._send(init_producer_id(self.txid), 5, self._initialized)
 
     def _initialized(self, response: Any) -> None:
         if response.error_code == NOT_COORDINATOR:
@@ -261,9 +255,7 @@ class TransactionalProducer(Actor):
             partition, _, data = self._work[0]
             self._send(produce(partition, data, self.txid), 12, self._produced)
         else:
-            request = EndTxnRequest(
-                transactional_id=self.txid, producer_id=self.producer_id, producer_epoch=self.epoch, committed=self._commits
-            )
+            request = end_txn(self.txid, (self.producer_id, self.epoch), self._commits)
             self._send(request, 5, self._ended)
 
     def _produced(self, response: Any) -> None:
@@ -350,11 +342,7 @@ class Consumer(Actor):
         self._fetch()
 
     def _fetch(self) -> None:
-        asked = FetchPartition(partition=self.partition, fetch_offset=self.offset, partition_max_bytes=1 << 20)
-        request = FetchRequest(
-            max_wait_ms=50, min_bytes=1, max_bytes=1 << 20, isolation_level=1,
-            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
-        )  # fmt: skip
+        request = fetch(self.offset, topic=TOPIC, partition=self.partition, wait_ms=50, isolation_level=1)
         if self.link is not None and self.link.open:
             self._waits = True
             self.link.send(request, 11, self._fetched)
