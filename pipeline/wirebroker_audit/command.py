@@ -29,7 +29,7 @@ from rich.text import Text
 from kafkawire.printable import printable, printable_lines
 from wirebroker.client.settings import Access, read_access
 from wirebroker_audit.logs.places import BadPlace, input_path, local_path, log_path
-from wirebroker_audit.logs.remote import is_remote, place
+from wirebroker_audit.reading.remote import is_remote, place
 from wirebroker_audit.spark.interruption import Interruption
 from wirebroker_audit.spark.java import NoJava
 

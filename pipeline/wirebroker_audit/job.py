@@ -25,19 +25,21 @@ from wirebroker_audit.checks import batches as checks
 from wirebroker_audit.checks.against_table import BadTable, Description, is_description, read_description, read_table
 from wirebroker_audit.checks.coordinators import Open
 from wirebroker_audit.checks.reconcile import reconcile
-from wirebroker_audit.folding.earlier import Earlier, state_of, with_last_batches
-from wirebroker_audit.folding.onward import BATCHES, COVERED, RUNS, BadReport, State, read_state
+from wirebroker_audit.folding import schema
+from wirebroker_audit.folding.since import BATCHES, COVERED, RUNS, BadReport, Earlier, State, read_state
 from wirebroker_audit.inputs.journal import BadJournal, check_journal, read_journal
 from wirebroker_audit.inputs.policy import IGNORED, BadPolicy, Policies, read_policies
 from wirebroker_audit.inputs.trace import BadTrace, read_trace
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.logs.places import is_elsewhere
-from wirebroker_audit.logs.replicas import PartitionFolder
+from wirebroker_audit.logs.planning import SMALL_BYTES, is_small
 from wirebroker_audit.origin import SMALL_RECORDS, Cluster, Directory, Origin
-from wirebroker_audit.reading.scan import EVERYTHING
-from wirebroker_audit.reading.splits import SMALL_BYTES, is_small
+from wirebroker_audit.reading.folders import EVERYTHING, PartitionFolder
+from wirebroker_audit.reading.pieces import Piece
 from wirebroker_audit.report.history import HISTORY, earlier, entry_of, save
-from wirebroker_audit.spark import schema, tables
+from wirebroker_audit.sources import tasks
+from wirebroker_audit.spark import tables
+from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import collected, local_rows, settled, united
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, ask
 
@@ -195,7 +197,6 @@ def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: Non
         request.check()
         stage("listing partitions")
         request, origin = _without_skipped(spark, request)
-        origin.options["expiration"] = str(request.expiration_ms)
         with _whole_or_nothing(request.out.resolve()) as folder:
             return _Audit(spark, request, origin, folder, stage).run()
     except REFUSALS as refused:
@@ -275,7 +276,7 @@ class _Audit:
     def run(self) -> Result:
         work = self.folder / WORK
         work.mkdir()
-        self.origin.pin(work)
+        self.origin.pin()
         table_is_small = self._read_table()
         with ExitStack() as together:
             if self.request.together and self.origin.is_small and self.request.inputs_are_small() and table_is_small:
@@ -291,8 +292,8 @@ class _Audit:
         self.stage("scanning batches")
         kept = self.folder.resolve() / BATCHES
         kept.mkdir()
-        carried = self._carried(self.folder / WORK)
-        folded = checks.joined(self.origin.kept(kept))
+        pieces, carried = self._to_read()
+        folded = tasks.fold(self.spark, pieces, kept, self.request.expiration_ms)
         if carried is not None:
             tables.added(carried.batches(), kept)
             folded = united([folded, carried.runs()])
@@ -318,7 +319,7 @@ class _Audit:
         self.stage("writing the report")
         summary = self._summary(findings, totals, outcomes) | {"ranges": ranges} | commits
         tables.added(folded, self.folder / RUNS)
-        state_of(folded, self.origin, self.request.expiration_ms).save(self.folder)
+        self.origin.state_of(folded, self.request.expiration_ms).save(self.folder)
         history = [*earlier(self.request.since or self.request.out), entry_of(summary)]
         save(self.folder, history)
         from wirebroker_audit.report import write_report  # slow to import; `command` does it while Java starts
@@ -338,15 +339,14 @@ class _Audit:
         self.table = self._aside(rows.where(sf.col("topic").isin(*topics)) if topics else rows, "table")
         return self.table.count() <= SMALL_RECORDS
 
-    def _carried(self, work: Path) -> Earlier | None:
-        """The rows of the earlier report that count; the origin then has only what comes after them."""
+    def _to_read(self) -> tuple[list[Piece], Earlier | None]:
+        """The pieces to read: all, or with an earlier report those after its marks; then its rows that count, too."""
         if self.request.since is None or (state := self.request.earlier_state()) is None:
-            return None
-        state = with_last_batches(self.spark, self.request.since, state)
-        goes_on, notices = self.origin.go_on(state, work)
+            return self.origin.pieces, None
+        pieces, goes_on, notices = self.origin.after(state)
         self.notices += notices
         starts = {(topic, partition): start for topic, partition, start, _ in self.origin.bounds}
-        return Earlier(self.spark, self.request.since, goes_on, starts)
+        return pieces, Earlier(self.spark, self.request.since, goes_on, starts)
 
     def _with_coordinators(self, findings: DataFrame) -> DataFrame:
         """The findings; those about open transactions with what the coordinators know."""
@@ -369,7 +369,8 @@ class _Audit:
         self, findings: DataFrame, batches: DataFrame, ranges: list[dict[str, Any]]
     ) -> tuple[DataFrame, dict[str, Any]]:  # fmt: skip
         """The findings with those about groups' commits, and what the summary gets of these."""
-        seen = consumers.commits(self.spark, self.origin, frozenset(self.request.topics))
+        work = self.origin.pieces_of(groups.OFFSETS_TOPIC)
+        seen = consumers.commits(self.spark, work, frozenset(self.request.topics))
         if seen is None:
             return findings, {}
         self.stage("comparing the groups' commits")
@@ -456,7 +457,8 @@ class _Audit:
         if large and len(large) == len(totals):
             return
         self.stage("comparing the contents of records")
-        records = self._aside(self.origin.records([name for name in totals if name not in large]), "records")
+        pieces = [each for each in self.origin.pieces if each.topic in totals and each.topic not in large]
+        records = self._aside(tasks.records(self.spark, pieces, self.request.expiration_ms), "records")
         problems = settled(records.where("problem IS NOT NULL"))
         self._unreadable(problems)
         stored = self._since_log_start(records.where("problem IS NULL"), bounds)
@@ -515,8 +517,8 @@ class _Audit:
         """The records at or after the log start, which may lie inside a batch."""
         if all(log_start == 0 for _, _, log_start, _ in self.origin.bounds):
             return records
-        starts = bounds.select(*checks.PARTITION, "log_start")
-        return records.join(sf.broadcast(starts), [*checks.PARTITION]).where("offset >= log_start").drop("log_start")
+        starts = bounds.select(*PARTITION, "log_start")
+        return records.join(sf.broadcast(starts), [*PARTITION]).where("offset >= log_start").drop("log_start")
 
     def _stored_again(
         self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None, *, among: DataFrame | None = None

@@ -7,7 +7,7 @@ micro-batch is repeated with the same number and the same batches, and writes th
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
 
 Folders of earlier micro-batches are joined from time to time, see `micro_batches`, and with them the runs that go on, see
-`chaining`. So there are about as many runs as producers in each segment, whatever the age of the stream. Rows below the log
+`folding.runs`. So there are about as many runs as producers in each segment, whatever the age of the stream. Rows below the log
 start no longer count, and joining leaves them out, so the state holds no more than the log. If a partition restarted because
 its topic was deleted and created again, its earlier batches are left out. An audit of the whole would not find either of them.
 """
@@ -29,14 +29,16 @@ from pyspark.sql.types import StructType
 
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit.checks import batches as checks
-from wirebroker_audit.folding.chaining import chained
-from wirebroker_audit.folding.log_starts import from_log_starts
+from wirebroker_audit.checks.log_starts import from_log_starts
+from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.micro_batches import Folder, MicroBatches
+from wirebroker_audit.folding.runs import joined
 from wirebroker_audit.inputs.policy import Policy
 from wirebroker_audit.job import CURRENT, LIVE
 from wirebroker_audit.origin import Cluster, Directory
-from wirebroker_audit.reading.live_segments import RESTARTED
-from wirebroker_audit.spark import schema
+from wirebroker_audit.reading.pieces import RESTARTED
+from wirebroker_audit.sources.tasks import runs_of
+from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import collected, in_groups, settled
 
 SAID = 500
@@ -76,8 +78,8 @@ def start(
         notices = [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in gone]
         _replace(out / CURRENT, found, micro, [*origin.notices, *notices])
 
-    spark.dataSource.register(origin.batch_source)
-    stream = spark.readStream.format(origin.batch_source.name()).options(**origin.options).load()
+    spark.dataSource.register(origin.stream)
+    stream = spark.readStream.format(origin.stream.name()).options(**origin.options).load()
     return (
         stream.writeStream.foreachBatch(take)
         .option("checkpointLocation", str(folder / "checkpoint"))
@@ -94,7 +96,7 @@ class State:
         self._restarts = Restarts(folder / "anew.json")
 
         def chain(rows: DataFrame) -> DataFrame:
-            return in_groups(rows, (*checks.PARTITION, "segment"), partial(chained, expiration_ms=expiration_ms), schema.RUNS)
+            return in_groups(rows, (*PARTITION, "segment"), partial(joined, expiration_ms=expiration_ms), schema.RUNS)
 
         within = "problem = 'deleted' OR last_offset >= log_start"
         self._batches = _Table(spark, folder, "batches", schema.BATCHES, self._restarts, within)
@@ -109,7 +111,7 @@ class State:
         mine = self._batches.take(rows, micro)
         restarted = mine.where(f"problem = 'deleted' AND position = {RESTARTED}").select("topic", "partition").distinct()
         self._restarts.begin([(row["topic"], row["partition"]) for row in restarted.collect()], micro)
-        self._runs.take(checks.runs(mine), micro)
+        self._runs.take(runs_of(mine), micro)
 
     def batches(self) -> DataFrame:
         """All batches that still count."""

@@ -1,14 +1,15 @@
-"""The log directory or live cluster that is audited: DataFrames of its batches and records, and its partitions' bounds."""
+"""The log directory or live cluster that is audited: the pieces to read, and its partitions' bounds."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource
 
 from kafkawire.disk.names import LOG, offset_of
@@ -16,17 +17,16 @@ from kafkawire.primitives import format_uuid
 from wirebroker.client.settings import OPTION, Access
 from wirebroker_audit.checks.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators
-from wirebroker_audit.folding.onward import Covered, Key, State, onward, onward_live
+from wirebroker_audit.folding import schema
+from wirebroker_audit.folding.since import State, ends_of, onward, onward_live
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
-from wirebroker_audit.reading.live_log import Range, crc_before
-from wirebroker_audit.reading.scan import EVERYTHING
-from wirebroker_audit.reading.segments import Split
-from wirebroker_audit.reading.splits import find_splits, is_small
-from wirebroker_audit.sources.broker import BrokerRecordSource, BrokerSource, partitions_as_text
-from wirebroker_audit.sources.files import SegmentRecordSource, SegmentSource, load_plan, save_plan, save_splits
-from wirebroker_audit.spark import schema
-from wirebroker_audit.spark.tables import is_together, local_rows, source
-from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client
+from wirebroker_audit.logs.planning import cluster_pieces, directory_pieces, find_pieces, is_small, numbered
+from wirebroker_audit.reading.folders import EVERYTHING
+from wirebroker_audit.reading.live_log import crc_before
+from wirebroker_audit.reading.pieces import SPLIT_BYTES, Key, Mark, Piece
+from wirebroker_audit.sources.streams import BrokerSource, SegmentSource
+from wirebroker_audit.spark.tables import is_together, local_rows
+from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client, LivePartition
 
 SMALL_RECORDS = 100_000
 """The most records of a small log."""
@@ -35,14 +35,16 @@ TASKS = 1000
 
 
 class Origin(ABC):
-    """The source of batches. The constructor raises the errors of a wrong directory or address."""
+    """What is audited. The constructor raises the errors of a wrong directory or address."""
 
     name: str
     is_cluster: bool
-    batch_source: type[DataSource]
-    record_source: type[DataSource]
+    stream: type[DataSource]
+    """the Data Source that follows it"""
     options: dict[str, str]
-    """the options of that Data Source and of the source of records"""
+    """the options of that Data Source"""
+    pieces: list[Piece]
+    """the whole log as it was when it was pinned"""
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
     unsure: frozenset[str] = frozenset()
@@ -56,41 +58,37 @@ class Origin(ABC):
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.problems, self.notices = [], []
-        self._onward: dict[str, str] = {}
-        """the options of `kept` that `go_on` changes"""
+        self.cores = spark.sparkContext.defaultParallelism
 
     @abstractmethod
     def look(self) -> None:
         """Read the current `bounds`, `problems` and `notices`."""
 
     @abstractmethod
-    def pin(self, folder: Path) -> None:
-        """Let all later readings read the log as it is now; `folder` is for a file with the plan."""
-
-    def kept(self, folder: Path) -> DataFrame:
-        """The parts of runs; reading them writes the batches into this folder as Parquet."""
-        options = {**self.options, **self._onward, "keep": str(folder)}
-        return source(self._spark, self.batch_source, options)
+    def pin(self) -> None:
+        """Plan the `pieces`: all later readings read the log as it is now."""
 
     @abstractmethod
-    def go_on(self, state: State, folder: Path) -> tuple[dict[Key, Covered], list[str]]:
-        """Let `kept` read only what an earlier report does not cover, after `pin`.
+    def after(self, state: State) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
+        """What an earlier report leaves to read of the `pieces`; the partitions whose earlier rows count; notices."""
 
-        Returns the partitions whose earlier rows count, and sentences about the others. `folder` is for a file with the plan.
-        """
+    def state_of(self, folded: DataFrame, expiration_ms: int) -> State:
+        """How far an audit has read, by its runs."""
+        ends = ends_of(folded)
+        marks = {}
+        for topic, partition, start, _ in self.bounds:
+            read = ends.get((topic, partition))
+            mark = Mark(start) if read is None else self.mark_of(read)
+            marks[topic, partition] = mark._replace(topic_id=self.topic_id(topic, partition))
+        return State(self.is_cluster, expiration_ms, 1 + max((row["piece"] for row in ends.values()), default=-1), marks)
+
+    @abstractmethod
+    def mark_of(self, end: Row) -> Mark:
+        """The mark after a partition's last batch, see `ends_of`."""
 
     @abstractmethod
     def topic_id(self, topic: str, partition: int) -> str:
         """The id of the topic of this partition, "" if it is not known."""
-
-    def base_of(self, label: str) -> int:
-        """The base offset of a segment by its name in rows; −1 in a cluster."""
-        return -1
-
-    def records(self, topics: list[str]) -> DataFrame:
-        """The records in the batches of these topics."""
-        options = {**self.options, "only": ",".join(topics)}
-        return source(self._spark, self.record_source, options)
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:
         """For the report: the replica that is read (`read`), why (`why`), and its `others`; nothing without a choice."""
@@ -100,9 +98,9 @@ class Origin(ABC):
         """What the transaction coordinators have written about these producers, as far as the origin holds it."""
         return Coordinators((), producers)
 
-    def work_of(self, topic: str) -> list[list[Split]] | list[list[Range]]:
+    @abstractmethod
+    def pieces_of(self, topic: str) -> list[list[Piece]]:
         """What to read of an internal topic, whatever topics are audited: a list for each partition; none if it is not here."""
-        return []
 
     def between_replicas(self) -> DataFrame | None:
         """Findings about the replicas of a partition; None if there is nothing to compare."""
@@ -118,40 +116,33 @@ class Directory(Origin):
     """A Kafka log directory. Raises NotALogDirectory."""
 
     is_cluster = False
-    batch_source, record_source = SegmentSource, SegmentRecordSource
+    stream = SegmentSource
 
-    def __init__(self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int | None = None) -> None:
+    def __init__(self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int = SPLIT_BYTES) -> None:
         super().__init__(spark)
         self.name = str(path)
         self._path, self._topics = path, topics
         self._physical: dict[str, int] = {}
         self.look()
-        self.options = {
-            "path": str(path.resolve()), "topics": ",".join(topics),
-            "parallelism": str(spark.sparkContext.defaultParallelism),
-        }  # fmt: skip
-        if split_bytes:
-            self.options["split.bytes"] = str(split_bytes)
+        self._split_bytes = split_bytes
+        self.options = {"path": str(path.resolve()), "topics": ",".join(topics), "parallelism": str(self.cores)}
 
-    def pin(self, folder: Path) -> None:
-        plan = folder.resolve() / "plan.json"
-        save_plan(self.options, plan)
+    def pin(self) -> None:
+        self.pieces = directory_pieces(find_partitions(self._path.resolve(), self._topics), self._split_bytes, self.cores)
         self.is_small = is_small(self._folders)
-        self.options["plan"] = str(plan)
 
-    def go_on(self, state: State, folder: Path) -> tuple[dict[Key, Covered], list[str]]:
-        found = onward(state, self._folders, load_plan(Path(self.options["plan"])))
-        plan = folder.resolve() / "onward.json"
-        save_splits(found.splits, plan)
-        self._onward, self._physical = {"plan": str(plan)}, found.physical
-        return found.goes_on, found.notices
+    def after(self, state: State) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
+        found = onward(state, self._folders, self.pieces)
+        self._physical = found.physical
+        return found.pieces, found.goes_on, found.notices
+
+    def mark_of(self, end: Row) -> Mark:
+        label = offset_of(Path(end["segment"]).name, LOG) or 0
+        segment, position = self._physical.get(end["segment"], label), end["position"] + end["last_bytes"]
+        return Mark(end["last_offset"] + 1, segment, position, end["position"], end["last_crc"], label)
 
     def topic_id(self, topic: str, partition: int) -> str:
         return self._topic_ids.get((topic, partition), "")
-
-    def base_of(self, label: str) -> int:
-        known = self._physical.get(label)
-        return known if known is not None else offset_of(Path(label).name, LOG) or 0
 
     def look(self) -> None:
         self._folders, self.problems, self.notices = read_directory(self._path, self._topics)
@@ -165,12 +156,12 @@ class Directory(Origin):
             return {}
         return {"read": str(folder.path), "why": folder.why, "others": [str(each.path) for each in folder.others]}
 
-    def work_of(self, topic: str) -> list[list[Split]]:
+    def pieces_of(self, topic: str) -> list[list[Piece]]:
         try:
-            splits = find_splits(self._path, (topic,), EVERYTHING)
+            pieces = find_pieces(self._path, (topic,), EVERYTHING)
         except NotALogDirectory:
             return []
-        return [list(each) for _, each in groupby(splits, lambda split: split.partition)]
+        return [list(each) for _, each in groupby(pieces, lambda piece: piece.partition)]
 
     def coordinators(self, producers: Iterable[int]) -> Coordinators:
         try:
@@ -195,7 +186,7 @@ class Cluster(Origin):
     """A live cluster, up to the offsets that it has at this moment. Raises BrokerError."""
 
     is_cluster = True
-    batch_source, record_source = BrokerSource, BrokerRecordSource
+    stream = BrokerSource
 
     def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...], access: Access = PLAINTEXT) -> None:
         super().__init__(spark)
@@ -203,24 +194,29 @@ class Cluster(Origin):
         self._topics, self._access = topics, access
         self.look()
         self.options = {
-            "bootstrap": bootstrap, "topics": ",".join(topics), "partitions": partitions_as_text(self._live),
-            "parallelism": str(spark.sparkContext.defaultParallelism), OPTION: access.text(),
+            "bootstrap": bootstrap, "topics": ",".join(topics), "parallelism": str(self.cores), OPTION: access.text(),
         }  # fmt: skip
 
-    def pin(self, folder: Path) -> None:
-        """The options name the offsets already."""
-        self.is_small = sum(each.end - each.start for each in self._live) <= SMALL_RECORDS
+    def pin(self) -> None:
+        """The offsets are those of the last look."""
+        self.pieces = self._plan(self._live)
+        self.is_small = sum(each.size for each in self.pieces) <= SMALL_RECORDS
 
-    def go_on(self, state: State, folder: Path) -> tuple[dict[Key, Covered], list[str]]:
+    def _plan(self, live: list[LivePartition]) -> list[Piece]:
+        return cluster_pieces(live, self.name, self.cores, self._access.shared_by(self.cores))
+
+    def after(self, state: State) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
         client = Client(self.name, self._access)
         try:
             found = onward_live(state, self._live, lambda each, offset: crc_before(client, each, offset))
         finally:
             client.close()
-        self._onward = {"partitions": partitions_as_text(found.live), "first.number": str(state.splits)}
-        return found.goes_on, found.notices
+        return numbered(self._plan(found.live), state.pieces), found.goes_on, found.notices
 
-    def work_of(self, topic: str) -> list[list[Range]]:
+    def mark_of(self, end: Row) -> Mark:
+        return Mark(end["last_offset"] + 1, last=end["position"], crc=end["last_crc"])
+
+    def pieces_of(self, topic: str) -> list[list[Piece]]:
         client = Client(self.name, self._access)
         try:
             live = client.partitions((topic,))
@@ -228,10 +224,8 @@ class Cluster(Origin):
             return []
         finally:
             client.close()
-        return [
-            [Range(0, self.name, topic, each.partition, each.start, each.end, True, True, self._access)]
-            for each in live if each.start < each.end
-        ]  # fmt: skip
+        whole = (cluster_pieces([replace(each, compacted=True)], self.name, 1, self._access) for each in live)
+        return [each for each in whole if each]
 
     def topic_id(self, topic: str, partition: int) -> str:
         return next(each.topic_id for each in self._live if (each.topic, each.partition) == (topic, partition))

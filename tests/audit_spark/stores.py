@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from audit_spark.conftest import QUICK_JAVA
 from audit_spark.synthetic import Made, Writer, make_directory
-from wirebroker_audit.reading.splits import SMALL_BYTES
+from wirebroker_audit.logs.planning import SMALL_BYTES
 
 
 def make_logs(folder: Path) -> Made:

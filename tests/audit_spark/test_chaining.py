@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,28 +15,25 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 
 from audit_spark.synthetic import make_directory  # noqa: E402
 from wirebroker.audit.findings import EXPIRATION_MS  # noqa: E402
-from wirebroker_audit.folding.chaining import chained  # noqa: E402
-from wirebroker_audit.folding.runs import RUNS, fold  # noqa: E402
-from wirebroker_audit.reading.segments import Split, read_split  # noqa: E402
-from wirebroker_audit.reading.splits import find_splits  # noqa: E402
+from wirebroker_audit.folding.runs import RUNS, fold, joined  # noqa: E402
+from wirebroker_audit.logs.planning import find_pieces  # noqa: E402
+from wirebroker_audit.reading.pieces import Piece  # noqa: E402
+from wirebroker_audit.reading.reader import read_piece  # noqa: E402
 
 
-def rows_of(split: Split) -> pa.Table:
-    return pa.Table.from_batches([chunk.rows for chunk in read_split(split)])
+def rows_of(split: Piece) -> pa.Table:
+    return pa.Table.from_batches([chunk.rows for chunk in read_piece(split)])
 
 
-def runs_of(split: Split) -> pa.Table:
+def runs_of(split: Piece) -> pa.Table:
     (batches,) = rows_of(split).combine_chunks().to_batches()
     return pa.Table.from_batches([fold(batches)], RUNS)
 
 
-def parts_of(split: Split, ends: list[int]) -> list[Split]:
+def parts_of(split: Piece, ends: list[int]) -> list[Piece]:
     """The split in parts that end at these positions, each numbered by its beginning, as a stream reads them."""
-    begins = [split.start, *ends]
-    return [
-        replace(split, number=begin, start=begin, stop=end, first_offset=-1 if begin else split.first_offset)
-        for begin, end in zip(begins, [*ends, split.stop], strict=True)
-    ]
+    marks = [split.begin._replace(position=at) for at in (split.begin.position, *ends, split.end.position)]
+    return [replace(split, number=begin.position, begin=begin, end=end) for begin, end in pairwise(marks)]
 
 
 def without_number(runs: pa.Table) -> Counter[str]:
@@ -43,12 +41,12 @@ def without_number(runs: pa.Table) -> Counter[str]:
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> list[Split]:
+def splits(tmp_path_factory: pytest.TempPathFactory) -> list[Piece]:
     """Segments with all kinds of faults but holes and damage, at which stretches end."""
     path = tmp_path_factory.mktemp("logs") / "logs"
     make_directory(path, seed=11, partitions=60)
     found = []
-    for split in find_splits(path):
+    for split in find_pieces(path):
         rows = rows_of(split)
         if rows.num_rows > 2 and rows["problem"].null_count == rows.num_rows and not any(rows["missing"].to_pylist()):
             found.append(split)
@@ -56,7 +54,7 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> list[Split]:
 
 
 @pytest.mark.parametrize("breadth", [2, 8])
-def test_joined_runs_are_those_of_the_whole_segment(splits: list[Split], breadth: int) -> None:
+def test_joined_runs_are_those_of_the_whole_segment(splits: list[Piece], breadth: int) -> None:
     dice = random.Random(breadth)
     markers = 0
     for split in splits:
@@ -65,7 +63,7 @@ def test_joined_runs_are_those_of_the_whole_segment(splits: list[Split], breadth
         parts: list[Any] = [runs_of(part) for part in parts_of(split, ends)]
         while len(parts) > 1:  # as folders are joined, again and again
             some = [pa.concat_tables(parts[at : at + breadth]) for at in range(0, len(parts), breadth)]
-            parts = [chained(each, EXPIRATION_MS) for each in some]
+            parts = [joined(each, EXPIRATION_MS) for each in some]
         assert without_number(parts[0]) == without_number(runs_of(split)), split.segment
         numbers = parts[0]["run"].to_pylist()
         assert max(numbers) < 0, "their batches have other numbers"
@@ -76,20 +74,20 @@ def test_joined_runs_are_those_of_the_whole_segment(splits: list[Split], breadth
     assert markers > 20
 
 
-def test_a_pause_in_which_the_producer_is_forgotten_divides_a_run(splits: list[Split]) -> None:
+def test_a_pause_in_which_the_producer_is_forgotten_divides_a_run(splits: list[Piece]) -> None:
     known = forgotten = 0
     for split in splits:
         ends = rows_of(split)["position"].to_pylist()[1:]
         runs = pa.concat_tables([runs_of(part) for part in parts_of(split, ends)])
-        known += chained(runs, EXPIRATION_MS).num_rows
-        forgotten += chained(runs, 0).num_rows
+        known += joined(runs, EXPIRATION_MS).num_rows
+        forgotten += joined(runs, 0).num_rows
     assert known < forgotten
 
 
-def test_stretches_with_offsets_missing_between_them_stay_apart(splits: list[Split]) -> None:
+def test_stretches_with_offsets_missing_between_them_stay_apart(splits: list[Piece]) -> None:
     split = next(each for each in splits if rows_of(each).num_rows > 4)
     ends = rows_of(split)["position"].to_pylist()[1:4]
     first, second, _, last = (runs_of(part) for part in parts_of(split, ends))
     apart = pa.concat_tables([first, second, last])
-    made = chained(apart, EXPIRATION_MS)
+    made = joined(apart, EXPIRATION_MS)
     assert len({number >> 32 for number in made["run"].to_pylist()}) == 2

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from audit_spark.synthetic import make_directory  # noqa: E402
 from wirebroker_audit.checks.contents import doubles, pack  # noqa: E402
-from wirebroker_audit.folding.runs import HEADER, KEYS, RUNS, fold, keep_and_fold  # noqa: E402
+from wirebroker_audit.folding.runs import HEADER, RUNS, _by_number, _together, fold, folded, kept  # noqa: E402
+from wirebroker_audit.logs.planning import find_pieces  # noqa: E402
+from wirebroker_audit.reading.reader import read_piece  # noqa: E402
 from wirebroker_audit.reading.scan import BATCHES  # noqa: E402
-from wirebroker_audit.reading.segments import read_split  # noqa: E402
-from wirebroker_audit.reading.splits import find_splits  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,11 @@ def chunks(tmp_path_factory: pytest.TempPathFactory) -> list[pa.RecordBatch]:
     """The batches of a log with all kinds of faults, in small chunks."""
     path = tmp_path_factory.mktemp("logs") / "logs"
     make_directory(path, seed=7, partitions=14)
-    whole = [chunk.rows for split in find_splits(path) for chunk in read_split(split)]
+    whole = [chunk.rows for split in find_pieces(path) for chunk in read_piece(split)]
     return [rows.slice(at, 9) for rows in whole for at in range(0, rows.num_rows, 9)]
+
+
+KEYS = ("topic", "partition", "segment", "run", "producer_id")
 
 
 def slowly_folded(rows: list[dict[str, Any]]) -> list[str]:
@@ -44,7 +47,8 @@ def slowly_folded(rows: list[dict[str, Any]]) -> list[str]:
         shown = [row["last_offset"] + 1 for row in run if row["records"] < row["last_offset"] - row["base_offset"] + 1]
         made = {name: run[0][name] for name in KEYS} | {
             "kind": run[0]["attributes"] & 0x30, "first": header(run), "data": header(data[-1:]), "last": header(run[-1:]),
-            "open": header(begun), "marked": marked, "batches": len(data), "records": sum(row["records"] for row in data),
+            "open": header(begun), "last_bytes": run[-1]["bytes"], "last_crc": run[-1]["crc_stored"],
+            "marked": marked, "batches": len(data), "records": sum(row["records"] for row in data),
             "bytes": sum(row["bytes"] for row in run), "committed": sum(row["marker"] == 1 for row in run),
             "aborted": sum(row["marker"] == 0 for row in run), "max_timestamp": max(row["max_timestamp"] for row in run),
             "compacted_to": max(shown, default=-1),
@@ -68,14 +72,38 @@ def test_batches_are_folded_into_runs(chunks: list[pa.RecordBatch]) -> None:
         assert Counter(map(str, made.to_pylist())) == Counter(slowly_folded(chunk.to_pylist()))
 
 
-def test_the_batches_are_kept_when_the_runs_are_taken_and_not_before(chunks: list[pa.RecordBatch], tmp_path: Path) -> None:
+def test_chunks_may_be_folded_in_any_order_and_grouping(chunks: list[pa.RecordBatch]) -> None:
+    """The merge of runs is commutative and associative."""
+    dice = random.Random(2)
+    batches = pa.Table.from_batches(chunks)
+    for segment in batches["segment"].unique().to_pylist():
+        mine = [rows for chunk in chunks if len(rows := chunk.filter(pa.compute.equal(chunk.column("segment"), segment)))]
+        parts = [fold(rows) for rows in mine]
+        expected = Counter(slowly_folded([row for rows in mine for row in rows.to_pylist()]))
+        dice.shuffle(parts)
+        while len(parts) > 1:
+            at = dice.randrange(len(parts) - 1)
+            parts[at : at + 2] = [_by_number(_together(parts[at : at + 2]))]
+        assert Counter(map(str, parts[0].to_pylist())) == expected
+
+
+@pytest.mark.parametrize("held", [0, 50_000])
+def test_a_worker_gives_away_the_runs_that_cannot_go_on(
+    chunks: list[pa.RecordBatch], held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wirebroker_audit.folding.runs.HELD", held)
+    rows = [row for made in folded(chunks) for row in made.to_pylist()]
+    assert Counter(map(str, rows)) == Counter(slowly_folded([row for chunk in chunks for row in chunk.to_pylist()]))
+
+
+def test_the_batches_are_kept_when_all_are_read_and_not_before(chunks: list[pa.RecordBatch], tmp_path: Path) -> None:
     path = tmp_path / "part-00000.parquet"
-    runs = keep_and_fold(iter(chunks), path)
-    next(runs)
-    runs.close()  # type: ignore[attr-defined]
+    batches = kept(iter(chunks), path)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
     for _ in range(2):  # a task that is done again
-        assert sum(each.num_rows for each in keep_and_fold(iter(chunks), path)) > 0
+        assert sum(each.num_rows for each in folded(kept(iter(chunks), path))) > 0
     assert list(tmp_path.iterdir()) == [path]
     assert pq.read_table(path).equals(pa.Table.from_batches(chunks, schema=BATCHES))
 

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from wirebroker import MockKafka
 from wirebroker_audit.checks.groups import OFFSETS_TOPIC, Seen, findings_of, read_commits, summary_of
 from wirebroker_audit.job import Request, audit
-from wirebroker_audit.reading.segments import read_split
-from wirebroker_audit.reading.splits import find_splits
+from wirebroker_audit.logs.planning import find_pieces
+from wirebroker_audit.reading.reader import read_piece
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,8 +80,8 @@ def logs(tmp_path: Path) -> Path:
 
 def seen(logs: Path, *topics: str) -> Seen:
     found = Seen()
-    for split in find_splits(logs, (OFFSETS_TOPIC,)):
-        found.add(read_commits(chain.from_iterable([read_split(split)]), frozenset(topics)))
+    for split in find_pieces(logs, (OFFSETS_TOPIC,)):
+        found.add(read_commits(chain.from_iterable([read_piece(split)]), frozenset(topics)))
     return found
 
 

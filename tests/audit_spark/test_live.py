@@ -19,8 +19,8 @@ from wirebroker import MockKafka
 from wirebroker_audit.checks.batches import findings_of
 from wirebroker_audit.folding import micro_batches
 from wirebroker_audit.live import CURRENT, State, start
+from wirebroker_audit.logs.planning import find_pieces
 from wirebroker_audit.origin import Cluster, Directory
-from wirebroker_audit.reading.splits import find_splits
 from wirebroker_audit.spark.tables import local
 from wirekit import RawProducer
 
@@ -125,7 +125,7 @@ def test_runs_do_not_become_more_with_each_micro_batch(
         event(writer)
     writer.fault("duplicate", 0, writer.data(1, seq=0, values=first, advance=False))  # of a batch in a joined run
     writer.save(tmp_path / "logs")
-    (split,) = find_splits(tmp_path / "logs")
+    (split,) = find_pieces(tmp_path / "logs")
     positions = rows_of(split)["position"].to_pylist()
     state, micros = State(spark, tmp_path / "live"), 8
     for micro, part in enumerate(parts_of(split, positions[4::4][: micros - 1])):

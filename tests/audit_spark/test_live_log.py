@@ -15,8 +15,10 @@ from kafkawire.messages.delete_topics import DeleteTopicsRequest
 from responses import only
 from wirebroker import MockKafka
 from wirebroker_audit import wire
-from wirebroker_audit.reading.live_log import Range, read_range, split_offsets
-from wirebroker_audit.reading.scan import EVERYTHING
+from wirebroker_audit.logs.planning import cluster_pieces
+from wirebroker_audit.reading.folders import EVERYTHING
+from wirebroker_audit.reading.pieces import Piece
+from wirebroker_audit.reading.reader import read_piece
 from wirebroker_audit.wire import BrokerError, Client, LivePartition
 from wirekit import RawProducer
 
@@ -39,8 +41,8 @@ def partitions(kafka: MockKafka) -> list[LivePartition]:
         client.close()
 
 
-def rows_of(ranges: list[Range]) -> list[dict[str, Any]]:
-    return [row for each in ranges for chunk in read_range(each) for row in chunk.rows.to_pylist()]
+def rows_of(ranges: list[Piece]) -> list[dict[str, Any]]:
+    return [row for each in ranges for chunk in read_piece(each) for row in chunk.rows.to_pylist()]
 
 
 def delete_records(kafka: MockKafka, offset: int) -> None:
@@ -54,7 +56,7 @@ def delete_records(kafka: MockKafka, offset: int) -> None:
 def test_each_batch_is_in_one_range_however_the_offsets_are_split(kafka: MockKafka, pieces: int) -> None:
     live = partitions(kafka)
     assert [(each.start, each.end, each.compacted) for each in live] == [(0, 18, False)]
-    rows = rows_of(split_offsets(live, kafka.bootstrap_servers, pieces))
+    rows = rows_of(cluster_pieces(live, kafka.bootstrap_servers, pieces))
     assert [row["base_offset"] for row in rows] == [0, 3, 6, 9, 12, 15]
     assert {row["problem"] for row in rows} == {None}
 
@@ -63,12 +65,12 @@ def test_d6_a_log_start_inside_a_batch_is_no_regression(kafka: MockKafka) -> Non
     delete_records(kafka, 4)
     live = partitions(kafka)
     assert live[0].start == 4
-    rows = rows_of(split_offsets(live, kafka.bootstrap_servers, 1))
+    rows = rows_of(cluster_pieces(live, kafka.bootstrap_servers))
     assert [(row["base_offset"], row["problem"]) for row in rows] == [(offset, None) for offset in (3, 6, 9, 12, 15)]
 
 
 def test_what_is_deleted_while_it_is_read_is_said_and_the_rest_is_read(kafka: MockKafka) -> None:
-    ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
+    ranges = cluster_pieces(partitions(kafka), kafka.bootstrap_servers)
     delete_records(kafka, 9)
     rows = rows_of(ranges)
     assert [(row["base_offset"], row["problem"]) for row in rows] == [(0, "deleted"), (9, None), (12, None), (15, None)]
@@ -76,7 +78,7 @@ def test_what_is_deleted_while_it_is_read_is_said_and_the_rest_is_read(kafka: Mo
 
 
 def test_a_topic_that_vanishes_is_said_with_the_offset(kafka: MockKafka) -> None:
-    ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
+    ranges = cluster_pieces(partitions(kafka), kafka.bootstrap_servers)
     RawProducer(kafka).wire.request(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 3)
     (row,) = rows_of(ranges)
     assert row["problem"] == "unreadable"
@@ -85,9 +87,9 @@ def test_a_topic_that_vanishes_is_said_with_the_offset(kafka: MockKafka) -> None
 
 
 def test_a_broker_that_goes_away_is_said_with_the_offset(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
+    ranges = cluster_pieces(partitions(kafka), kafka.bootstrap_servers)
     monkeypatch.setattr(wire, "FETCH_BYTES", 1)  # one batch at a time
-    chunks = read_range(ranges[0])
+    chunks = read_piece(ranges[0])
     assert next(chunks).rows.num_rows == 1
     kafka.stop()
     (row,) = [row for chunk in chunks for row in chunk.rows.to_pylist()]
@@ -147,7 +149,7 @@ def test_a_response_without_batches_is_no_end_of_the_log(
     kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, responding: Callable[[str, Responding], None]
 ) -> None:
     monkeypatch.setattr(wire, "FETCH_BYTES", 1)
-    ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
+    ranges = cluster_pieces(partitions(kafka), kafka.bootstrap_servers)
     responding("FetchRequest", After(1, without_batches, 3))
     assert told(rows_of(ranges)) == [(offset, None) for offset in (0, 3, 6, 9, 12, 15)]
 
@@ -163,7 +165,7 @@ def test_offsets_that_never_come_are_said_unless_compaction_may_have_taken_them(
     monkeypatch.setattr(wire, "FETCH_BYTES", 1)
     live = [replace(each, compacted=compacted) for each in partitions(kafka)]
     responding("FetchRequest", After(1, without_batches))
-    rows = rows_of(split_offsets(live, kafka.bootstrap_servers, 1))
+    rows = rows_of(cluster_pieces(live, kafka.bootstrap_servers))
     assert told(rows) == [(0, None), *end]
     if end:
         assert rows[-1]["detail"].startswith("orders-0 at offset 3: 4 answers without a batch")
@@ -175,7 +177,7 @@ def test_a_broker_that_throttles_is_asked_again_when_it_listens(
     pauses: list[float] = []
     monkeypatch.setattr(wire.time, "sleep", pauses.append)
     monkeypatch.setattr(wire, "FETCH_BYTES", 1)
-    ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
+    ranges = cluster_pieces(partitions(kafka), kafka.bootstrap_servers)
     responding("FetchRequest", After(2, throttled, 5))
     assert told(rows_of(ranges)) == [(offset, None) for offset in (0, 3, 6, 9, 12, 15)]
     assert pauses == [0.7] * 5
@@ -185,7 +187,7 @@ def test_a_broker_that_goes_on_throttling_is_said(
     kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, responding: Callable[[str, Responding], None]
 ) -> None:
     monkeypatch.setattr(wire.time, "sleep", lambda seconds: None)
-    ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
+    ranges = cluster_pieces(partitions(kafka), kafka.bootstrap_servers)
     responding("FetchRequest", throttled)
     monkeypatch.setattr(wire, "THROTTLED_IN_ALL_S", 5)
     (row,) = rows_of(ranges)
@@ -207,7 +209,7 @@ def test_what_is_not_told_to_be_uncompacted_may_be_compacted(
     responding("DescribeConfigsRequest", refusal)
     live = partitions(kafka)
     assert [each.compacted for each in live] == [None]
-    assert [each.compacted for each in split_offsets(live, kafka.bootstrap_servers, 1)] == [True]
+    assert [each.cleaned_until for each in cluster_pieces(live, kafka.bootstrap_servers)] == [EVERYTHING]
 
 
 def test_where_compaction_is_not_told_of_the_report_says_so(

@@ -18,12 +18,18 @@ from pyspark.sql.types import StructType  # noqa: E402
 from audit_spark.synthetic import FAULTS, TRANSACTIONAL, Writer, bad_length, bad_magic, cut, make_directory  # noqa: E402
 from wirebroker.audit.findings import EXPIRATION_MS  # noqa: E402
 from wirebroker_audit.checks import batches as checks  # noqa: E402
-from wirebroker_audit.folding.chaining import chained  # noqa: E402
-from wirebroker_audit.folding.log_starts import from_log_starts  # noqa: E402
-from wirebroker_audit.folding.runs import RUNS, fold  # noqa: E402
-from wirebroker_audit.reading.live_segments import UNREAD, Mark, Stretch, _sound_batches, read_stretch, segments_now  # noqa: E402
+from wirebroker_audit.checks.log_starts import from_log_starts  # noqa: E402
+from wirebroker_audit.folding import schema  # noqa: E402
+from wirebroker_audit.folding.runs import (  # noqa: E402
+    RUNS,
+    fold,
+    joined,
+)
+from wirebroker_audit.reading.live_segments import _sound_batches, segments_now  # noqa: E402
+from wirebroker_audit.reading.pieces import UNREAD, Mark, Piece  # noqa: E402
+from wirebroker_audit.reading.reader import read_piece  # noqa: E402
 from wirebroker_audit.reading.scan import BATCHES  # noqa: E402
-from wirebroker_audit.spark import schema  # noqa: E402
+from wirebroker_audit.sources.tasks import runs_of  # noqa: E402
 from wirebroker_audit.spark.tables import local, local_rows, settled, together  # noqa: E402
 
 if TYPE_CHECKING:
@@ -55,7 +61,7 @@ def marks(folder: Path, log_start: int, dice: random.Random) -> list[Mark]:
 def scanned(folder: Path, begin: Mark, end: Mark) -> list[pa.RecordBatch]:
     """The batches between two marks."""
     topic, _, partition = folder.name.rpartition("-")
-    return [chunk.rows for chunk in read_stretch(Stretch(str(folder), topic, int(partition), begin, end, -1))]
+    return [chunk.rows for chunk in read_piece(Piece(topic, int(partition), begin, end, str(folder)))]
 
 
 def micro_batches_of(logs: Path, starts: list[LogStart], dice: random.Random, *, whole: bool) -> list[pa.Table]:
@@ -81,7 +87,7 @@ def found_in(batches: DataFrame, folded: DataFrame, starts: list[LogStart]) -> l
 
 def by_segment(runs: pa.Table) -> pa.Table:
     segment = runs["segment"]
-    return pa.concat_tables(chained(runs.filter(pc.equal(segment, each)), EXPIRATION_MS) for each in pc.unique(segment))
+    return pa.concat_tables(joined(runs.filter(pc.equal(segment, each)), EXPIRATION_MS) for each in pc.unique(segment))
 
 
 def joined_in_folders(read: list[pa.Table]) -> pa.Table:
@@ -126,7 +132,7 @@ def test_joined_runs_give_the_findings_of_the_whole(spark: SparkSession, tmp_pat
             (row["topic"], row["partition"], dice.choice((0, dice.randint(1, row["last_offset_max"] // 2)))) for row in ends
         ]
         whole = local(spark, pa.concat_tables(micro_batches_of(logs, starts, dice, whole=True)))
-        runs = settled(checks.runs(whole))
+        runs = settled(runs_of(whole))
         expected = found_in(whole, runs, starts)
         batches, folded = streamed(spark, read, starts)
         assert found_in(batches, folded, starts) == expected

@@ -10,7 +10,9 @@ import pytest
 from kafkawire.batches import HEADER, Record, build_batch, read_header, seal
 from kafkawire.compression import GZIP
 from wirebroker_audit.reading import records
-from wirebroker_audit.reading.scan import Chunk, Linker, Place, batch_rows, walk
+from wirebroker_audit.reading.linker import Linker
+from wirebroker_audit.reading.pieces import Mark, Piece
+from wirebroker_audit.reading.scan import Chunk, batch_rows, walk
 from wirebroker_audit.reading.singles import find_singles
 
 ONES = [
@@ -24,8 +26,8 @@ ABOUT: dict[str, Any] = {"base_timestamp": 1000, "producer_id": 9, "producer_epo
 
 def chunk_of(batches: list[bytes]) -> Chunk:
     view = memoryview(b"".join(batches))
-    place = Place("orders", 0, "0.log", 0)
-    return Chunk(view, batch_rows(view, walk(view, 0, len(view)), place, Linker(place), 0), 0)
+    piece = Piece("orders", 0, Mark(), Mark())
+    return Chunk(view, batch_rows(view, walk(view, 0, len(view)), piece, Linker(0, "orders"), 0), 0)
 
 
 def rows_of(chunk: Chunk) -> list[dict[str, Any]]:

@@ -18,12 +18,13 @@ import pyarrow as pa
 from audit_spark.synthetic import Writer, make_directory
 from audit_spark.tiny_s3 import serving
 from wirebroker import MockKafka
-from wirebroker_audit.logs import remote
 from wirebroker_audit.logs.directory import NotALogDirectory, read_directory
 from wirebroker_audit.logs.places import BadPlace, log_path
-from wirebroker_audit.logs.remote import RemotePath, place
-from wirebroker_audit.reading.segments import Split, read_split
-from wirebroker_audit.reading.splits import find_splits
+from wirebroker_audit.logs.planning import find_pieces
+from wirebroker_audit.reading import remote
+from wirebroker_audit.reading.pieces import Piece
+from wirebroker_audit.reading.reader import read_piece
+from wirebroker_audit.reading.remote import RemotePath, place
 
 
 @pytest.fixture
@@ -39,18 +40,18 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     remote._s3.cache_clear()
 
 
-def rows(split: Split) -> list[dict[str, Any]]:
-    return [row | {"detail": ""} for chunk in read_split(split) for row in chunk.rows.to_pylist()]
+def rows(piece: Piece) -> list[dict[str, Any]]:
+    return [row | {"detail": ""} for chunk in read_piece(piece) for row in chunk.rows.to_pylist()]
 
 
 def test_every_batch_and_every_damage_is_read_as_from_a_disk(s3: Path) -> None:
     logs = s3 / "faults" / "logs"
     make_directory(logs, seed=5, partitions=4)
-    here, there = find_splits(logs), find_splits(log_path("s3a://faults/logs", "--path"))
-    assert [(each.segment, each.start, each.stop, each.is_active) for each in there] == [
-        (each.segment, each.start, each.stop, each.is_active) for each in here
+    here, there = find_pieces(logs), find_pieces(log_path("s3a://faults/logs", "--path"))
+    assert [(each.segment, each.begin, each.end, each.is_active) for each in there] == [
+        (each.segment, each.begin, each.end, each.is_active) for each in here
     ]
-    assert there[0].path.startswith("s3a://faults/logs/")
+    assert str(there[0].path).startswith("s3a://faults/logs/")
     assert [rows(each) for each in there] == [rows(each) for each in here]
 
 
@@ -74,7 +75,7 @@ def test_what_a_store_refuses_is_an_os_error(s3: Path, monkeypatch: pytest.Monke
     def refuse(path: object) -> None:
         raise pa.ArrowException("Unknown error: no token\nSee Azure")
 
-    monkeypatch.setattr("wirebroker_audit.logs.remote._system", refuse)
+    monkeypatch.setattr("wirebroker_audit.reading.remote._system", refuse)
     with pytest.raises(OSError, match="no token") as refused:
         place("s3a://broker/logs").is_dir()
     assert (refused.value.filename, refused.value.strerror) == ("s3a://broker/logs", "Unknown error: no token")

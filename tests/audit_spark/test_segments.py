@@ -17,18 +17,19 @@ from wirebroker import MockKafka
 from wirebroker.audit.findings import BatchRow
 from wirebroker.audit.stored import scan
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
+from wirebroker_audit.logs.planning import find_pieces
 from wirebroker_audit.logs.tails import tail_of
 from wirebroker_audit.reading import segments
-from wirebroker_audit.reading.scan import EVERYTHING
-from wirebroker_audit.reading.segments import read_split
-from wirebroker_audit.reading.splits import SPLIT_BYTES, find_splits
+from wirebroker_audit.reading.folders import EVERYTHING
+from wirebroker_audit.reading.pieces import SPLIT_BYTES
+from wirebroker_audit.reading.reader import read_piece
 
 ADDED = ("marker", "content", "run", "missing", "after_damage", "problem", "detail")
 
 
 def rows_of(root: Path, split_bytes: int = SPLIT_BYTES) -> list[dict[str, object]]:
     return [
-        row for split in find_splits(root, (), split_bytes) for chunk in read_split(split) for row in chunk.rows.to_pylist()
+        row for split in find_pieces(root, (), split_bytes) for chunk in read_piece(split) for row in chunk.rows.to_pylist()
     ]
 
 
@@ -71,7 +72,7 @@ def test_splits_read_every_batch_once_with_and_without_an_index(tmp_path: Path) 
         if index:
             entries = b"".join(struct.pack(">ii", offset, position) for position, offset in whole[::10])
             path.with_suffix(".index").write_bytes(entries + bytes(4096))
-        splits = find_splits(tmp_path, (), 20_000)
+        splits = find_pieces(tmp_path, (), 20_000)
         assert len(splits) > 5
         assert [(row["position"], row["base_offset"]) for row in rows_of(tmp_path, 20_000)] == whole
 
@@ -336,8 +337,8 @@ def test_a_damaged_checkpoint_is_said_and_compaction_not_excluded(content: str, 
 
 def reading(root: Path) -> Iterator[dict[str, object]]:
     """The rows of the one split there is, each when it is asked for; the file is opened with the first."""
-    (split,) = find_splits(root)
-    return (row for chunk in read_split(split) for row in chunk.rows.to_pylist())
+    (split,) = find_pieces(root)
+    return (row for chunk in read_piece(split) for row in chunk.rows.to_pylist())
 
 
 def test_space_that_is_set_aside_may_be_written_to_while_it_is_looked_at(

@@ -14,12 +14,13 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from audit_spark.synthetic import TRANSACTIONAL, Writer
-from wirebroker_audit.folding.onward import BadReport, Covered, Onward, State, onward, onward_live, read_state
+from wirebroker_audit.folding.since import BadReport, Onward, State, onward, onward_live, read_state
 from wirebroker_audit.job import Request, audit
 from wirebroker_audit.logs.directory import find_partitions
+from wirebroker_audit.logs.planning import find_pieces
 from wirebroker_audit.reading.live_segments import topic_id_of
-from wirebroker_audit.reading.segments import read_split
-from wirebroker_audit.reading.splits import find_splits
+from wirebroker_audit.reading.pieces import Mark
+from wirebroker_audit.reading.reader import read_piece
 from wirebroker_audit.wire import LivePartition
 
 if TYPE_CHECKING:
@@ -39,19 +40,20 @@ def saved(writer: Writer, logs: Path, topic_id: str = "") -> None:
 
 def covered(logs: Path) -> State:
     """What an audit of this log covers."""
-    rows = [row for split in find_splits(logs) for chunk in read_split(split) for row in chunk.rows.to_pylist()]
+    rows = [row for split in find_pieces(logs) for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     last = rows[-1]
     base = int(last["segment"].rpartition("/")[2].removesuffix(".log"))
-    found = Covered(last["segment"], last["position"], last["last_offset"] + 1, base, topic_id_of(logs / "orders-0"))
-    return State(False, 1, 7, {KEY: found._replace(size=last["bytes"], crc=last["crc_stored"])})
+    end, topic_id = last["position"] + last["bytes"], topic_id_of(logs / "orders-0")
+    mark = Mark(last["last_offset"] + 1, base, end, last["position"], last["crc_stored"], base, topic_id=topic_id)
+    return State(False, 1, 7, {KEY: mark})
 
 
 def left(logs: Path, state: State) -> tuple[Onward, list[tuple[str, int]]]:
     """What is read beyond the state: segment and base offset of each batch."""
-    found = onward(state, find_partitions(logs), find_splits(logs))
-    rows = [row for split in found.splits for chunk in read_split(split) for row in chunk.rows.to_pylist()]
+    found = onward(state, find_partitions(logs), find_pieces(logs))
+    rows = [row for split in found.pieces for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     assert {row["problem"] for row in rows} <= {None}
-    assert [each.number for each in found.splits] == list(range(7, 7 + len(found.splits)))
+    assert [each.number for each in found.pieces] == list(range(7, 7 + len(found.pieces)))
     return found, [(row["segment"].removeprefix("orders-0/").lstrip("0"), row["base_offset"]) for row in rows]
 
 
@@ -136,7 +138,7 @@ def test_a_partition_that_is_gone_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_the_same_for_a_cluster(live: LivePartition, crc: int, begin: int, words: str) -> None:
-    state = State(True, 1, 0, {KEY: Covered("orders-0", 5, 6, -1, ID, 70, 5)})
+    state = State(True, 1, 0, {KEY: Mark(6, last=5, crc=5, topic_id=ID)})
     found = onward_live(state, [live], lambda each, offset: crc)
     assert [each.start for each in found.live] == [begin]
     assert (KEY in found.goes_on) == (begin > 0)
@@ -157,7 +159,7 @@ def test_reports_that_cannot_be_continued(tmp_path: Path) -> None:
     assert "the report lacks its folder runs; audit the whole log once" in refused()
     for name in ("batches", "runs"):
         (tmp_path / name).mkdir()
-    assert read_state(tmp_path, is_cluster=False, expiration_ms=1).splits == 7
+    assert read_state(tmp_path, is_cluster=False, expiration_ms=1).pieces == 7
     whole = (tmp_path / "covered.json").read_text()
     (tmp_path / "covered.json").write_text(whole.replace('"format":', '"form":'))
     assert "another version of the audit wrote this report" in refused()

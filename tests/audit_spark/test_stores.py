@@ -21,9 +21,9 @@ pytest.importorskip("hdfs_native", reason="the extra wirebroker[hdfs] is not ins
 from pyarrow import fs
 
 from audit_spark.stores import check_audit, make_logs
-from wirebroker_audit.logs import remote
 from wirebroker_audit.logs.directory import NotALogDirectory, read_directory
-from wirebroker_audit.logs.remote import RemotePath, place
+from wirebroker_audit.reading import remote
+from wirebroker_audit.reading.remote import RemotePath, place
 from wirekit import cache_folder, lacking
 
 CACHE = cache_folder()

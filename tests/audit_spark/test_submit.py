@@ -17,7 +17,7 @@ pyspark = pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is 
 
 from audit_spark.conftest import QUICK_JAVA  # noqa: E402
 from audit_spark.synthetic import Writer, duplicate, make_directory  # noqa: E402
-from wirebroker_audit.reading.splits import SMALL_BYTES  # noqa: E402
+from wirebroker_audit.logs.planning import SMALL_BYTES  # noqa: E402
 from wirebroker_audit.spark.java import provide_java  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,6 +2,7 @@
 
 findings        the vocabulary of both audits: kinds, severities, rows
 wording         the sentences of both audits
+rules           the rule of each check, for both audits
 checks          batches of one partition → findings
 reconcile       records by their content, and against a journal → findings
 matching        which stored copy is which, for both audits

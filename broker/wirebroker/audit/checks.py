@@ -27,9 +27,10 @@ from typing import Any, NamedTuple
 from kafkawire.batches import CONTROL, HEADER_SIZE, SEQUENCES, TRANSACTIONAL
 from wirebroker.audit.copies import Copied, copied
 from wirebroker.audit.findings import EXPIRATION_MS, BatchRow, Damage, Finding, severity_of
+from wirebroker.audit.rules import Rules
 from wirebroker.audit.wording import Wording
 
-WORDS = Wording()
+RULES, WORDS = Rules(), Wording()
 
 
 class Bounds(NamedTuple):
@@ -111,7 +112,7 @@ def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[
             words = WORDS.damaged(each.segment, each.position, each.base_offset, reason)
             findings.append(_found("bad_batch", each, words))
         else:
-            if sound and each.base_offset <= sound[-1].last_offset:
+            if sound and RULES.is_offset_regression(each.base_offset, sound[-1].last_offset):
                 before = sound[-1]
                 words = WORDS.offset_regression(each, before.last_offset)
                 findings.append(_found("offset_regression", each, words, before=_place(before)))
@@ -213,8 +214,8 @@ def _lives(rows: Sequence[BatchRow], expiration_ms: int) -> Iterator[list[BatchR
     """The batches of one producer, divided where the broker forgot it."""
     life = [rows[0]]
     for before, row in pairwise(rows):
-        within_transaction = before.attributes & TRANSACTIONAL and not before.attributes & CONTROL
-        if row.max_timestamp - before.max_timestamp >= expiration_ms and not within_transaction:
+        is_idle = before.attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL
+        if RULES.is_forgotten(row.max_timestamp - before.max_timestamp, expiration_ms, is_idle):
             yield life
             life = []
         life.append(row)
@@ -223,7 +224,7 @@ def _lives(rows: Sequence[BatchRow], expiration_ms: int) -> Iterator[list[BatchR
 
 def _epochs(life: Sequence[BatchRow]) -> Iterator[Finding]:
     for before, row in pairwise(life):
-        if row.producer_epoch < before.producer_epoch:
+        if RULES.is_epoch_regression(row.producer_epoch, before.producer_epoch):
             words = WORDS.epoch_regression(row, bool(row.attributes & CONTROL), before)
             yield _found("epoch_regression", row, words, before=_place(before))
 
@@ -231,12 +232,12 @@ def _epochs(life: Sequence[BatchRow]) -> Iterator[Finding]:
 def _sequences(life: Sequence[BatchRow], holes: _Holes) -> Iterator[Finding]:
     epochs: dict[int, list[BatchRow]] = defaultdict(list)
     lower: dict[int, BatchRow] = {}
-    """by epoch, the last batch of an older epoch before its first one"""
+    """by epoch, the batch before its first one"""
     for index, row in enumerate(life):
         if row.base_sequence < 0 or row.producer_epoch < 0:
             continue
         epoch = row.producer_epoch
-        if epoch not in epochs and index and 0 <= life[index - 1].producer_epoch < epoch:
+        if epoch not in epochs and index:
             lower[epoch] = life[index - 1]
         epochs[epoch].append(row)
     for epoch, rows in epochs.items():
@@ -249,10 +250,8 @@ def _sequences(life: Sequence[BatchRow], holes: _Holes) -> Iterator[Finding]:
 def _unwrapped(rows: Sequence[BatchRow]) -> list[_Placed]:
     placed = [_Placed(rows[0].base_sequence, 0, rows[0])]
     for order, (before, row) in enumerate(pairwise(rows), 1):
-        distance = (row.base_sequence - before.base_sequence) % SEQUENCES
-        if distance >= SEQUENCES // 2:
-            distance -= SEQUENCES
-        placed.append(_Placed(placed[-1].place + distance, order, row))
+        place = placed[-1].place + RULES.distance(before.base_sequence, row.base_sequence)
+        placed.append(_Placed(place, order, row))
     return placed
 
 
@@ -277,14 +276,16 @@ def _stored_twice(again: _Placed, copy: Copied, first: _Placed, last: _Placed) -
 def _gaps(placed: Sequence[_Placed], lower: BatchRow | None, holes: _Holes) -> Iterator[Finding]:
     ordered = sorted(placed, key=lambda each: each[:2])
     first = ordered[0]
-    if lower is not None and first.place > 0 and holes.between(lower, first.row) < first.place:
+    if lower is not None and RULES.is_late_start(first.place, lower.producer_epoch, first.row.producer_epoch):
         places = (0, first.place - 1)
-        yield _gap(WORDS.late_start(first.row, _numbers(places), lower, first.row), places, lower, first.row)
+        if RULES.is_unexplained(first.place, holes.between(lower, first.row)):
+            yield _gap(WORDS.late_start(first.row, _numbers(places), lower, first.row), places, lower, first.row)
     reach = first
     for each in ordered[1:]:
-        missing = each.place - reach.end - 1
-        if missing > 0 and holes.between(reach.row, each.row) < missing:
-            places = (reach.end + 1, each.place - 1)
+        places = (reach.end + 1, each.place - 1)
+        if RULES.is_gap(each.place, reach.end) and RULES.is_unexplained(
+            each.place - places[0], holes.between(reach.row, each.row)
+        ):
             yield _gap(WORDS.gap(each.row, _numbers(places), reach.row, each.row), places, reach.row, each.row)
         if (each.end, -each.order) > (reach.end, -reach.order):  # if several reach as far, the one that is stored first
             reach = each
@@ -297,7 +298,7 @@ def _gap(words: str, places: tuple[int, int], before: BatchRow, after: BatchRow)
 
 def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
     for before, each in pairwise(placed):
-        if each.place < before.place:
+        if RULES.is_disorder(each.place, before.place):
             yield _found("disorder", each.row, WORDS.disorder(each.row, before.row), before=_place(before.row))
 
 

@@ -46,8 +46,14 @@ INFORMATION: dict[str, str] = {
     "group_skipped": "a group's committed offset lies outside the log, so records never reach it",
 }
 KINDS = CERTAIN | LIKELY | INFORMATION
-"""Every kind and its meaning. A likely kind becomes certain if the application's journal names the records; a lost record is
-likely, or an info, where the beginning of the log was deleted."""
+"""Every kind and its meaning. A likely kind becomes certain if the application's journal names the records."""
+EXCEPTIONS = {
+    "offset_gap": "likely if nothing says whether the topic is compacted, as beside a folder that was copied alone",
+    "open_transaction": "info while its coordinator is in time to end it",
+    "truncated": "likely if the broker was not shut down in order",
+    "lost": "likely or info if the beginning of the log was deleted",
+}
+"""When a finding has another severity than its kind."""
 OF_DIRECTORIES = frozenset(
     {"truncated", "replica_divergence", "replica_damage", "replica_behind", "commit_regression", "group_skipped"}
 )

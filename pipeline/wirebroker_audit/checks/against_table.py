@@ -22,8 +22,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, LongType, StringType, StructField, StructType
 
 from wirebroker.common.suggestions import nearest
-from wirebroker_audit.checks.batches import finding
 from wirebroker_audit.checks.contents import SIDE, head
+from wirebroker_audit.checks.rows import finding
 from wirebroker_audit.spark.tables import local_rows, united
 from wirebroker_audit.spark.wording import ROW, WORDS
 

@@ -18,9 +18,10 @@ import numpy as np
 from kafkawire.disk.names import LOG, file_name, offsets_in
 from kafkawire.disk.opening import open_to_read
 from wirebroker.audit.findings import Finding, Severity, plural
-from wirebroker_audit.logs.replicas import PartitionFolder
 from wirebroker_audit.logs.tails import tail_of
-from wirebroker_audit.reading.scan import Array, headers_at
+from wirebroker_audit.reading.folders import PartitionFolder
+from wirebroker_audit.reading.linker import Array
+from wirebroker_audit.reading.scan import headers_at
 from wirebroker_audit.reading.segments import whole_batches
 
 BASE, LAST, CRC, COMPUTED, POSITION = range(5)

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from wirebroker.audit.findings import INTERNAL_TOPICS
-from wirebroker_audit.checks.batches import LOG_ORDER, PARTITION, intact
-from wirebroker_audit.checks.groups import OFFSETS_TOPIC, Seen, read_commits
-from wirebroker_audit.origin import Origin
-from wirebroker_audit.reading.live_log import read_range
-from wirebroker_audit.reading.segments import Split, read_split
+from wirebroker_audit.checks.groups import Seen, read_commits
+from wirebroker_audit.reading.pieces import Piece
+from wirebroker_audit.reading.reader import read_piece
+from wirebroker_audit.spark.columns import LOG_ORDER, PARTITION, intact
 from wirebroker_audit.spark.tables import is_together
 
 TASKS = 1000
 
 
-def commits(spark: SparkSession, origin: Origin, topics: frozenset[str]) -> Seen | None:
-    """What the groups have committed for these topics; None if the origin has no commits."""
-    work = origin.work_of(OFFSETS_TOPIC)
+def commits(spark: SparkSession, work: list[list[Piece]], topics: frozenset[str]) -> Seen | None:
+    """What the groups have committed for these topics, by the pieces of each partition of `OFFSETS_TOPIC`; None without any."""
     if not work:
         return None
 
-    def read(parts: Any) -> Seen:
-        chunks = (read_split(each) if isinstance(each, Split) else read_range(each) for each in parts)
-        return read_commits(chain.from_iterable(chunks), topics)
+    def read(pieces: list[Piece]) -> Seen:
+        return read_commits(chain.from_iterable(map(read_piece, pieces)), topics)
 
     seen = Seen()
     tasks = spark.sparkContext.parallelize(work, min(len(work), TASKS)).map(read)

@@ -22,8 +22,10 @@ from kafkawire.batches import CONTROL, TRANSACTIONAL
 from wirebroker.audit.content import SHOWN
 from wirebroker.audit.findings import INTERNAL_TOPICS
 from wirebroker.audit.matching import MANY, Repeats
-from wirebroker_audit.checks.batches import LOG_ORDER, PARTITION, PRODUCER, finding, intact
-from wirebroker_audit.reading.scan import Array, is_intact
+from wirebroker_audit.checks.rows import finding
+from wirebroker_audit.reading.linker import Array
+from wirebroker_audit.reading.scan import is_intact
+from wirebroker_audit.spark.columns import LOG_ORDER, PARTITION, PRODUCER, intact
 from wirebroker_audit.spark.tables import collected, in_groups, mapped, settled, united
 from wirebroker_audit.spark.wording import ROW, WORDS
 

@@ -20,7 +20,7 @@ from kafkawire.disk.names import LOG, file_name, offsets_in
 from kafkawire.disk.opening import open_to_read
 from kafkawire.errors import ProtocolError
 from wirebroker.audit.findings import Severity
-from wirebroker_audit.logs.replicas import PartitionFolder
+from wirebroker_audit.reading.folders import PartitionFolder
 from wirebroker_audit.reading.scan import stored_crc
 from wirebroker_audit.reading.segments import whole_batches
 

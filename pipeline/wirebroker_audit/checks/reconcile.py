@@ -16,8 +16,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from wirebroker.audit.matching import Place, Wish, match
-from wirebroker_audit.checks.batches import PARTITION, finding
 from wirebroker_audit.checks.contents import SIDE, head
+from wirebroker_audit.checks.rows import finding
+from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import in_groups, settled, united
 from wirebroker_audit.spark.wording import ROW, WORDS
 

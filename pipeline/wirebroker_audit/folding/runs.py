@@ -1,22 +1,25 @@
-"""From batches to runs: each unbroken stretch becomes one row, and the batches go into a file. No Spark here.
+"""The fold: from batches to runs. Whole audits, audits since a report and streams fold the pieces that they read in this way.
 
-The workers that read batches also fold them, chunk by chunk, so that Spark gets a few rows and not millions. `checks.joined`
-joins a run that spans several chunks.
+A table of runs is the state of the fold. `merged` adds runs up; it is commutative and associative, so parts of a log may be
+folded in any order and grouping, anywhere. `folded` does it chunk by chunk in the workers, so Spark gets a few rows and not
+millions; `joined` does it with the runs of earlier pieces. No Spark here.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkawire.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from wirebroker_audit.reading.scan import BATCHES, Array, is_intact
+from wirebroker_audit.reading.linker import EVENT, NO_RUN, Array, follows, is_numbered
+from wirebroker_audit.reading.scan import BATCHES, is_intact
 
 HEADER = pa.struct(
     [
@@ -31,89 +34,160 @@ RUNS = pa.schema(
         pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("segment", pa.string()),
         pa.field("run", pa.int64()), pa.field("producer_id", pa.int64()), pa.field("kind", pa.int16()),
         pa.field("first", HEADER), pa.field("data", HEADER), pa.field("last", HEADER), pa.field("open", HEADER),
+        pa.field("last_bytes", pa.int64()), pa.field("last_crc", pa.int64()),
         pa.field("marked", pa.int64()), pa.field("batches", pa.int64()), pa.field("records", pa.int64()),
         pa.field("bytes", pa.int64()), pa.field("committed", pa.int64()), pa.field("aborted", pa.int64()),
         pa.field("max_timestamp", pa.int64()), pa.field("compacted_to", pa.int64()),
     ]
 )  # fmt: skip
 """`kind`: transactional and control, as in the attributes of the first batch; a marker that ends no transaction of its run is a
-run of its own · `first`, `last`: the first and the last batch, `data`: the last one that is not a marker · `marked`: the
-position of the last marker, −1 if there is none · `open`: the first batch of the transaction that is open at the run's end ·
-`batches`, `records`: those of data · `committed`, `aborted`: the numbers of markers · `compacted_to`: the end of the last batch
-that was visibly compacted, −1 if none was."""
-KEYS = ("topic", "partition", "segment", "run", "producer_id")
+run of its own · `first`, `last`: the first and the last batch, `data`: the last one that is not a marker · `open`: the first
+batch of the transaction that is open at the run's end · `last_bytes`, `last_crc`: of the last batch · `marked`: the position of
+the last marker, −1 if there is none · `batches`, `records`: those of data · `committed`, `aborted`: the numbers of markers ·
+`compacted_to`: the end of the last batch that was visibly compacted, −1 if none was."""
+AT_FIRST = ("topic", "partition", "segment", "run", "producer_id", "kind", "first")
+AT_LAST = ("last", "last_bytes", "last_crc")
+SUMS = ("batches", "records", "bytes", "committed", "aborted")
+HIGHEST = ("marked", "max_timestamp", "compacted_to")
+FAR = 1 << 62
+"""A position beyond all others."""
+HELD = 50_000
+"""Runs that a worker holds; it gives away the ones that cannot go on."""
 _REPEATING = ["topic", "segment", "problem", "detail"]
 """Columns with a Parquet dictionary; numbers are written without one, which is faster."""
 
 
-def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
-    """The runs of these batches, as `RUNS`, without batches whose headers cannot be trusted."""
+def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
+    """Several runs as one: those in `order` from one of the `starts` up to the next. A group begins with its first run."""
+    at, sizes = np.arange(len(order)), np.diff(np.append(starts, len(order)))
+
+    def numbers(name: str) -> Array:
+        result: Array = runs.column(name).to_numpy()[order]
+        return result
+
+    def taken(name: str, chosen: Array) -> pa.Array:
+        return runs.column(name).take(pa.array(order[chosen], mask=chosen < 0))
+
+    def at_highest(places: Array) -> Array:
+        """The run of each group with the highest place, −1 if all are negative."""
+        is_highest = (places >= 0) & (places == np.repeat(np.maximum.reduceat(places, starts), sizes))
+        result: Array = np.maximum.reduceat(np.where(is_highest, at, -1), starts)
+        return result
+
+    last = at_highest(_of_batch(runs, "last")[order])
+    highest = {name: np.maximum.reduceat(numbers(name), starts) for name in HIGHEST}
+    columns = {name: taken(name, starts) for name in AT_FIRST} | {name: taken(name, last) for name in AT_LAST}
+    columns |= {name: pa.array(np.add.reduceat(numbers(name), starts)) for name in SUMS}
+    columns |= {name: pa.array(each) for name, each in highest.items()}
+    columns["data"] = taken("data", at_highest(_of_batch(runs, "data")[order]))
+    begun = _of_batch(runs, "open")[order]
+    begun = np.where(begun > np.repeat(highest["marked"], sizes), FAR - begun, -1)  # the first one since the last marker
+    columns["open"] = taken("open", at_highest(begun))
+    return pa.RecordBatch.from_arrays([columns[field.name] for field in RUNS], schema=RUNS)
+
+
+def runs_of(batches: pa.RecordBatch) -> pa.RecordBatch:
+    """Each batch as a run of its own, without batches whose headers cannot be trusted."""
     if batches.column("problem").null_count < len(batches):
         batches = batches.filter(is_intact(batches))
-    if not len(batches):
-        return _NONE
-    order, starts = _grouped(batches)
-    batches = batches.take(pa.array(order))
-    ends = np.append(starts[1:], len(order))
-    attributes, marker = _numbers(batches, "attributes"), _numbers(batches, "marker")
-    is_data, at = attributes & CONTROL == 0, np.arange(len(order))
-    data = np.maximum.reduceat(np.where(is_data, at, -1), starts)
-    marked = np.maximum.reduceat(np.where(is_data, -1, at), starts)
-    kind = attributes[starts] & (TRANSACTIONAL | CONTROL)
-    begun = np.where((data > marked) & (attributes[data] & TRANSACTIONAL != 0), np.maximum(starts, marked + 1), -1)
-    header = pa.StructArray.from_arrays([batches.column(field.name) for field in HEADER], fields=list(HEADER))
-    sums = {
-        "batches": is_data, "records": np.where(is_data, _numbers(batches, "records"), 0), "bytes": _numbers(batches, "bytes"),
-        "committed": marker == 1, "aborted": marker == 0,
-    }  # fmt: skip
-    first = batches.take(pa.array(starts))
+
+    def numbers(name: str) -> Array:
+        result: Array = batches.column(name).to_numpy()
+        return result
+
+    attributes, marker = numbers("attributes"), numbers("marker")
+    is_data = attributes & CONTROL == 0
+    parts = [batches.column(field.name) for field in HEADER]
+    header = pa.StructArray.from_arrays(parts, fields=list(HEADER))
+    data, begun = (
+        pa.StructArray.from_arrays(parts, fields=list(HEADER), mask=pa.array(~chosen))
+        for chosen in (is_data, attributes & (CONTROL | TRANSACTIONAL) == TRANSACTIONAL)
+    )
     columns = {
-        **{name: first.column(name) for name in KEYS}, "kind": pa.array(kind),
-        "first": _at(header, starts), "data": _at(header, data), "last": _at(header, ends - 1), "open": _at(header, begun),
-        "marked": pa.array(np.where(marked >= 0, _numbers(batches, "position")[marked], -1)),
-        **{name: pa.array(np.add.reduceat(each.astype(np.int64), starts)) for name, each in sums.items()},
-        **{name: pa.array(np.maximum.reduceat(each, starts)) for name, each in (
-            ("max_timestamp", _numbers(batches, "max_timestamp")), ("compacted_to", _compacted_to(batches)))},
+        **{name: batches.column(name) for name in ("topic", "partition", "segment", "run", "producer_id", "max_timestamp")},
+        "kind": pa.array(attributes & (TRANSACTIONAL | CONTROL)), "first": header, "last": header, "data": data, "open": begun,
+        "last_bytes": batches.column("bytes"), "last_crc": batches.column("crc_stored"),
+        "marked": pa.array(np.where(is_data, -1, numbers("position"))), "batches": pa.array(is_data.astype(np.int64)),
+        "records": pa.array(np.where(is_data, numbers("records"), 0)), "bytes": batches.column("bytes"),
+        "committed": pa.array((marker == 1).astype(np.int64)), "aborted": pa.array((marker == 0).astype(np.int64)),
+        "compacted_to": pa.array(_compacted_to(numbers)),
     }  # fmt: skip
     return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in RUNS], schema=RUNS)
 
 
-def _grouped(batches: pa.RecordBatch) -> tuple[Array, Array]:
-    """The order of the batches by run, then by position; and where in that order each run begins."""
-    run = _numbers(batches, "run")
-    segment = batches.column("segment").dictionary_encode().indices.to_numpy()
-    order = np.lexsort((_numbers(batches, "position"), run, segment))
-    begins = np.zeros(len(order), bool)
-    begins[0] = True
-    for key in (segment, run):
-        begins[1:] |= np.diff(key[order]) != 0
-    return order, np.flatnonzero(begins)
-
-
-def _numbers(batches: pa.RecordBatch, name: str) -> Array:
-    result: Array = batches.column(name).to_numpy()
-    return result
-
-
-def _at(header: pa.StructArray, at: Array) -> pa.Array:
-    """The headers at these places, null for −1."""
-    return header.take(pa.array(at, mask=at < 0))
-
-
-def _compacted_to(batches: pa.RecordBatch) -> Array:
+def _compacted_to(numbers: Callable[[str], Array]) -> Array:
     """The end of each batch that has fewer records than offsets, or a delete horizon; −1 for the others."""
-    last = _numbers(batches, "last_offset")
-    shown = _numbers(batches, "records") < last - _numbers(batches, "base_offset") + 1
-    shown |= _numbers(batches, "attributes") & DELETE_HORIZON != 0
+    last = numbers("last_offset")
+    shown = numbers("records") < last - numbers("base_offset") + 1
+    shown |= numbers("attributes") & DELETE_HORIZON != 0
     result: Array = np.where(shown, last + 1, -1)
     return result
 
 
-_NONE = pa.RecordBatch.from_pylist([], schema=RUNS)
+def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
+    """The runs of these batches by their numbers; batches without a producer have one for each piece."""
+    return _by_number(runs_of(batches))
 
 
-def keep_and_fold(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """The runs of the batches, which are written into a Parquet file; it appears after the last run.
+def _by_number(runs: pa.RecordBatch) -> pa.RecordBatch:
+    if not len(runs):
+        return runs
+    keys = (_codes(runs.column("segment")), runs.column("run").to_numpy())
+    order = np.lexsort((_of_batch(runs, "first"), *keys[::-1]))
+    return merged(runs, order, _begins(order, *keys))
+
+
+def _begins(order: Array, *keys: Array) -> Array:
+    """Where in this order one of the keys changes."""
+    changes = np.ones(len(order), bool)
+    changes[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    return np.flatnonzero(changes)
+
+
+def _codes(texts: pa.Array) -> Array:
+    """A number for each different text."""
+    result: Array = texts.dictionary_encode().indices.to_numpy()
+    return result
+
+
+def _of_batch(runs: pa.RecordBatch, batch: str, name: str = "position") -> Array:
+    """A field of a batch of each run."""
+    result: Array = pc.fill_null(pc.struct_field(runs.column(batch), name), -1).to_numpy()
+    return result
+
+
+def folded(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The runs of batches that come chunk by chunk. A run is whole if its batches come in the order of the log."""
+    held = NONE
+    for rows in chunks:
+        held = _by_number(_together([held, runs_of(rows)]))
+        if len(held) > HELD:
+            latest = _latest(held)
+            yield held.filter(pa.array(~latest))
+            held = held.filter(pa.array(latest))
+    if len(held):
+        yield held
+
+
+def _latest(runs: pa.RecordBatch) -> Array:
+    """Which runs are the last ones of their producer in a segment, so that they may go on."""
+    keys = (_codes(runs.column("segment")), runs.column("producer_id").to_numpy())
+    order = np.lexsort((_of_batch(runs, "first"), *keys[::-1]))
+    result = np.zeros(len(runs), bool)
+    result[order[np.append(_begins(order, *keys)[1:], len(order)) - 1]] = True
+    return result
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    whole = pa.Table.from_batches(batches, RUNS).combine_chunks().to_batches()
+    return whole[0] if whole else NONE
+
+
+NONE = pa.RecordBatch.from_pylist([], schema=RUNS)
+
+
+def kept(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
+    """The batches as they are; they are also written into a Parquet file, which appears after the last one.
 
     A repeated task replaces the file with an equal one.
     """
@@ -122,7 +196,84 @@ def keep_and_fold(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.
         with pq.ParquetWriter(partial, BATCHES, use_dictionary=_REPEATING) as file:
             for each in batches:
                 file.write_batch(each)
-                yield fold(each)
+                yield each
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+# Runs of several pieces
+
+
+def joined(runs: pa.Table, expiration_ms: int) -> pa.Table:
+    """The runs of one segment, joined where they go on from piece to piece, as if the pieces had been read at once.
+
+    Pieces whose offsets go on are one stretch. The runs of a joined stretch have negative numbers: their batches still have the
+    numbers of before, and are found by their positions.
+    """
+    whole = _together(runs.to_batches())
+    if not len(whole):
+        return runs
+    order = np.argsort(_of_batch(whole, "first"), kind="stable")
+    ordered = whole.take(pa.array(order))
+    stretch, begins = _stretches(ordered)
+    number = ordered.column("run").to_numpy() >> 32
+    alone = np.isin(stretch, np.flatnonzero([len(np.unique(number[stretch == each])) == 1 for each in range(len(begins))]))
+    rest = ordered.filter(pa.array(~alone))
+    if not len(rest):
+        return pa.Table.from_batches([ordered])
+    stretch = stretch[~alone]
+    made = _chained(rest, stretch, begins, expiration_ms)
+    return pa.Table.from_batches([ordered.filter(pa.array(alone)), made])
+
+
+def _stretches(ordered: pa.RecordBatch) -> tuple[Array, Array]:
+    """The stretch of each run, and by stretch the number of its first piece; the runs are in log order."""
+    number = ordered.column("run").to_numpy() >> 32
+    pieces, first, piece = np.unique(number, return_index=True, return_inverse=True)
+    in_log = np.argsort(first)
+    base, last = _of_batch(ordered, "first", "base_offset"), _of_batch(ordered, "last", "last_offset")
+    ends = np.full(len(pieces), -1, np.int64)
+    np.maximum.at(ends, piece, last)
+    stretch_of, reach = np.zeros(len(pieces), np.int64), -1
+    begins: list[int] = []
+    for each in in_log.tolist():
+        if not begins or base[first[each]] != reach + 1:
+            begins.append(int(pieces[each]))
+            reach = -1
+        stretch_of[each] = len(begins) - 1
+        reach = max(reach, int(ends[each]))
+    return stretch_of[piece], np.array(begins)
+
+
+def _chained(runs: pa.RecordBatch, stretch: Array, begins: Array, expiration_ms: int) -> pa.RecordBatch:
+    producer = runs.column("producer_id").to_numpy()
+    order = np.lexsort((_of_batch(runs, "first"), producer, stretch))
+    seen = _events(runs)[order]
+    topic = runs.column("topic")[0].as_py()
+    goes_on = follows(seen, expiration_ms, is_numbered(topic), stretch[order])
+    nobody = (producer[order] < 0) & np.append(False, np.diff(stretch[order]) == 0)
+    goes_on |= nobody & np.append(False, producer[order][:-1] < 0)
+    starts = np.flatnonzero(~goes_on)
+    made = merged(runs, order, starts)
+    high = begins[stretch[order[starts]]]
+    low = np.where(producer[order[starts]] < 0, NO_RUN, np.arange(len(starts)))
+    numbers = ~(np.where(high >= 0, high, ~high) << 32 | low)
+    return made.set_column(made.schema.get_field_index("run"), "run", pa.array(numbers))
+
+
+def _events(runs: pa.RecordBatch) -> Array:
+    """The runs as `follows` sees them."""
+    events = np.zeros(len(runs), EVENT)
+    events["producer_id"], events["kind"] = runs.column("producer_id").to_numpy(), runs.column("kind").to_numpy()
+    for name, batch, field in (
+        ("first_epoch", "first", "producer_epoch"), ("first_sequence", "first", "base_sequence"),
+        ("first_offset", "first", "base_offset"), ("first_timestamp", "first", "max_timestamp"),
+        ("last_epoch", "last", "producer_epoch"), ("last_offset", "last", "last_offset"),
+        ("last_timestamp", "last", "max_timestamp"), ("data_epoch", "data", "producer_epoch"),
+        ("data_sequence", "data", "last_sequence"),
+    ):  # fmt: skip
+        events[name] = _of_batch(runs, batch, field)
+    is_data = events["kind"] & CONTROL == 0
+    events["is_closed"] = is_data & (runs.column("marked").to_numpy() >= _of_batch(runs, "last"))
+    return events

@@ -20,9 +20,9 @@ from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.metadata import METADATA_TOPIC, WrittenImage, written_image
 from kafkawire.disk.names import LOG, is_deleted_folder, offsets_in, partition_of
 from kafkawire.disk.properties import META_PROPERTIES, PARTITION_METADATA, read_partition_metadata, read_properties
-from wirebroker_audit.logs.remote import RemotePath, is_remote
-from wirebroker_audit.logs.replicas import Cluster, PartitionFolder, choose
-from wirebroker_audit.reading.scan import EVERYTHING
+from wirebroker_audit.logs.replicas import Cluster, choose
+from wirebroker_audit.reading.folders import EVERYTHING, PartitionFolder
+from wirebroker_audit.reading.remote import RemotePath, is_remote
 
 NOT_PARTITIONS = {
     "delete": "waits for its deletion",

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from wirebroker_audit.logs.remote import SCHEMES, place
+from wirebroker_audit.reading.remote import SCHEMES, place
 
 _ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 """A scheme of two letters or more: `C:/logs` is a path."""

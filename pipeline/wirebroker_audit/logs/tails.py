@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
 from kafkawire.disk.checkpoints import LEADER_EPOCHS, read_epochs
@@ -11,26 +11,13 @@ from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.indexes import OFFSET_ENTRY
 from kafkawire.disk.names import LOG, OFFSET_INDEX, file_name, offsets_in
 from kafkawire.disk.opening import open_to_read
-from wirebroker_audit.logs.remote import size_of
+from wirebroker_audit.reading.folders import Tail
+from wirebroker_audit.reading.remote import size_of
 from wirebroker_audit.reading.scan import looks_like_batch
 from wirebroker_audit.reading.segments import next_batch
 
 SEARCHED = 64 * 1024 * 1024
 """Bytes after damage in which the next batch is looked for."""
-
-
-class Tail(NamedTuple):
-    """The end of a log."""
-
-    end: int = -1
-    """the offset after the last whole batch; 0 without a segment; −1 if the log cannot be read"""
-    leader_epoch: int = -1
-    """the newest one, from leader-epoch-checkpoint and the last batch; −1 if neither has one"""
-    timestamp: int = -1
-    """the largest of the last batch, in ms since the epoch"""
-
-
-UNKNOWN = Tail()
 
 
 def tail_of(folder: Path) -> Tail:

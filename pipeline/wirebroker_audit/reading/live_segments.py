@@ -8,7 +8,7 @@ read still ends there. Otherwise the place is found by its offset, in the segmen
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -21,55 +21,16 @@ from kafkawire.disk.opening import open_to_read
 from kafkawire.disk.properties import PARTITION_METADATA, read_partition_metadata
 from kafkawire.primitives import format_uuid
 from wirebroker.audit.findings import EXPIRATION_MS
-from wirebroker_audit.logs.remote import size_of
-from wirebroker_audit.logs.replicas import PartitionFolder
-from wirebroker_audit.reading.scan import Array, Chunk, Place, damage_row, headers_at, looks_like_batch
-from wirebroker_audit.reading.segments import Split, read_opened, whole_batches
-from wirebroker_audit.reading.splits import SPLIT_BYTES
+from wirebroker_audit.reading.folders import PartitionFolder
+from wirebroker_audit.reading.linker import Array
+from wirebroker_audit.reading.pieces import SPLIT_BYTES, UNREAD, Mark, Piece, deleted_before_read
+from wirebroker_audit.reading.remote import size_of
+from wirebroker_audit.reading.scan import Chunk, damage_row, headers_at, looks_like_batch
+from wirebroker_audit.reading.segments import read_opened, whole_batches
 
-RESTARTED = -1
-"""The position of a `deleted` row that means: this log restarted, and its earlier rows no longer count."""
 LOOKS = 20
 """How often a folder is listed again while it changes."""
 _NUMBER = 0x7FFF_FFFF
-
-
-class Mark(NamedTuple):
-    """How far a partition was read."""
-
-    segment: int
-    """the segment's base offset, −1 if nothing was read"""
-    position: int
-    """the position in it after the last batch that was read"""
-    offset: int
-    """the offset after that batch"""
-    last: int = -1
-    """the position where that batch begins"""
-    label: int = -1
-    """the offset that rows give for the segment, so that rows from a rewritten segment sort after earlier rows"""
-    start: int = 0
-    """the log start at the first read; the log has nothing below it"""
-    life: int = 0
-    """how often the log restarted"""
-    topic_id: str = ""
-
-    def text(self) -> str:
-        """The mark as text, for a stream's position."""
-        return ":".join(map(str, self))
-
-    def at_segment(self, first: int) -> Mark:
-        """The mark at the beginning of a segment."""
-        return self._replace(segment=first, position=0, offset=first, last=-1, label=first)
-
-
-UNREAD = Mark(-1, 0, 0)
-
-
-def mark_from(text: str) -> Mark:
-    """The mark in a text of `Mark.text`; an older text lacks the last fields."""
-    fields = text.split(":")
-    made = Mark(*map(int, fields[:7]), *fields[7:])  # type: ignore[arg-type]
-    return made if made.label >= 0 else made._replace(label=made.segment)
 
 
 def topic_id_of(folder: Path) -> str:
@@ -181,11 +142,10 @@ class Ahead:
         if not self.segments:
             return mark
         topic_id = topic_id_of(folder.path)
-        is_another = bool(topic_id and mark.topic_id and topic_id != mark.topic_id)
-        if mark is not UNREAD and not is_another and (found := self._again(mark)) is not None:
+        was_read = mark.segment >= 0
+        if was_read and not mark.is_of_another(topic_id) and (found := self._again(mark)) is not None:
             return found._replace(topic_id=topic_id or mark.topic_id)
-        life = mark.life if mark is UNREAD else mark.life + 1
-        fresh = UNREAD._replace(start=folder.log_start, life=life, topic_id=topic_id)
+        fresh = Mark(start=folder.log_start, life=mark.life + was_read, topic_id=topic_id)
         return fresh.at_segment(_covering(self.segments, folder.log_start))
 
     def _again(self, mark: Mark) -> Mark | None:
@@ -199,12 +159,12 @@ class Ahead:
         if first >= mark.offset:
             return mark.at_segment(first)
         if first != self.segments[-1][0]:  # it is closed; the reader finds the position
-            return mark._replace(segment=first, position=0, last=-1)
+            return mark._replace(segment=first, position=0, last=-1, crc=-1)
         with open_to_read(paths[first]) as file:
             last, position, offset, _ = place_of(file, mark.offset)
         if offset < mark.offset:
             return None
-        return mark._replace(segment=first, position=position, offset=offset, last=last, label=mark.offset)
+        return mark._replace(segment=first, position=position, offset=offset, last=last, crc=-1, label=mark.offset)
 
     def marks(self) -> Iterator[tuple[Mark, int]]:
         """Each next mark, and the number of bytes before it."""
@@ -240,37 +200,22 @@ def _covering(segments: list[tuple[int, Path]], offset: int) -> int:
 # Reading
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """The batches between two marks of a partition."""
-
-    folder: str
-    topic: str
-    partition: int
-    begin: Mark
-    end: Mark
-    cleaned_until: int
-    size: int = 0
-    """about how many bytes"""
-    restarted: str = ""
-    """why the log restarted; then there is nothing else to read"""
-
-
-def stretches(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Stretch]:
-    """The stretches between two marks, by the current segments. Nothing is lost if the segments change before they are read."""
-    if begin.life != end.life and begin is not UNREAD:
-        yield Stretch(str(folder.path), folder.topic, folder.partition, begin, end, -1, restarted=why_restarted(begin, end))
+def pieces_between(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Piece]:
+    """The pieces between two marks, by the current segments. Nothing is lost if the segments change before they are read."""
+    whole = Piece(folder.topic, folder.partition, begin, end, str(folder.path), cleaned_until=folder.cleaned_until)
+    if begin.life != end.life and begin.segment >= 0:
+        why = begin.why_restarted(end.topic_id)
+        yield replace(whole, begin=begin.at_segment(0), problem="deleted", detail=why)
         begin = UNREAD
     segments = segments_now(folder.path) if folder.path.is_dir() else []
-    if begin is UNREAD:
+    if begin.segment < 0:
         first = _covering(segments, end.start) if segments else end.start
         begin = end.at_segment(min(first, end.segment))
     bounds = [end.at_segment(first) for first, _ in segments if begin.offset < first < end.offset and first <= end.segment]
     paths = dict(segments)
     for low, high in zip([begin, *bounds], [*bounds, end], strict=True):
         if (low.segment, low.position, low.offset) != (high.segment, high.position, high.offset):
-            size = _size_of(paths.get(low.segment), low, high)
-            yield Stretch(str(folder.path), folder.topic, folder.partition, low, high, folder.cleaned_until, size)
+            yield replace(whole, begin=low, end=high, size=_size_of(paths.get(low.segment), low, high))
 
 
 def _size_of(path: Path | None, low: Mark, high: Mark) -> int:
@@ -282,32 +227,22 @@ def _size_of(path: Path | None, low: Mark, high: Mark) -> int:
         return 0
 
 
-def why_restarted(begin: Mark, end: Mark) -> str:
-    """Why a log that was read up to one mark has another life at the other."""
-    if begin.topic_id and end.topic_id and begin.topic_id != end.topic_id:
-        return "the topic was deleted and created again; it is read from its beginning"
-    return f"the log was read up to offset {begin.offset} but now ends before that; it is read from its beginning"
-
-
-def read_stretch(wanted: Stretch, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
+def read_folder(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
     """The batches between the marks, from the current segments, and a row for each damage.
 
     Raises OSError if a segment exists but cannot be read.
     """
-    return _StretchReader(wanted, expiration_ms).read()
+    return _FolderReader(piece, expiration_ms).read()
 
 
-class _StretchReader:
+class _FolderReader:
     """Reads segment by segment; if the folder changes, it continues with the new segments."""
 
-    def __init__(self, wanted: Stretch, expiration_ms: int) -> None:
-        self.wanted, self.mark, self.end, self.expiration_ms = wanted, wanted.begin, wanted.end, expiration_ms
-        self.folder = Path(wanted.folder)
+    def __init__(self, piece: Piece, expiration_ms: int) -> None:
+        self.piece, self.mark, self.end, self.expiration_ms = piece, piece.begin, piece.end, expiration_ms
+        self.folder = Path(piece.folder)
 
     def read(self) -> Iterator[Chunk]:
-        if self.wanted.restarted:
-            yield self._deleted(self.wanted.restarted, 0, RESTARTED)
-            return
         for _ in range(LOOKS):
             if (yield from self._go_on()):
                 return
@@ -351,7 +286,7 @@ class _StretchReader:
         return segments
 
     def _read(self, file: BinaryIO, first: int, following: int | None, path: Path) -> Iterator[Chunk]:
-        """The stretch's part of one segment."""
+        """The piece's part of one segment."""
         label, offset = self.mark.label, self.mark.offset
         if first == self.mark.segment and holds(file, self.mark):
             start = self.mark.position
@@ -359,11 +294,9 @@ class _StretchReader:
             start, label = place_of(file, offset).position if first < offset else 0, max(offset, first)
         stop, cut = self._stop(file, first, following, path)
         if start < stop:
-            split = Split(
-                start & _NUMBER, self.wanted.topic, self.wanted.partition, str(path), self._named(label), start, stop,
-                -1 if start else first, self.end.start, self.wanted.cleaned_until,
-            )  # fmt: skip
-            yield from read_opened(split, file, self.expiration_ms)
+            begin = Mark(offset, first, start, label=label, start=self.end.start)
+            here = replace(self.piece, begin=begin, end=begin._replace(position=stop), file=path.name, number=start & _NUMBER)
+            yield from read_opened(here, file, self.expiration_ms)
         if cut is not None:
             self.mark = self.mark._replace(offset=max(cut, offset))
             yield self._gone(self.end.offset)
@@ -382,13 +315,7 @@ class _StretchReader:
     def _gone(self, stop: int) -> Chunk:
         """A row at the place of offsets that were deleted before they were read."""
         begin = self.mark.offset
-        detail = f"offsets {begin} to {stop - 1} were deleted before they were read"
+        detail = deleted_before_read(begin, stop)
+        here = replace(self.piece, begin=self.mark.at_segment(begin), number=0)
         self.mark = self.mark.at_segment(stop)
-        return self._deleted(detail, begin, 0)
-
-    def _deleted(self, detail: str, offset: int, position: int) -> Chunk:
-        place = Place(self.wanted.topic, self.wanted.partition, self._named(offset), 0)
-        return damage_row(place, "deleted", detail, position=position, size=0, expected_offset=offset)
-
-    def _named(self, label: int) -> str:
-        return f"{self.folder.name}/{label:020d}.log"
+        return damage_row(here, "deleted", detail, position=0, size=0, expected_offset=begin)

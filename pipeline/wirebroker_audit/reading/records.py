@@ -14,7 +14,8 @@ from kafkawire.compression import CodecMissing, TooLarge
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer
 from wirebroker.audit.content import SHOWN, UNFOLDED, content_hash, digest
-from wirebroker_audit.reading.scan import Array, Chunk, is_intact
+from wirebroker_audit.reading.linker import Array
+from wirebroker_audit.reading.scan import Chunk, is_intact
 from wirebroker_audit.reading.singles import Singles, find_singles
 
 ROWS = 20_000

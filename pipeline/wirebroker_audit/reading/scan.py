@@ -1,9 +1,4 @@
-"""From bytes to rows: headers of record batches as Arrow columns, with CRC, damage, and the producers' runs. No Spark or I/O.
-
-A *run* is an unbroken stretch of one producer's batches in one split: consecutive sequences, or sequence 0 of a newer epoch;
-rising offsets; no pause after which the broker forgets the producer. A marker belongs to the run whose transaction it ends. A
-healthy log has few runs, however many batches and transactions it has, so the checks look at runs first.
-"""
+"""From bytes to rows: the headers of batches as Arrow columns, with CRC, damage, and the producers' runs. No Spark or I/O."""
 
 from __future__ import annotations
 
@@ -25,23 +20,17 @@ from kafkawire.batches import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     SEQUENCES,
-    TRANSACTIONAL,
     may_be_compacted,
 )
 from kafkawire.primitives import Buffer
-from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS
-
-Array = np.ndarray[Any, Any]
+from wirebroker_audit.reading.linker import NO_RUN, RULES, Array, Linker
+from wirebroker_audit.reading.pieces import Piece
 
 LARGEST_BATCH = 256 * 1024 * 1024
 """A larger length counts as damage."""
 LEAST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 MAGIC_AT = 16
 MAGIC = 2
-EVERYTHING = 2**62
-"""An offset above all others: compaction may have left holes anywhere below it."""
-NO_RUN = 0xFFFF_FFFF
-"""The low half of `run` for batches that have no sequence."""
 _LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 _MARKER = struct.Struct(">hh")
@@ -70,8 +59,8 @@ BATCHES = pa.schema(
 )  # fmt: skip
 """`BatchRow`, and the columns that the scan adds.
 
-`marker`: 1 commit, 0 abort, −1 no marker · `content`: a checksum of the stored records · `run`: see above · `missing`: the
-number of offsets between the batch and those before it in its split · `after_damage`: whether damage lies between · `problem`:
+`marker`: 1 commit, 0 abort, −1 no marker · `content`: a checksum of the stored records · `run`: see `linker` · `missing`: the
+number of offsets between the batch and those before it in its piece · `after_damage`: whether damage lies between · `problem`:
 a kind of finding, `unreadable`, `deleted`, or `old_format`; null for a sound batch · `detail`: the reason as a clause. In a row
 with a problem other than `offset_regression`, only topic, partition, segment and position can be trusted. If no batch can be
 read there, both offsets are the expected one.
@@ -82,22 +71,6 @@ def is_intact(rows: pa.RecordBatch) -> pa.BooleanArray:
     """Whether the header of each batch can be trusted."""
     problem = rows.column("problem")
     return pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False))
-
-
-class Place(NamedTuple):
-    """The source of batches."""
-
-    topic: str
-    partition: int
-    segment: str
-    split: int
-    """a number of its own for each stretch that is scanned"""
-    log_start: int = 0
-    """batches that end below it are no longer part of the log"""
-    cleaned_until: int = -1
-    """compaction may have removed records below this offset"""
-    by_offset: bool = False
-    """whether `position` is the base offset, because there is no file"""
 
 
 class Chunk(NamedTuple):
@@ -193,146 +166,7 @@ def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
     return None
 
 
-_EVENT = np.dtype(
-    [(name, np.int64) for name in ("producer_id", "epoch", "first_sequence", "last_sequence", "first_offset", "last_offset",
-                                   "timestamp", "kind", "run")]
-)  # fmt: skip
-"""A batch as the `Linker` sees it. `kind`: transactional and control, as in the attributes; or `_DAMAGED`."""
-_DAMAGED = 1 << 16
-REMEMBERED = 200_000
-"""Batches that a `Linker` keeps. A run of a producer that it has forgotten ends, which no check minds."""
-
-
-class Linker:
-    """Numbers the runs of a split and keeps the last offset; it takes the batches in log order."""
-
-    def __init__(self, place: Place, expiration_ms: int = EXPIRATION_MS) -> None:
-        self._high = place.split << 32
-        self._expiration_ms = expiration_ms
-        self._numbered = place.topic not in INTERNAL_TOPICS
-        self._runs = 0
-        self._known = np.empty(0, _EVENT)
-        """the last batch of data of each run that may continue, and the marker after it"""
-        self._last_offset = -1
-        self._reach = -1
-        """the highest last offset of a sound batch, −1 before the first one"""
-        self._after_damage = False
-
-    @property
-    def next_offset(self) -> int:
-        """The expected next offset, 0 before the first batch."""
-        return self._last_offset + 1
-
-    def start_at(self, offset: int) -> None:
-        """The log begins at this offset or later."""
-        self._last_offset = offset - 1
-
-    def damaged(self, producer_id: int) -> None:
-        """No batch can be read at this place; the remains of its header may name a producer, −1 if not."""
-        self._after_damage = True
-        self._known = self._known[self._known["producer_id"] != producer_id]
-
-    def last_offsets_before(self, last: Array) -> Array:
-        """For each sound batch the last offset of the one before it."""
-        before = np.empty_like(last)
-        before[1:] = last[:-1]
-        before[:1] = self._last_offset
-        if len(last):
-            self._last_offset = int(last[-1])
-        return before
-
-    def missing_before(self, base: Array, last: Array, sound: Array) -> tuple[Array, Array]:
-        """For each batch the number of offsets that are missing before it, and whether damage lies before it."""
-        missing, after_damage = np.zeros(len(base), np.int64), np.zeros(len(base), bool)
-        at = np.flatnonzero(sound)
-        damaged = np.diff(at, prepend=-1) > 1
-        if len(at):
-            reach = np.maximum.accumulate(np.append(self._reach if self._reach >= 0 else base[at[0]] - 1, last[at]))
-            missing[at] = np.maximum(base[at] - reach[:-1] - 1, 0)
-            damaged[0] |= self._after_damage
-            after_damage[at] = damaged
-            self._reach = int(reach[-1])
-            self._after_damage = False
-        self._after_damage |= bool(len(base)) and not sound[-1]
-        return missing, after_damage
-
-    def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, sound: Array) -> Array:
-        """The run of each batch of a producer. A damaged one has none; it ends its producer's run."""
-        result = np.full(len(rows), self._high | NO_RUN, np.int64)
-        chosen = np.flatnonzero(rows["producer_id"] >= 0)
-        if not len(chosen):
-            return result
-        here = np.empty(len(chosen), _EVENT)
-        for name, source in (
-            ("producer_id", "producer_id"), ("epoch", "producer_epoch"), ("first_sequence", "base_sequence"),
-            ("first_offset", "base_offset"), ("timestamp", "max_timestamp"),
-        ):  # fmt: skip
-            here[name] = rows[source][chosen]
-        here["last_sequence"], here["last_offset"] = last_sequences[chosen], last_offsets[chosen]
-        here["kind"] = np.where(sound[chosen], rows["attributes"][chosen] & (TRANSACTIONAL | CONTROL), _DAMAGED)
-        here["run"] = -1
-        mine = np.isin(self._known["producer_id"], here["producer_id"])
-        known = self._known[mine]
-        order = np.argsort(np.concatenate([known["producer_id"], here["producer_id"]]), kind="stable")
-        seen = np.concatenate([known, here])[order]
-        follows = self._follows(seen)
-        heads = np.flatnonzero(~follows & (seen["run"] < 0) & (seen["kind"] != _DAMAGED))
-        seen["run"][heads] = np.arange(self._runs, self._runs + len(heads))
-        self._runs += len(heads)
-        head_of = np.maximum.accumulate(np.where(seen["run"] >= 0, np.arange(len(seen)), 0))
-        seen["run"] = np.where(seen["kind"] == _DAMAGED, -1, seen["run"][head_of])
-        self._known = np.concatenate([self._known[~mine], seen[_may_continue(seen, follows)]])[-REMEMBERED:]
-        run = np.empty(len(seen), np.int64)
-        run[order] = seen["run"]
-        run = run[len(known) :]
-        result[chosen[run >= 0]] = self._high | run[run >= 0]
-        return result
-
-    def _follows(self, seen: Array) -> Array:
-        """For each batch whether it continues the run of the one before it; they are ordered by producer, then by the log."""
-        result = np.zeros(len(seen), bool)
-        if len(seen) < 2:
-            return result
-        before, each = seen[:-1], seen[1:]
-        beside = (each["producer_id"] == before["producer_id"]) & (each["epoch"] >= before["epoch"])
-        beside &= each["first_offset"] > before["last_offset"]
-        within = before["kind"] == TRANSACTIONAL
-        ends = beside & within & _is_control(each["kind"])
-        result[1:] = ends
-        at = np.arange(len(each))
-        data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # of a run's first batches, −1 is never looked at
-        same = each["epoch"] == data["epoch"]
-        next_sequence = (data["last_sequence"] + 1) % SEQUENCES == each["first_sequence"]
-        newer = (data["epoch"] >= 0) & ~same & (each["first_sequence"] == 0)
-        known = within | (each["timestamp"] - before["timestamp"] < self._expiration_ms)
-        goes_on = (same & next_sequence) | newer if self._numbered else np.ones(len(each), bool)
-        result[1:] |= (
-            beside & (_is_data(before["kind"]) | result[:-1]) & (each["kind"] == data["kind"]) & _is_data(each["kind"])
-            & goes_on & known
-        )  # fmt: skip
-        return result
-
-
-def _is_control(kind: Array) -> Array:
-    result: Array = kind & CONTROL != 0
-    return result
-
-
-def _is_data(kind: Array) -> Array:
-    result: Array = kind & (CONTROL | _DAMAGED) == 0
-    return result
-
-
-def _may_continue(seen: Array, follows: Array) -> Array:
-    """The positions of each producer's last batch if it is data, or if it is a marker that ended a transaction of its run, of
-    both."""
-    ends = np.append(np.flatnonzero(seen["producer_id"][1:] != seen["producer_id"][:-1]), len(seen) - 1)
-    ended = ends[_is_control(seen["kind"][ends]) & follows[ends]]
-    result: Array = np.sort(np.concatenate([ends[_is_data(seen["kind"][ends])], ended - 1, ended]))
-    return result
-
-
-def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base_position: int) -> pa.RecordBatch:
+def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base_position: int) -> pa.RecordBatch:
     """The walked batches as rows; `base_position` is the view's position in its segment."""
     positions = np.array(found.positions, np.int64)
     rows = headers_at(view, positions)
@@ -345,7 +179,7 @@ def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base
     last_sequence = np.where(first_sequence >= 0, (first_sequence + delta) % SEQUENCES, -1)
     control = (rows["attributes"] & CONTROL) != 0
     bad_crc = crc_stored != crc_computed
-    wrong = bad_crc | _contradictory(rows) | _too_few(view, positions, rows, bad_crc, place.cleaned_until)
+    wrong = bad_crc | _contradictory(rows) | _too_few(view, positions, rows, bad_crc, piece.cleaned_until)
     problem, detail = _problems(rows, wrong, bad_crc, base, last, linker)
     sound = problem == ""
     intact = sound | (problem == "offset_regression")
@@ -353,19 +187,19 @@ def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base
     missing, after_damage = linker.missing_before(base, last, intact)
     count = len(positions)
     columns = [
-        _constant(place.topic, count), pa.array(np.full(count, place.partition, np.int32)), pa.array(base),
+        _constant(piece.topic, count), pa.array(np.full(count, piece.partition, np.int32)), pa.array(base),
         pa.array(last), pa.array(rows["leader_epoch"].astype(np.int32)),
         pa.array(rows["producer_id"].astype(np.int64)), pa.array(rows["producer_epoch"].astype(np.int16)),
         pa.array(first_sequence.astype(np.int32)), pa.array(last_sequence.astype(np.int32)),
         pa.array(rows["records"].astype(np.int32)), pa.array(rows["attributes"].astype(np.int16)),
         pa.array(rows["max_timestamp"].astype(np.int64)), pa.array(crc_stored), pa.array(crc_computed),
-        pa.array((rows["length"] + LOG_OVERHEAD).astype(np.int32)), _constant(place.segment, count),
-        pa.array(base if place.by_offset else positions + base_position), pa.array(_markers(view, positions, control & intact)),
+        pa.array((rows["length"] + LOG_OVERHEAD).astype(np.int32)), _constant(piece.segment, count),
+        pa.array(base if piece.bootstrap else positions + base_position), pa.array(_markers(view, positions, control & intact)),
         pa.array(np.array(found.contents, np.uint64).view(np.int64)), pa.array(runs),
         pa.array(missing), pa.array(after_damage), _words(problem, sound), _words(detail, sound),
     ]  # fmt: skip
     made = pa.RecordBatch.from_arrays(columns, schema=BATCHES)
-    gone = np.maximum(base, last) < place.log_start
+    gone = np.maximum(base, last) < piece.begin.start
     return made.filter(pa.array(~gone)) if gone.any() else made
 
 
@@ -385,7 +219,7 @@ def _problems(rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Arra
             )
     chosen = np.flatnonzero(~wrong)
     before = linker.last_offsets_before(last[chosen])
-    regressed = base[chosen] <= before
+    regressed = RULES.is_offset_regression(base[chosen], before)
     problem[chosen[regressed]] = "offset_regression"
     detail[chosen[regressed]] = before[regressed].astype(str)
     return problem, detail
@@ -449,15 +283,15 @@ def marker_of(view: memoryview, pos: int) -> int:
 
 
 def damage_row(
-    place: Place, problem: str, detail: str, *, position: int, size: int, expected_offset: int, head: Buffer = b""
+    piece: Piece, problem: str, detail: str, *, position: int, size: int, expected_offset: int, head: Buffer = b""
 ) -> Chunk:
     """One row about a position where no batch can be read; `head` may hold a part of a header."""
     values: dict[str, Any] = {
-        "topic": place.topic, "partition": place.partition, "base_offset": expected_offset,
+        "topic": piece.topic, "partition": piece.partition, "base_offset": expected_offset,
         "last_offset": expected_offset, "leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
         "last_sequence": -1, "records": 0, "attributes": 0, "max_timestamp": -1, "crc_stored": -1, "crc_computed": -1,
-        "bytes": min(size, 2**31 - 1), "segment": place.segment, "position": position, "marker": -1, "content": 0,
-        "run": place.split << 32 | NO_RUN, "missing": 0, "after_damage": False, "problem": problem, "detail": detail,
+        "bytes": min(size, 2**31 - 1), "segment": piece.segment, "position": position, "marker": -1, "content": 0,
+        "run": piece.number << 32 | NO_RUN, "missing": 0, "after_damage": False, "problem": problem, "detail": detail,
     }  # fmt: skip
     if len(head) >= HEADER_SIZE and any(head):
         rest = headers_at(head, np.zeros(1, np.int64))[0]

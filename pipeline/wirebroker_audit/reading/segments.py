@@ -1,4 +1,4 @@
-"""Reading the batches of a split, which is a stretch of one segment file, and skipping what is damaged."""
+"""Reading the batches of a piece of one segment file, and skipping what is damaged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
@@ -16,12 +15,12 @@ from kafkawire.disk.damage import reason
 from kafkawire.disk.opening import open_to_read
 from kafkawire.primitives import Buffer
 from wirebroker.audit.findings import EXPIRATION_MS, PREALLOCATED
-from wirebroker_audit.logs.remote import place, size_of
+from wirebroker_audit.reading.linker import Linker
+from wirebroker_audit.reading.pieces import Piece
+from wirebroker_audit.reading.remote import size_of
 from wirebroker_audit.reading.scan import (
     LARGEST_BATCH,
     Chunk,
-    Linker,
-    Place,
     Walk,
     batch_rows,
     damage_row,
@@ -40,101 +39,65 @@ _OLD = struct.Struct(">qiIb")
 OLD_CRC_START, OLD_LEAST = 16, 14
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A stretch of one segment: the batches that begin in it."""
-
-    number: int
-    topic: str
-    partition: int
-    path: str
-    segment: str
-    """the folder and the name of the file"""
-    start: int
-    stop: int
-    first_offset: int
-    """the segment's base offset, −1 if the split does not begin at the segment's beginning"""
-    log_start: int
-    cleaned_until: int
-    error: str = ""
-    """why the segment cannot be read"""
-    problem: str = "unreadable"
-    """the kind of that error: unreadable, or deleted meanwhile"""
-    is_active: bool = False
-    """whether it is in the last segment, to which a broker appends"""
-    size: int = 0
-    """bytes of the file when it was split, and its inode: if both have changed, the file was replaced; 0: unknown"""
-    inode: int = 0
-
-
-def read_split(split: Split, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
-    """The batches that begin in the split, and a row for each damage or for a file that cannot be read.
+def read_file(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
+    """The batches that begin in the piece of a file, and a row for each damage or for a file that cannot be read.
 
     After a pause of `expiration_ms` the broker forgets a producer, so its run ends.
     """
-    reader = _reader_of(split, expiration_ms)
-    if split.error:
-        yield reader.damage(split.problem, split.error, 0, 0)
-        return
+    reader = _FileReader(piece, expiration_ms)
     try:
-        with open_to_read(place(split.path), 0) as file:
+        with open_to_read(piece.path, 0) as file:
             yield from reader.read(file)
     except FileNotFoundError:
         yield reader.gone()
     except OSError as refused:
-        where = f"{split.path} at {reader.position}"
+        where = f"{piece.path} at {reader.position}"
         yield reader.damage("unreadable", f"{where}: {reason(refused)}", reader.position, 0)
 
 
-def read_opened(split: Split, file: BinaryIO, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
-    """Like `read_split`, from a file that is already open and may have another name by now."""
-    return _reader_of(split, expiration_ms).read(file)
+def read_opened(piece: Piece, file: BinaryIO, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
+    """Like `read_file`, from a file that is already open and may have another name by now."""
+    return _FileReader(piece, expiration_ms).read(file)
 
 
-def _reader_of(split: Split, expiration_ms: int) -> _SplitReader:
-    place = Place(split.topic, split.partition, split.segment, split.number, split.log_start, split.cleaned_until)
-    linker = Linker(place, expiration_ms)
-    linker.start_at(max(split.first_offset, 0))
-    return _SplitReader(split, place, linker)
+class _FileReader:
+    """Walks through a piece chunk by chunk and skips damage."""
 
-
-class _SplitReader:
-    """Walks through a split chunk by chunk and skips damage."""
-
-    def __init__(self, split: Split, place: Place, linker: Linker) -> None:
-        self.split, self.place, self.linker = split, place, linker
-        self.position = split.start
+    def __init__(self, piece: Piece, expiration_ms: int) -> None:
+        self.piece, self.linker = piece, Linker(piece.number, piece.topic, expiration_ms)
+        self.linker.start_at(max(piece.begin.segment, 0) if not piece.begin.position else 0)
+        self.position, self.stop = piece.begin.position, piece.end.position
         self._size = 0
 
     def damage(self, problem: str, detail: str, position: int, size: int, head: Buffer = b"") -> Chunk:
         expected = self.linker.next_offset
-        made = damage_row(self.place, problem, detail, position=position, size=size, expected_offset=expected, head=head)
+        made = damage_row(self.piece, problem, detail, position=position, size=size, expected_offset=expected, head=head)
         self.linker.damaged(made.rows.column("producer_id")[0].as_py())
         return made
 
     def gone(self) -> Chunk:
         """The file was deleted: by retention, by the cleaner, or with its topic."""
-        folder = place(self.split.path).parent
+        folder = self.piece.path.parent
         if folder.exists():
-            return self.damage("deleted", f"{self.split.path} was deleted before it was read", self.position, 0)
+            return self.damage("deleted", f"{self.piece.path} was deleted before it was read", self.position, 0)
         return self.damage("unreadable", f"{folder} no longer exists: the topic was deleted", self.position, 0)
 
     def read(self, file: BinaryIO) -> Iterator[Chunk]:
         self._size = size_of(file)
-        if self._size < self.split.size and not self._is_same(file):
-            yield self.damage("deleted", f"{self.split.path} was compacted before it was read", self.position, 0)
+        if self._size < self.piece.file_size and not self._is_same(file):
+            yield self.damage("deleted", f"{self.piece.path} was compacted before it was read", self.position, 0)
             return
         buffer = bytearray(CHUNK)
         wanted = CHUNK
-        while self.position < self.split.stop:
+        while self.position < self.stop:
             view = _read_at(file, self.position, min(wanted, self._size - self.position), buffer)
             if not view:  # Kafka cut off preallocated space, or a follower truncated to its leader
-                yield self.damage("deleted", f"{self.split.path} was cut to {self.position} bytes while it was read",
+                yield self.damage("deleted", f"{self.piece.path} was cut to {self.position} bytes while it was read",
                                   self.position, 0)  # fmt: skip
                 return
-            found = walk(view, 0, self.split.stop - self.position)
+            found = walk(view, 0, self.stop - self.position)
             if found.positions and (end := self._trusted_end(file, view, found)):
-                rows = batch_rows(view, found.until(end), self.place, self.linker, self.position)
+                rows = batch_rows(view, found.until(end), self.piece, self.linker, self.position)
                 yield Chunk(view, rows, self.position)
                 self.position += end
                 wanted = CHUNK
@@ -169,12 +132,12 @@ class _SplitReader:
         if _read_at(file, begin, len(head)) != head or self._has_grown(file):  # it was being written and is complete now
             return None, begin
         if unwritten:
-            if self.split.is_active and size % PREALLOCATED == 0:
-                return None, self.split.stop
+            if self.piece.is_active and size % PREALLOCATED == 0:
+                return None, self.stop
             detail = f"the last {size - begin} bytes of the file are zeros"
-            return self.damage("torn_tail", detail, begin, size - begin), self.split.stop
+            return self.damage("torn_tail", detail, begin, size - begin), self.stop
         if (old := old_format_until(file, begin, size)) > begin:
-            detail = f"{old - begin} bytes of {self.split.path} from position {begin} have a format from before Kafka 0.11 "
+            detail = f"{old - begin} bytes of {self.piece.path} from position {begin} have a format from before Kafka 0.11 "
             return self.damage("old_format", detail + "and were not examined", begin, old - begin), old
         at = next_batch(file, begin + 1, size)
         words = _what_is_wrong(view, size - begin)
@@ -183,7 +146,7 @@ class _SplitReader:
             return self.damage("bad_batch", detail, begin, at - begin, head), at
         torn = len(view) < HEADER_SIZE or looks_like_batch(view, 0)
         detail = f"{words}; the last {size - begin} bytes of the file hold no whole batch"
-        return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin, head), self.split.stop
+        return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin, head), self.stop
 
     def _has_grown(self, file: BinaryIO) -> bool:
         """Whether a broker has appended to the file since it was opened; then its end is not damaged."""
@@ -191,8 +154,8 @@ class _SplitReader:
         return self._size > before
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Whether it is the file that was split; a remote file is replaced whole."""
-        return bool(self.split.inode) and os.fstat(file.fileno()).st_ino == self.split.inode
+        """Whether it is the file that was planned; a remote file is replaced whole."""
+        return bool(self.piece.inode) and os.fstat(file.fileno()).st_ino == self.piece.inode
 
 
 def old_format_until(file: BinaryIO, begin: int, size: int) -> int:

@@ -9,7 +9,8 @@ import numpy as np
 
 from kafkawire.batches import COMPRESSION_MASK, HEADER_SIZE, LOG_APPEND_TIME, LOG_OVERHEAD
 from kafkawire.primitives import Buffer
-from wirebroker_audit.reading.scan import Array, headers_at
+from wirebroker_audit.reading.linker import Array
+from wirebroker_audit.reading.scan import headers_at
 
 LONGEST = 5
 """Bytes of a varint that are looked at; a record with a longer one is left to the reader of any batch."""

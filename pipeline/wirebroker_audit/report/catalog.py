@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from wirebroker_audit.spark import schema
+from wirebroker_audit.folding import schema
 
 ABOUT = {"origin": "audited", "time": "audited_at", "host": "host", "version": "version"}
 """What the summary says of the audit, and the names of these columns."""

@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL
 from wirebroker.audit.findings import weight
-from wirebroker_audit.checks.batches import PRODUCER, intact
+from wirebroker_audit.spark.columns import PRODUCER, intact
 from wirebroker_audit.spark.tables import collected, is_light, settled
 
 Row = dict[str, Any]

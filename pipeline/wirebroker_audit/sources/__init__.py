@@ -1,1 +1,1 @@
-"""The audit's Data Sources for Spark, and their common parts."""
+"""How Spark reads a log: tasks over pieces, and streams."""

@@ -1,4 +1,4 @@
-"""The same logs as streams: each micro-batch holds the batches stored since the one before it.
+"""Logs as streams for Spark (`--follow`): each micro-batch holds the batches stored since the one before it.
 
     spark.dataSource.register(SegmentSource)
     spark.readStream.format("kafka-segments").option("path", DIR).load()
@@ -14,35 +14,37 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
 
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker.client.settings import Access
+from wirebroker_audit.folding import schema
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions
-from wirebroker_audit.logs.replicas import PartitionFolder
-from wirebroker_audit.reading.live_log import Range, Restarted, read_range
-from wirebroker_audit.reading.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches
-from wirebroker_audit.sources.packing import packed
+from wirebroker_audit.logs.planning import cluster_piece
+from wirebroker_audit.reading.folders import PartitionFolder
+from wirebroker_audit.reading.live_segments import Ahead, pieces_between
+from wirebroker_audit.reading.pieces import UNREAD, Mark, Piece, mark_from, packed
+from wirebroker_audit.reading.reader import read_piece
 from wirebroker_audit.wire import Client, LivePartition
 
 Position = dict[str, str]
-"""By `topic-partition`: a `Reach`, or a `Mark`."""
+"""By `topic-partition` the text of a `Mark`."""
+RESTARTED_WORDS = "the partition was created again or truncated after offset {} was read; it is read from its beginning"
 BATCH_BYTES, BATCH_OFFSETS = 4 * 1024 * 1024 * 1024, 20_000_000
 LEAST_BYTES, LEAST_OFFSETS = 16 * 1024 * 1024, 50_000
 """The least size of a task, if there is enough work."""
-Work = Range | Stretch | Restarted
 
 
 @dataclass
-class Piece(InputPartition):
-    """The work of one task."""
+class Task(InputPartition):
+    """The pieces that one task reads."""
 
-    what: list[Work]
+    pieces: list[Piece]
 
 
 class _StreamReader(DataSourceStreamReader):
@@ -58,42 +60,17 @@ class _StreamReader(DataSourceStreamReader):
         return {}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Piece)
-        for each in partition.what:
-            read = (
-                read_stretch(each, self._expiration_ms) if isinstance(each, Stretch) else read_range(each, self._expiration_ms)
-            )
-            for chunk in read:
+        assert isinstance(partition, Task)
+        for each in partition.pieces:
+            for chunk in read_piece(each, self._expiration_ms):
                 if chunk.begin < 0 and (row := chunk.rows.to_pylist()[0])["problem"] == "unreadable":
                     raise OSError(row["detail"])
                 yield chunk.rows
 
-    def _packed(self, work: list[tuple[int, Work]], least: int) -> list[InputPartition]:
+    def _tasks(self, pieces: list[Piece], least: int) -> list[InputPartition]:
         """Tasks of about the same size, and no more than are worth while."""
-        room = max(sum(size for size, _ in work) // self._parallelism, least)
-        return [Piece(each) for each in packed(work, room)]
-
-
-class Reach(NamedTuple):
-    """How far a partition of a live cluster was read."""
-
-    start: int
-    """its log start offset when it was first requested"""
-    offset: int
-    compacted: int
-    life: int = 0
-    """how often the partition restarted"""
-    topic_id: str = ""
-
-    def text(self) -> str:
-        """The reach as text, for a stream's position."""
-        return ":".join(map(str, self))
-
-
-def reach_from(text: str) -> Reach:
-    """The reach in a text of `Reach.text`; an older text lacks the last fields."""
-    fields = text.split(":")
-    return Reach(*map(int, fields[:4]), *fields[4:])  # type: ignore[arg-type]
+        room = max(sum(each.size for each in pieces) // self._parallelism, least)
+        return [Task(each) for each in packed(pieces, room)]
 
 
 class BrokerStream(_StreamReader):
@@ -115,39 +92,34 @@ class BrokerStream(_StreamReader):
         }
         return self._at | {name: each.text() for name, each in taken.items()}
 
-    def _begin(self, each: LivePartition) -> Reach:
-        """The place to continue; the beginning if it is another topic of that name or ends before the last read offset."""
+    def _begin(self, each: LivePartition) -> Mark:
+        """The mark to continue at; the beginning if it is another topic of that name or ends before the last read offset."""
         text = self._at.get(f"{each.topic}-{each.partition}")
-        fresh = Reach(each.start, each.start, int(each.compacted is not False), 0, each.topic_id)
+        fresh = Mark(each.start, start=each.start, compacted=int(each.compacted is not False), topic_id=each.topic_id)
         if text is None:
             return fresh
-        known = reach_from(text)
-        is_another = bool(known.topic_id and each.topic_id and known.topic_id != each.topic_id)
-        if is_another or each.end < known.offset:
+        known = mark_from(text)
+        if known.is_of_another(each.topic_id) or each.end < known.offset:
             return fresh._replace(life=known.life + 1)
         # if it was deleted up to here, the reader reports that
-        topic_id = each.topic_id or known.topic_id
-        return known._replace(compacted=fresh.compacted, topic_id=topic_id)
+        return known._replace(compacted=fresh.compacted, topic_id=each.topic_id or known.topic_id)
 
     def partitions(self, start: Position, end: Position) -> list[InputPartition]:
         self._at = end
-        work: list[tuple[int, Work]] = []
         access = Access.of(self._options).shared_by(self._parallelism)
-        for name, text in end.items():
-            reach = reach_from(text)
-            known = reach_from(start[name]) if name in start else None
-            topic, _, partition = name.rpartition("-")
-            if known is not None and known.life != reach.life:
-                work.append((0, Restarted(topic, int(partition), known.offset)))
-                known = None
-            begin = reach.start if known is None else known.offset
-            if begin < reach.offset:
-                what = Range(
-                    begin & 0x7FFF_FFFF, self._options["bootstrap"], topic, int(partition), begin, reach.offset,
-                    known is None, bool(reach.compacted), access,
-                )  # fmt: skip
-                work.append((reach.offset - begin, what))
-        return self._packed(work, LEAST_OFFSETS)
+        return self._tasks([each for name in end for each in self._pieces(name, start, end, access)], LEAST_OFFSETS)
+
+    def _pieces(self, name: str, start: Position, end: Position, access: Access) -> Iterator[Piece]:
+        topic, _, partition = name.rpartition("-")
+        mark = mark_from(end[name])
+        begin = mark_from(start[name]) if name in start else mark._replace(offset=mark.start)
+        if begin.life != mark.life:
+            yield Piece(topic, int(partition), begin, mark, problem="deleted", detail=RESTARTED_WORDS.format(begin.offset))
+            begin = mark._replace(offset=mark.start)
+        if begin.offset < mark.offset:
+            begin = begin._replace(compacted=mark.compacted, start=mark.start)
+            piece = cluster_piece(topic, int(partition), begin, mark.offset, self._options["bootstrap"], access)
+            yield replace(piece, number=begin.offset & 0x7FFF_FFFF)
 
 
 class SegmentStream(_StreamReader):
@@ -167,13 +139,13 @@ class SegmentStream(_StreamReader):
     def partitions(self, start: Position, end: Position) -> list[InputPartition]:
         self._at = end
         folders = self._folders()
-        work: list[tuple[int, Work]] = []
+        pieces: list[Piece] = []
         for name, text in end.items():
             if text != start.get(name):
                 folder = folders.get(name) or self._vanished(name)
                 begin = mark_from(start[name]) if name in start else UNREAD
-                work += [(each.size, each) for each in stretches(folder, begin, mark_from(text))]
-        return self._packed(work, LEAST_BYTES)
+                pieces += pieces_between(folder, begin, mark_from(text))
+        return self._tasks(pieces, LEAST_BYTES)
 
     def _folders(self) -> dict[str, PartitionFolder]:
         try:
@@ -201,3 +173,31 @@ def _up_to(ahead: dict[str, Ahead], room: int) -> Iterator[tuple[str, Mark]]:
                 yield name, mark
                 room -= size
                 heapq.heappush(waiting, (min(left + size, 0), name, marks))
+
+
+class SegmentSource(DataSource):
+    """The record batches in a Kafka log directory."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafka-segments"
+
+    def schema(self) -> StructType:
+        return schema.BATCHES
+
+    def streamReader(self, schema: StructType) -> SegmentStream:  # noqa: N802 - Spark's name
+        return SegmentStream(self.options)
+
+
+class BrokerSource(DataSource):
+    """The record batches of a live cluster, committed or not, with the markers."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafka-broker-batches"
+
+    def schema(self) -> StructType:
+        return schema.BATCHES
+
+    def streamReader(self, schema: StructType) -> BrokerStream:  # noqa: N802 - Spark's name
+        return BrokerStream(self.options)

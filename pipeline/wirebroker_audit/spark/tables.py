@@ -18,7 +18,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -120,19 +119,6 @@ def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: Struc
     """Rows of Python as a DataFrame of one partition."""
     named = [dict(zip(schema.names, row, strict=True)) for row in rows]
     return local(spark, pa.Table.from_pylist(named, schema=to_arrow_schema(schema)))
-
-
-def source(spark: SparkSession, which: type[DataSource], options: Mapping[str, str]) -> DataFrame:
-    """What this Data Source reads with these options."""
-    if not is_together(spark):
-        spark.dataSource.register(which)  # not with the session: the first registration starts a Python, which takes a second
-        return spark.read.format(which.name()).options(**options).load()
-    made = which(dict(options))
-    schema = made.schema()
-    assert isinstance(schema, StructType)
-    reader = made.reader(schema)
-    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    return local(spark, pa.Table.from_batches(batches, to_arrow_schema(schema)))
 
 
 def stored(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The sentences of `wirebroker.audit.wording` as SQL columns."""
+"""The sentences of `wirebroker.audit.wording`, and the rules of `wirebroker.audit.rules`, as SQL columns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
+from wirebroker.audit.rules import Rules
 from wirebroker.audit.wording import Wording
 
 
@@ -33,6 +34,16 @@ class SqlWording(Wording):
         return sf.format_string("%,.1f", ms / 1000)
 
 
+class SqlRules(Rules):
+    """The rules for columns."""
+
+    def choose(self, condition: Any, yes: Any, no: Any) -> Column:
+        return sf.when(condition, yes).otherwise(no)
+
+    def modulo(self, number: Any, divisor: int) -> Column:
+        return sf.pmod(number, sf.lit(divisor))
+
+
 def column_of(value: Any) -> Column:
     """The value, if it is a column, or a literal."""
     return value if isinstance(value, Column) else sf.lit(value)
@@ -46,4 +57,4 @@ class _Row:
 
 
 ROW: Any = _Row()
-WORDS = SqlWording()
+WORDS, RULES = SqlWording(), SqlRules()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from wirebroker_audit.checks import batches as checks
-from wirebroker_audit.checks.batches import PARTITION, PRODUCER
-from wirebroker_audit.spark import schema
+from wirebroker_audit.checks.sequences import suspects
+from wirebroker_audit.folding import schema
+from wirebroker_audit.sources.tasks import runs_of
+from wirebroker_audit.spark.columns import PARTITION, PRODUCER
 from wirebroker_audit.spark.tables import settled
 
 
@@ -22,7 +23,7 @@ def from_log_starts(folded: DataFrame, batches: DataFrame, starts: DataFrame) ->
     if across.isEmpty():
         return folded
     keys = (*PRODUCER, "segment", "run")
-    suspicious = checks.suspects(folded).select(*PRODUCER).distinct().withColumn("suspicious", sf.lit(True))
+    suspicious = suspects(folded).select(*PRODUCER).distinct().withColumn("suspicious", sf.lit(True))
     chosen = (
         across.join(suspicious, [*PRODUCER], "left")
         .where("suspicious OR open.last_offset < log_start")
@@ -32,5 +33,6 @@ def from_log_starts(folded: DataFrame, batches: DataFrame, starts: DataFrame) ->
     if chosen.isEmpty():
         return folded
     left = batches.drop("run").join(sf.broadcast(chosen), [*PRODUCER, "segment"]).where("position BETWEEN start AND stop")
+    left = left.repartition(*PRODUCER, "segment").sortWithinPartitions("position")
     others = folded.join(sf.broadcast(chosen.select(*keys)), [*keys], "left_anti")
-    return settled(others.unionByName(checks.runs(left.select(*schema.BATCHES.names))))
+    return settled(others.unionByName(runs_of(left.select(*schema.BATCHES.names))))

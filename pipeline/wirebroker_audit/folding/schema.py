@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, LongType, ShortType, StringType, StructField, StructType
 
-from wirebroker_audit.folding import runs as folding
+from wirebroker_audit.folding import runs
 from wirebroker_audit.reading import records, scan
 
 BATCHES: StructType = from_arrow_schema(scan.BATCHES)
-RUNS: StructType = from_arrow_schema(folding.RUNS)
+RUNS: StructType = from_arrow_schema(runs.RUNS)
 RECORDS: StructType = from_arrow_schema(records.RECORDS)
 
 FINDINGS = StructType(

@@ -1,0 +1,68 @@
+"""The rule of each check, written once for both audits.
+
+The audit in memory calls a rule with numbers; the audit on Spark calls it with NumPy arrays or with SQL columns. Each audit
+brings rows side by side in its own way; a rule says what two rows beside each other mean. Only `choose` and `modulo` differ
+between numbers, arrays and columns. The operators `&` and `|` take the place of `and` and `or`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkawire.batches import SEQUENCES
+
+
+class Rules:
+    """The rules for numbers. All comparisons are about one producer on one partition, or about one partition."""
+
+    def choose(self, condition: Any, yes: Any, no: Any) -> Any:
+        """`yes` where the condition holds, else `no`."""
+        return yes if condition else no
+
+    def modulo(self, number: Any, divisor: int) -> Any:
+        """The remainder, which is never negative."""
+        return number % divisor
+
+    # Sequences
+
+    def continues(self, epoch: Any, last_sequence: Any, next_epoch: Any, first_sequence: Any) -> Any:
+        """Whether a batch has the sequence after the last one of its epoch, or sequence 0 of a newer epoch."""
+        follows = first_sequence == self.modulo(last_sequence + (1 + SEQUENCES), SEQUENCES)  # of 64 bits, also in SQL
+        return ((next_epoch == epoch) & follows) | ((next_epoch > epoch) & (first_sequence == 0))
+
+    def distance(self, earlier: Any, later: Any) -> Any:
+        """The signed distance between two sequences: they count modulo 2³¹, and the shorter way counts."""
+        forwards = self.modulo(later - earlier, SEQUENCES)
+        return self.choose(forwards >= SEQUENCES // 2, forwards - SEQUENCES, forwards)
+
+    def is_gap(self, place: Any, reach: Any) -> Any:
+        """Whether sequences are missing before a batch at this place; the batches of lower places end at `reach`."""
+        return place > reach + 1
+
+    def is_late_start(self, place: Any, lower_epoch: Any, epoch: Any) -> Any:
+        """Whether a new epoch of a known producer does not begin at sequence 0; the batch before it has the `lower_epoch`."""
+        return (place > 0) & (lower_epoch >= 0) & (lower_epoch < epoch)
+
+    def is_unexplained(self, missing: Any, holes: Any) -> Any:
+        """Whether more sequences are missing than offsets between both batches are missing for a reason."""
+        return holes < missing
+
+    def is_disorder(self, place: Any, place_before: Any) -> Any:
+        """Whether a batch is stored after a later one of its epoch. A copy is a duplicate instead."""
+        return place < place_before
+
+    # Epochs and lives
+
+    def is_epoch_regression(self, epoch: Any, epoch_before: Any) -> Any:
+        """Whether a batch has an older epoch than the one before it."""
+        return epoch < epoch_before
+
+    def is_forgotten(self, pause_ms: Any, expiration_ms: Any, is_idle: Any) -> Any:
+        """Whether the broker has forgotten a producer after this pause, because no transaction of it was open: it `is_idle`."""
+        return (pause_ms >= expiration_ms) & is_idle
+
+    # Offsets
+
+    def is_offset_regression(self, base_offset: Any, last_before: Any) -> Any:
+        """Whether a batch begins at or before the last offset of the batch before it."""
+        return base_offset <= last_before

@@ -1,0 +1,75 @@
+"""What the checks share: the columns that rows are about, and findings made of them."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as sf
+
+from kafkawire.batches import CONTROL, TRANSACTIONAL
+from wirebroker.audit.findings import DAMAGE, INTERNAL_TOPICS, severity_of
+from wirebroker_audit.folding.schema import FINDINGS
+from wirebroker_audit.spark.columns import LOG_ORDER, PRODUCER
+from wirebroker_audit.spark.wording import ROW, WORDS, column_of
+
+BREAKS = (*DAMAGE, "deleted", "unreadable", "old_format")
+"""The problems that leave a hole in the log as it was read."""
+PLACE = ("base_offset", "last_offset", "base_sequence", "last_sequence", "max_timestamp", *LOG_ORDER)
+ABOUT = (*PRODUCER, "producer_epoch", *PLACE)
+
+
+def by_log(keys: tuple[str, ...]) -> WindowSpec:
+    """The rows with equal keys, in the order of the log."""
+    return Window.partitionBy(*keys).orderBy(*LOG_ORDER)
+
+
+def earlier(keys: tuple[str, ...]) -> WindowSpec:
+    """The rows with equal keys that are before a row in the log."""
+    return by_log(keys).rowsBetween(Window.unboundedPreceding, -1)
+
+
+def kind_of_row() -> Column:
+    """Transactional and control: as in the attributes."""
+    return sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL))
+
+
+def is_marker() -> Column:
+    """Whether a row is a marker, by its `kind`."""
+    return sf.col("kind").bitwiseAND(sf.lit(CONTROL)) != 0
+
+
+def is_transactional() -> Column:
+    """Whether a row is a batch of data in a transaction, by its `kind`."""
+    return sf.col("kind") == TRANSACTIONAL
+
+
+def is_internal() -> Column:
+    """Whether a row is about a topic of coordinators."""
+    return sf.col("topic").isin(*INTERNAL_TOPICS)
+
+
+def place_of_row() -> Column:
+    """`PLACE` as one column."""
+    return sf.struct(*PLACE)
+
+
+def finding(
+    rows: DataFrame, kind: Column | str, evidence: Column, words: Column, severity: Column | str | None = None
+) -> DataFrame:  # fmt: skip
+    """Findings about the batches or records in the rows. `kind` and `severity` are names or columns.
+
+    The severity is that of the kind if it is not given; then the kind must be a name.
+    """
+    if severity is None:
+        assert isinstance(kind, str)
+        severity = severity_of(kind)
+    sentence = WORDS.text("{place}: {words}", place=WORDS.partition(ROW.topic, ROW.partition), words=words)
+    values = {
+        "kind": column_of(kind), "severity": column_of(severity), "first_sequence": sf.col("base_sequence"),
+        "first_offset": sf.col("base_offset"), "evidence": sf.to_json(evidence),
+        "explanation": sentence,
+    }  # fmt: skip
+    columns = []
+    for field in FINDINGS.fields:
+        value = values[field.name] if field.name in values else sf.col(field.name)
+        columns.append(value.cast(field.dataType.simpleString()).alias(field.name))  # of a DataType, PySpark asks the JVM often
+    return rows.select(*columns)

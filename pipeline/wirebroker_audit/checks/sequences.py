@@ -1,0 +1,320 @@
+"""Epochs and sequences: duplicates, gaps, disorder, and epochs that fall back.
+
+The checks do not look at every batch. `suspects` finds the producers whose runs do not simply follow each other, and `examined`
+has only their troubled epochs: as whole runs, and where these overlap as parts of runs, and where the parts overlap as batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import LongType, StructField, StructType
+
+from kafkawire.batches import CONTROL, SEQUENCES, TRANSACTIONAL
+from wirebroker.audit.copies import Copied, copied
+from wirebroker.audit.findings import DAMAGE
+from wirebroker_audit.checks.rows import (
+    ABOUT,
+    PLACE,
+    by_log,
+    earlier,
+    finding,
+    is_internal,
+    is_marker,
+    kind_of_row,
+    place_of_row,
+)  # fmt: skip
+from wirebroker_audit.folding.runs import HEADER
+from wirebroker_audit.spark.columns import LOG_ORDER, PARTITION, PRODUCER, intact
+from wirebroker_audit.spark.tables import in_groups, settled, united
+from wirebroker_audit.spark.wording import ROW, RULES, WORDS
+
+LIFE = (*PRODUCER, "life")
+EPOCH = (*LIFE, "producer_epoch")
+GRAIN = 64 * 1024
+"""Bytes of the log in which a producer's batches are one stretch. If such stretches overlap, their batches are looked at."""
+OVERLAPS = 500
+"""Sets of batches whose sequences overlap, that are looked at together."""
+FEW = 200_000
+"""So many rows fit into every executor."""
+_STRETCH = (*ABOUT, "life", "run", "tail", "before")
+
+
+def suspects(folded: DataFrame) -> DataFrame:
+    """The epochs of producers, by partition, that do not simply go on from run to run: `producer_epoch` to `up_to`."""
+    log = (*PRODUCER, "segment", "position")
+    narrow = folded.where("producer_id >= 0").select(
+        *log[:-1], "kind", *(sf.col(f"first.{name}").alias(name) for name in ("position", "base_sequence", "base_offset")),
+        sf.col("first.producer_epoch").alias("epoch"), sf.col("last.producer_epoch").alias("last_epoch"),
+        sf.struct("data.producer_epoch", "data.last_sequence", "data.last_offset").alias("end"),
+    )  # fmt: skip
+    before = earlier(PRODUCER)
+    end, epoch, known = sf.when(~is_marker(), sf.col("end")), sf.col("epoch"), sf.coalesce("data.producer_epoch", sf.lit(-2))
+    goes_on = RULES.continues(known, sf.coalesce("data.last_sequence", sf.lit(-1)), epoch, sf.col("base_sequence"))
+    goes_on &= sf.col("base_offset") > sf.coalesce("data.last_offset", sf.lit(-1))
+    is_first = (known < epoch) & (sf.col("lowest").isNull() | (sf.col("lowest") >= epoch))
+    in_order = sf.when(RULES.is_epoch_regression(epoch, sf.col("epoch_before")), False).when(is_marker() | is_internal(), True)
+    in_order = in_order.otherwise(goes_on | is_first)
+    went_back = sf.coalesce(RULES.is_epoch_regression(sf.col("data.producer_epoch"), sf.col("highest")), sf.lit(False))
+    return (
+        narrow.withColumn("epoch_before", sf.lag("last_epoch").over(by_log(PRODUCER)))
+        .withColumn("lowest", sf.min("epoch").over(before))
+        .withColumn("highest", sf.max("end.producer_epoch").over(before))
+        .withColumn("data", sf.last(end, ignorenulls=True).over(before))
+        .where(~in_order | (went_back & ~is_marker()))
+        .withColumn("up_to", sf.greatest("epoch", sf.least("end.producer_epoch", "highest")))
+        .select(*PRODUCER, sf.col("epoch").alias("producer_epoch"), "up_to")
+        .distinct()
+    )
+
+
+def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expiration_ms: int) -> DataFrame:
+    """The suspects' runs, each with the life of its producer in which it was stored, and the batch `before` it in that life.
+
+    The columns of a batch are those of the first one; `tail` is the last one that is not a marker. A damaged header counts for
+    the lives of its producer.
+    """
+    log, ends = by_log(PRODUCER), sf.struct("producer_epoch", *PLACE)
+    columns = ("run", "kind", "data", "last", "marked")
+    sound = folded.where("producer_id >= 0").select(*PRODUCER, "segment", "first.*", *columns)
+    damaged = troubled.where("producer_id >= 0 AND crc_stored >= 0").where(sf.col("problem").isin(*DAMAGE))
+    damaged = damaged.withColumn("last", ends).select(*ABOUT, "last", kind_of_row().alias("kind"), sf.lit(-1).alias("marked"))
+    within = (sf.lag("kind").over(log) == TRANSACTIONAL) & (sf.lag("marked").over(log) < sf.lag("last.position").over(log))
+    pause = sf.col("max_timestamp") - sf.lag("last.max_timestamp").over(log)
+    damaged = damaged.withColumn("last", sf.struct(*(f"last.{field.name}" for field in HEADER)))
+    last = sf.struct("last.producer_epoch", *(f"last.{name}" if name != "segment" else name for name in PLACE))
+    return (
+        united([sound, damaged])
+        .join(suspicious.select(*PRODUCER).distinct(), [*PRODUCER], "left_semi")
+        .withColumn("reborn", sf.coalesce(RULES.is_forgotten(pause, expiration_ms, ~within), sf.lit(False)))
+        .withColumn("life", sf.sum(sf.col("reborn").cast("int")).over(log))
+        .where("run IS NOT NULL")
+        .withColumn("before", sf.lag(last).over(by_log(LIFE)))
+        .withColumn("last_epoch", sf.col("data.producer_epoch"))
+        .withColumn("tail", sf.struct(*(f"data.{name}" if name != "segment" else name for name in PLACE)))
+        .select(*ABOUT, "life", "run", "kind", "last_epoch", "tail", "before")
+    )
+
+
+def examined(heads: DataFrame, suspicious: DataFrame, batches: DataFrame) -> DataFrame:
+    """The stretches of the suspicious epochs, as `in_sequence` gives them; those that overlap are single batches."""
+    epochs = (
+        suspicious.withColumn("producer_epoch", sf.explode(sf.sequence("producer_epoch", "up_to")))
+        .select(*PRODUCER, "producer_epoch").distinct()
+    )  # fmt: skip
+    data = heads.where(~is_internal() & ~is_marker() & (sf.col("producer_epoch") >= 0) & (sf.col("base_sequence") >= 0))
+    whole = data.where("producer_epoch = last_epoch").join(epochs, [*PRODUCER, "producer_epoch"], "left_semi")
+    several = data.where("producer_epoch < last_epoch")
+    within = several.join(epochs.withColumnRenamed("producer_epoch", "epoch"), [*PRODUCER])
+    within = settled(within.where("epoch BETWEEN producer_epoch AND last_epoch"))
+    stretches = whole.select(*_STRETCH)
+    if not within.isEmpty():
+        stretches = united([stretches, closer(within.drop("producer_epoch"), batches, sf.lit(0))])
+    ordered = settled(in_sequence(stretches))
+    for grain in (GRAIN, 1):
+        overlapping = ordered.where("NOT alone")
+        if overlapping.isEmpty():
+            break
+        single = closer(overlapping.withColumn("epoch", ROW.producer_epoch), batches, sf.floor(ROW.position / grain))
+        ordered = settled(in_sequence(united([ordered.where("alone").select(*_STRETCH), single])))
+    return ordered
+
+
+def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
+    """The batches of these stretches under their `epoch`, folded by `part`."""
+    chosen = stretches.select(
+        *PRODUCER, "life", "segment", "run", sf.col("epoch").alias("producer_epoch"), ROW.position.alias("start"),
+        ROW.tail.position.alias("stop"), "before",
+    )  # fmt: skip
+    chosen = settled(chosen)
+    keys = (*PRODUCER, "producer_epoch", "segment", "run")
+    data = intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0).select(*ABOUT, "run")
+    rows = data.join(sf.broadcast(chosen) if chosen.count() <= FEW else chosen, [*keys])
+    joined_later = chosen.where("run < 0")  # see `folding.runs`: the batches have the numbers of before
+    if not joined_later.isEmpty():
+        rows = united([rows, data.drop("run").join(joined_later, [*keys[:-1]])])
+    rows = rows.where("position BETWEEN start AND stop").withColumn("batch", place_of_row())
+    folded = rows.groupBy(*keys, "life", "start", part.alias("part")).agg(
+        sf.min_by("batch", "position").alias("head"), sf.max_by("batch", "position").alias("tail"),
+        sf.max(sf.when(ROW.position == ROW.start, ROW.before)).alias("before"),
+    )  # fmt: skip
+    return folded.select("*", *(f"head.{name}" for name in PLACE if name != "segment")).select(*_STRETCH)
+
+
+def in_sequence(stretches: DataFrame) -> DataFrame:
+    """Stretches of consecutive sequences with the columns that the checks need; `with_copies` adds the others.
+
+    `place`, `tail_place`: the unwrapped first sequence of the first and the last batch · `end`: the last sequence · `order` in
+    the log, within the epoch · `reach`: the `tail` of the stretch with the highest end among those of lower place · `number`:
+    the rank by place · `lower`: the batch before the one that begins the epoch · `overlap`: the set of stretches that overlap,
+    directly or through others · `alone`: whether the set has one stretch.
+    """
+    log, by_place = by_log(EPOCH), Window.partitionBy(*EPOCH).orderBy("place", "order")
+    first, end = sf.col("base_sequence").cast("bigint"), sf.col("tail.base_sequence").cast("bigint")
+    length = sf.pmod(end - first, sf.lit(SEQUENCES))
+    distance = RULES.distance(sf.lag(end).over(log), first)
+    farthest = sf.struct("end", (-sf.col("order")).alias("order"), "tail")
+    apart = sf.col("reach").isNull() | (sf.col("place") > sf.col("reach.end"))
+    return (
+        stretches.withColumn("place", sf.sum(sf.coalesce(distance + sf.lag(length).over(log), first)).over(log))
+        .withColumn("tail_place", sf.col("place") + length)
+        .withColumn("order", sf.row_number().over(log))
+        .withColumn("lower", sf.first("before").over(log))
+        .withColumn("end", sf.col("tail_place") + sf.col("tail.last_offset") - sf.col("tail.base_offset"))
+        .withColumn("number", sf.row_number().over(by_place))
+        .withColumn("reach", sf.max(farthest).over(by_place.rowsBetween(Window.unboundedPreceding, -1)))
+        .withColumn("apart", apart)
+        .withColumn("overlap", sf.sum(sf.col("apart").cast("int")).over(by_place))
+        .withColumn("alone", sf.col("apart") & sf.coalesce(sf.lead("apart").over(by_place), sf.lit(True)))
+        .select(*_STRETCH, "place", "tail_place", "end", "order", "number", "reach", "lower", "overlap", "alone")
+    )
+
+
+def with_copies(ordered: DataFrame) -> DataFrame:
+    """The batches of `in_sequence`, each with its part that was stored before; the columns are null if none was.
+
+    `from_place`, `to_place`: the first and last repeated place · `doubled`: the number of repeated places between them ·
+    `first`, `last`: the first batch in the log that has the one place, and the other.
+    """
+    rows = ordered.withColumn("side", sf.struct("place", *PLACE))
+    side = rows.schema["side"].dataType
+    told = [
+        *(StructField(name, LongType()) for name in ("from_place", "to_place", "doubled")),
+        *(StructField(name, side) for name in ("first", "last")),
+    ]
+    nothing = {field.name: sf.lit(None).cast(field.dataType) for field in told}
+    schema = StructType([*rows.schema.fields, *told])
+    lots = rows.where("NOT alone").withColumn("lot", sf.floor(sf.col("overlap") / OVERLAPS))
+    overlapping = in_groups(lots, (*EPOCH, "lot"), _copied, schema)
+    return united([rows.where("alone").withColumns(nothing), overlapping]).drop("side", "overlap", "alone")
+
+
+def _copied(overlaps: pa.Table) -> pa.Table:
+    """The batches of whole sets of an epoch with the results of `wirebroker.audit.copies`."""
+    rows = overlaps.drop_columns(["lot"]).sort_by("order")
+    extents = zip(rows.column("place").to_pylist(), rows.column("end").to_pylist(), strict=True)
+    found = {each.batch: each for each in copied(list(extents))}
+    told = [found.get(batch) for batch in range(len(rows))]
+    for name, which in (("from_place", "start"), ("to_place", "end"), ("doubled", "doubled")):
+        rows = rows.append_column(name, _numbers(told, which))
+    for name in ("first", "last"):
+        rows = rows.append_column(name, rows.column("side").take(_numbers(told, name)))
+    return rows
+
+
+def _numbers(told: Sequence[Copied | None], name: str) -> pa.Array:
+    return pa.array([None if each is None else getattr(each, name) for each in told], pa.int64())
+
+
+def epoch_regressions(heads: DataFrame) -> DataFrame:
+    """Batches of an older epoch than the one before them."""
+    fallen = heads.where(RULES.is_epoch_regression(ROW.producer_epoch, ROW.before.producer_epoch))
+    before = sf.struct("before.producer_epoch", "before.base_offset", "before.last_offset")
+    words = WORDS.epoch_regression(ROW, is_marker(), ROW.before)
+    return finding(fallen, "epoch_regression", sf.struct(before.alias("before"), *PLACE), words)
+
+
+def duplicates(ordered: DataFrame) -> DataFrame:
+    """Sequences that one producer has stored twice within an epoch."""
+    rows = (
+        ordered.where("first IS NOT NULL")
+        .withColumn("once", sf.col("first.base_offset") + sf.col("from_place") - sf.col("first.place"))
+        .withColumn("once_last", sf.col("last.base_offset") + sf.col("to_place") - sf.col("last.place"))
+        .withColumn("last_offset", sf.col("base_offset") + sf.col("to_place") - sf.col("place"))
+        .withColumn("base_offset", sf.col("base_offset") + sf.col("from_place") - sf.col("place"))
+        .transform(_about_places("from_place", "to_place"))
+    )
+    once, again = (ROW.once, ROW.once_last), (ROW.base_offset, ROW.last_offset)
+    words = WORDS.duplicate(ROW, _sequences(), ROW.doubled, once, again)
+    return finding(rows, "duplicate", sf.struct("first", "last", *PLACE), words)
+
+
+def gaps(ordered: DataFrame) -> DataFrame:
+    """Sequences that are missing between two stored batches: batches with the one `before` the gap, and its first place."""
+    return ordered.where(RULES.is_gap(ROW.place, ROW.reach.end)).select(
+        *ABOUT, "place", sf.col("reach.tail").alias("before"), (sf.col("reach.end") + 1).alias("from_place"),
+        sf.lit(False).alias("late"),
+    )  # fmt: skip
+
+
+def late_starts(ordered: DataFrame) -> DataFrame:
+    """New epochs of a known producer that do not begin at sequence 0: the first sequences are missing. As `gaps`."""
+    rows = ordered.where((ROW.number == 1) & RULES.is_late_start(ROW.place, ROW.lower.producer_epoch, ROW.producer_epoch))
+    return rows.select(
+        *ABOUT, "place", sf.struct(*(f"lower.{name}" for name in PLACE)).alias("before"),
+        sf.lit(0).cast("bigint").alias("from_place"), sf.lit(True).alias("late"),
+    )  # fmt: skip
+
+
+def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
+    """`gaps` with `holes`: the number of offsets between the two batches that are `missing` for a reason."""
+    reasons = missing.where("reason > 0").select(*PARTITION, *LOG_ORDER, "reason")
+    if reasons.isEmpty():
+        return gaps.withColumn("holes", sf.lit(0).cast("bigint"))
+    gaps = settled(gaps)
+    sides = [gaps.select(*PARTITION, *LOG_ORDER), gaps.select(*PARTITION, "before.segment", "before.position")]
+    points = sides[0].unionByName(sides[1]).distinct().withColumn("asked", sf.lit(True))
+    below = (
+        united([points, reasons])
+        .withColumn("holes", sf.coalesce(sf.sum("reason").over(by_log(PARTITION)), sf.lit(0)))  # up to its own place
+        .where("asked")
+        .select(*PARTITION, sf.struct(*LOG_ORDER).alias("at"), "holes")
+    )
+    below = settled(below)
+    after, before = (below.select(*PARTITION, sf.col("at").alias(at), sf.col("holes").alias(name)) for at, name in
+                     (("here", "to"), ("there", "from")))  # fmt: skip
+    return (
+        gaps.withColumn("here", sf.struct(*LOG_ORDER))
+        .withColumn("there", sf.struct("before.segment", "before.position"))
+        .join(after, [*PARTITION, "here"])
+        .join(before, [*PARTITION, "there"])
+        .withColumn("holes", sf.abs(sf.col("to") - sf.col("from")))
+    )
+
+
+def unexplained(missing: DataFrame) -> DataFrame:
+    """The gaps and late starts for which no missing offsets account."""
+    rows = missing.where(RULES.is_unexplained(ROW.place - ROW.from_place, ROW.holes)).transform(_between)
+    about = (ROW, _sequences(), ROW.before, ROW.after)
+    words = WORDS.choose(ROW.late, WORDS.late_start(*about), WORDS.gap(*about))
+    return finding(rows, "gap", sf.struct("before", "after"), words)
+
+
+def disorder(ordered: DataFrame) -> DataFrame:
+    """Batches that are stored after a later one of their epoch, unless they are copies."""
+    tail = sf.struct(sf.col("tail_place").alias("place"), *(f"tail.{name}" for name in PLACE))
+    rows = (
+        ordered.where("first IS NULL")
+        .withColumn("before", sf.lag(tail).over(by_log(EPOCH)))
+        .where(RULES.is_disorder(ROW.place, ROW.before.place))
+    )  # fmt: skip
+    return finding(rows, "disorder", sf.struct("before", *PLACE), WORDS.disorder(ROW, ROW.before))
+
+
+def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
+    """Let the sequences of a row be those at these places."""
+
+    def named(rows: DataFrame) -> DataFrame:
+        rows = rows.withColumn("base_sequence", sf.pmod(first, sf.lit(SEQUENCES)))
+        return rows.withColumn("last_sequence", sf.pmod(last, sf.lit(SEQUENCES)))
+
+    return named
+
+
+def _between(rows: DataFrame) -> DataFrame:
+    """Let a row describe the gap between `from_place` and its batch; `before` is the batch before the gap."""
+    return (
+        rows.withColumn("after", place_of_row())
+        .withColumn("last_offset", sf.col("base_offset"))
+        .withColumn("base_offset", sf.col("before.last_offset"))
+        .withColumn("to_place", sf.col("place") - 1)
+        .transform(_about_places("from_place", "to_place"))
+    )
+
+
+def _sequences() -> tuple[Column, Column]:
+    """The first and the last sequence of a row."""
+    return ROW.base_sequence, ROW.last_sequence

@@ -1,0 +1,81 @@
+"""Transactions without an end, and ends without a beginning."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from kafkawire.batches import CONTROL
+from wirebroker.audit.findings import DAMAGE
+from wirebroker_audit.checks.rows import (
+    ABOUT,
+    BREAKS,
+    PLACE,
+    by_log,
+    earlier,
+    finding,
+    is_marker,
+    is_transactional,
+    kind_of_row,
+    place_of_row,
+)  # fmt: skip
+from wirebroker_audit.spark.columns import LOG_ORDER, PARTITION, PRODUCER
+from wirebroker_audit.spark.tables import united
+from wirebroker_audit.spark.wording import ROW, WORDS
+
+
+def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> list[DataFrame]:
+    """Transactions without an end, and ends without a beginning.
+
+    A batch with a damaged header may end a transaction, or explain an end without a beginning. It does not begin one.
+    """
+    damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", kind_of_row())
+    events = (
+        united([_events(folded), damaged.select(*ABOUT, "kind").withColumn("sound", sf.lit(False))])
+        .withColumn("known", sf.row_number().over(by_log(PRODUCER)) > 1)
+        .withColumn("ended", sf.coalesce(sf.sum(is_marker().cast("int")).over(earlier(PRODUCER)), sf.lit(0)))
+    )  # fmt: skip
+    span = (*PRODUCER, "ended")
+    spans = (
+        events.where(is_marker() | is_transactional())
+        .withColumn("data", sf.max(is_transactional()).over(Window.partitionBy(*span)))
+        .withColumn("marked", sf.max(is_marker()).over(Window.partitionBy(*span)))
+        .where("sound AND NOT (data AND marked)")
+        .withColumn("number", sf.row_number().over(by_log(span)))
+        .where("number = 1")
+    )
+    torn = troubled.where(sf.col("problem").isin(*BREAKS)).groupBy(*PARTITION).agg(sf.min(sf.struct(*LOG_ORDER)).alias("torn"))
+    return [_open(spans.where("data"), folded), _without_data(spans.where("marked"), bounds, torn)]
+
+
+def _events(folded: DataFrame) -> DataFrame:
+    """Of each producer's run the first batch, the last marker if it ended a transaction, and the first batch after that."""
+    goes_on = ~is_marker() & (sf.col("marked") >= 0)
+    ended = sf.col("first").withField("position", sf.col("marked"))
+    events = sf.array(
+        _event(sf.col("first"), sf.col("kind"), sound=True),
+        sf.when(goes_on, _event(ended, sf.lit(CONTROL).cast("smallint"), sound=False)),
+        sf.when(goes_on & sf.col("open").isNotNull(), _event(sf.col("open"), sf.col("kind"), sound=True)),
+    )
+    rows = folded.where("producer_id >= 0").withColumn("event", sf.explode(sf.array_compact(events)))
+    return rows.select(*PRODUCER, "segment", "event.batch.*", "event.kind", "event.sound")
+
+
+def _event(batch: Column, kind: Column, *, sound: bool) -> Column:
+    return sf.struct(batch.alias("batch"), kind.alias("kind"), sf.lit(sound).alias("sound"))
+
+
+def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
+    latest = folded.groupBy(*PARTITION).agg(sf.max("max_timestamp").alias("latest"))
+    rows = spans.join(sf.broadcast(latest), [*PARTITION])
+    rows = rows.withColumn("open_ms", sf.greatest(sf.col("latest") - sf.col("max_timestamp"), sf.lit(0)))
+    words = WORDS.open_transaction(ROW, ROW.open_ms)
+    return finding(rows, "open_transaction", sf.struct("open_ms", *PLACE), words)
+
+
+def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataFrame:
+    """The exceptions: the data may have been deleted, compacted away, or damaged; `torn` is the first damaged place."""
+    rows = spans.join(sf.broadcast(bounds), [*PARTITION]).join(sf.broadcast(torn), [*PARTITION], "left")
+    lost = (sf.col("base_offset") < sf.col("cleaned_until")) | ((sf.col("log_start") > 0) & ~sf.col("known"))
+    lost |= sf.coalesce(sf.col("torn") < sf.struct(*LOG_ORDER), sf.lit(False))
+    return finding(rows.where(~lost), "marker_without_data", place_of_row(), WORDS.marker_without_data(ROW))

@@ -1,0 +1,74 @@
+"""A partition's folder, and what is known of it before its batches are read. No Spark here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+EVERYTHING = 2**62
+"""An offset above all others: compaction may have left holes anywhere below it."""
+
+
+class Tail(NamedTuple):
+    """The end of a log."""
+
+    end: int = -1
+    """the offset after the last whole batch; 0 without a segment; −1 if the log cannot be read"""
+    leader_epoch: int = -1
+    """the newest one, from leader-epoch-checkpoint and the last batch; −1 if neither has one"""
+    timestamp: int = -1
+    """the largest of the last batch, in ms since the epoch"""
+
+
+UNKNOWN = Tail()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFolder:
+    """One partition's folder, and what the files beside it record."""
+
+    path: Path
+    topic: str
+    partition: int
+    log_start: int
+    """offsets below it are no longer part of the log"""
+    cleaned_until: int
+    """compaction may have removed offsets below it; −1 if the cleaner never ran"""
+    first_segment: int = 0
+    """the first segment's base offset. Kafka writes no checkpoint when retention deletes whole segments"""
+    node: int | None = None
+    """the broker's node.id; None without meta.properties"""
+    topic_id: bytes | None = None
+    """None without partition.metadata"""
+    high_watermark: int = -1
+    """as the broker wrote it down last; −1 without a checkpoint"""
+    was_stopped: bool = False
+    """whether the broker was shut down in order"""
+    policy_known: bool = True
+    """whether a file says how far compaction got, or which topics are compacted; none does beside a folder copied alone"""
+    tail: Tail = UNKNOWN
+    """only if there are several replicas"""
+    others: tuple[PartitionFolder, ...] = ()
+    """the other replicas of the same topic"""
+    why: str = ""
+    """why this one of several is read"""
+
+    @property
+    def begins_at(self) -> int:
+        """The log start offset, from the checkpoint and the segments' names."""
+        return max(self.log_start, self.first_segment)
+
+    def with_tail(self, tail: Tail) -> PartitionFolder:
+        """The same, and the end of its log."""
+        return replace(self, tail=tail)
+
+    @property
+    def name(self) -> str:
+        """`orders-0`"""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def owner(self) -> str:
+        """`node 2`, or the folder's path if the broker's number is unknown."""
+        return str(self.path) if self.node is None else f"node {self.node}"

@@ -1,0 +1,190 @@
+"""Producers' runs: where one goes on and where one ends. No Spark or I/O.
+
+A *run* is an unbroken stretch of one producer's batches: consecutive sequences, or sequence 0 of a newer epoch; rising offsets;
+no pause after which the broker forgets the producer. A marker belongs to the run whose transaction it ends. A healthy log has
+few runs, however many batches and transactions it has, so the checks look at runs first.
+
+`follows` is the rule. It sees *events*: batches while a piece is read, and whole runs when runs of several pieces are joined. A
+run may always be divided: each check finds in two parts of a run what it finds in the whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kafkawire.batches import CONTROL, TRANSACTIONAL
+from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS
+from wirebroker.audit.rules import Rules
+
+Array = np.ndarray[Any, Any]
+EVENT = np.dtype(
+    [(name, np.int64) for name in (
+        "producer_id", "kind", "first_epoch", "first_sequence", "first_offset", "first_timestamp",
+        "last_epoch", "last_offset", "last_timestamp", "data_epoch", "data_sequence", "is_closed", "run",
+    )]
+)  # fmt: skip
+"""`kind`: transactional and control, as in the attributes of the first batch; or `DAMAGED` · `data_…`: epoch and last sequence
+of the last batch that is not a marker · `is_closed`: whether the last batch is a marker that ended a transaction."""
+DAMAGED = 1 << 16
+REMEMBERED = 200_000
+"""Runs that a `Linker` keeps because they may go on. It ends a run that it has forgotten."""
+NO_RUN = 0xFFFF_FFFF
+"""The low half of `run` for batches that have no sequence."""
+
+
+class ArrayRules(Rules):
+    """The rules for NumPy arrays."""
+
+    def choose(self, condition: Any, yes: Any, no: Any) -> Array:
+        result: Array = np.where(condition, yes, no)
+        return result
+
+
+RULES = ArrayRules()
+
+
+def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | None = None) -> Array:
+    """For each event whether it continues the run of the one before it; events are ordered by producer, then by the log.
+
+    `numbered`: whether sequences mean something in this topic · `together`: numbers of stretches of the log; no run reaches
+    from one into another.
+    """
+    result = np.zeros(len(seen), bool)
+    if len(seen) < 2:
+        return result
+    before, each = seen[:-1], seen[1:]
+    beside = (each["producer_id"] == before["producer_id"]) & (each["first_offset"] > before["last_offset"])
+    beside &= ~np.asarray(RULES.is_epoch_regression(each["first_epoch"], before["last_epoch"]))
+    if together is not None:
+        beside &= together[1:] == together[:-1]
+    is_open = (before["kind"] == TRANSACTIONAL) & (before["is_closed"] == 0)
+    ends = beside & is_open & _is_control(each["kind"])
+    result[1:] = ends
+    at = np.arange(len(each))
+    data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # of a run's first events, −1 is never looked at
+    goes_on = np.ones(len(each), bool)
+    if numbered:
+        goes_on = RULES.continues(data["data_epoch"], data["data_sequence"], each["first_epoch"], each["first_sequence"])
+        goes_on &= (data["data_epoch"] >= 0) | (each["first_epoch"] == data["data_epoch"])
+    pause = each["first_timestamp"] - before["last_timestamp"]
+    result[1:] |= (
+        beside & (_is_data(before["kind"]) | result[:-1]) & (each["kind"] == data["kind"]) & _is_data(each["kind"])
+        & goes_on & ~np.asarray(RULES.is_forgotten(pause, expiration_ms, ~is_open))
+    )  # fmt: skip
+    return result
+
+
+def _is_control(kind: Array) -> Array:
+    result: Array = kind & CONTROL != 0
+    return result
+
+
+def _is_data(kind: Array) -> Array:
+    result: Array = kind & (CONTROL | DAMAGED) == 0
+    return result
+
+
+def is_numbered(topic: str) -> bool:
+    """Whether sequences mean something in this topic."""
+    return topic not in INTERNAL_TOPICS
+
+
+class Linker:
+    """Numbers the runs of a piece and keeps the last offset; it takes the batches in log order."""
+
+    def __init__(self, number: int, topic: str, expiration_ms: int = EXPIRATION_MS) -> None:
+        self._high = number << 32
+        self._expiration_ms = expiration_ms
+        self._numbered = is_numbered(topic)
+        self._runs = 0
+        self._known = np.empty(0, EVENT)
+        """the runs that may go on"""
+        self._last_offset = -1
+        self._reach = -1
+        """the highest last offset of a sound batch, −1 before the first one"""
+        self._after_damage = False
+
+    @property
+    def next_offset(self) -> int:
+        """The expected next offset, 0 before the first batch."""
+        return self._last_offset + 1
+
+    def start_at(self, offset: int) -> None:
+        """The log begins at this offset or later."""
+        self._last_offset = offset - 1
+
+    def damaged(self, producer_id: int) -> None:
+        """No batch can be read at this place; the remains of its header may name a producer, −1 if not."""
+        self._after_damage = True
+        self._known = self._known[self._known["producer_id"] != producer_id]
+
+    def last_offsets_before(self, last: Array) -> Array:
+        """For each sound batch the last offset of the one before it."""
+        before = np.empty_like(last)
+        before[1:] = last[:-1]
+        before[:1] = self._last_offset
+        if len(last):
+            self._last_offset = int(last[-1])
+        return before
+
+    def missing_before(self, base: Array, last: Array, sound: Array) -> tuple[Array, Array]:
+        """For each batch the number of offsets that are missing before it, and whether damage lies before it."""
+        missing, after_damage = np.zeros(len(base), np.int64), np.zeros(len(base), bool)
+        at = np.flatnonzero(sound)
+        damaged = np.diff(at, prepend=-1) > 1
+        if len(at):
+            reach = np.maximum.accumulate(np.append(self._reach if self._reach >= 0 else base[at[0]] - 1, last[at]))
+            missing[at] = np.maximum(base[at] - reach[:-1] - 1, 0)
+            damaged[0] |= self._after_damage
+            after_damage[at] = damaged
+            self._reach = int(reach[-1])
+            self._after_damage = False
+        self._after_damage |= bool(len(base)) and not sound[-1]
+        return missing, after_damage
+
+    def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, sound: Array) -> Array:
+        """The run of each batch of a producer. A damaged one has none; it ends its producer's run."""
+        result = np.full(len(rows), self._high | NO_RUN, np.int64)
+        chosen = np.flatnonzero(rows["producer_id"] >= 0)
+        if not len(chosen):
+            return result
+        here = np.zeros(len(chosen), EVENT)
+        for name, source in (
+            ("producer_id", "producer_id"), ("first_epoch", "producer_epoch"), ("last_epoch", "producer_epoch"),
+            ("data_epoch", "producer_epoch"), ("first_sequence", "base_sequence"), ("first_offset", "base_offset"),
+            ("first_timestamp", "max_timestamp"), ("last_timestamp", "max_timestamp"),
+        ):  # fmt: skip
+            here[name] = rows[source][chosen]
+        here["data_sequence"], here["last_offset"] = last_sequences[chosen], last_offsets[chosen]
+        here["kind"] = np.where(sound[chosen], rows["attributes"][chosen] & (TRANSACTIONAL | CONTROL), DAMAGED)
+        here["run"] = -1
+        mine = np.isin(self._known["producer_id"], here["producer_id"])
+        known = self._known[mine]
+        order = np.argsort(np.concatenate([known["producer_id"], here["producer_id"]]), kind="stable")
+        seen = np.concatenate([known, here])[order]
+        continues = follows(seen, self._expiration_ms, self._numbered)
+        heads = np.flatnonzero(~continues & (seen["run"] < 0) & (seen["kind"] != DAMAGED))
+        seen["run"][heads] = np.arange(self._runs, self._runs + len(heads))
+        self._runs += len(heads)
+        head_of = np.maximum.accumulate(np.where(seen["run"] >= 0, np.arange(len(seen)), 0))
+        seen["run"] = np.where(seen["kind"] == DAMAGED, -1, seen["run"][head_of])
+        self._known = np.concatenate([self._known[~mine], _that_may_go_on(seen, continues)])[-REMEMBERED:]
+        run = np.empty(len(seen), np.int64)
+        run[order] = seen["run"]
+        run = run[len(known) :]
+        result[chosen[run >= 0]] = self._high | run[run >= 0]
+        return result
+
+
+def _that_may_go_on(seen: Array, continues: Array) -> Array:
+    """Each producer's last run, as one event: it ends in data, or in a marker that ended a transaction of it."""
+    ends = np.append(np.flatnonzero(seen["producer_id"][1:] != seen["producer_id"][:-1]), len(seen) - 1)
+    ends = ends[_is_data(seen["kind"][ends]) | (_is_control(seen["kind"][ends]) & continues[ends])]
+    closed = _is_control(seen["kind"][ends])
+    result: Array = seen[ends]
+    for name in ("kind", "data_epoch", "data_sequence"):
+        result[name] = np.where(closed, seen[name][ends - 1], result[name])
+    result["is_closed"] |= closed
+    return result

@@ -1,0 +1,140 @@
+"""How far a partition was read (`Mark`), and what is read next (`Piece`). No Spark here.
+
+Every audit reads pieces: a whole audit those from the log's start to its end, an audit that goes on from a report (`--since`)
+those from the report's marks on, and a stream (`--follow`) in each micro-batch those from the marks of the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkawire.disk.names import LOG
+from wirebroker.client.settings import Access
+from wirebroker_audit.reading.remote import place
+from wirebroker_audit.wire import PLAINTEXT
+
+Key = tuple[str, int]
+"""topic and partition"""
+SPLIT_BYTES = 256 * 1024 * 1024
+"""The most bytes of a piece; a larger segment is divided."""
+RESTARTED = -1
+"""The position of a `deleted` row that means: this log restarted, and its earlier rows no longer count."""
+
+
+class Mark(NamedTuple):
+    """How far a partition was read: up to the end of a batch. In a cluster there is no segment."""
+
+    offset: int = 0
+    """the offset after that batch"""
+    segment: int = -1
+    """the base offset of its segment"""
+    position: int = 0
+    """the position in the segment after the batch"""
+    last: int = -1
+    """the position where the batch begins; −1 if no batch of the segment was read"""
+    crc: int = -1
+    """the checksum of the batch, −1 if it is not known"""
+    label: int = -1
+    """the offset that rows give for the segment, so that rows from a rewritten segment sort after earlier rows"""
+    start: int = 0
+    """the log start at the first read; the log has nothing below it"""
+    life: int = 0
+    """how often the log restarted"""
+    compacted: int = 0
+    """1 if compaction may have left holes; in a cluster alone"""
+    topic_id: str = ""
+
+    def text(self) -> str:
+        """The mark as text, for a stream's position."""
+        return ":".join(map(str, self))
+
+    def at_segment(self, first: int) -> Mark:
+        """The mark at the beginning of a segment."""
+        return self._replace(segment=first, position=0, offset=first, last=-1, crc=-1, label=first)
+
+    def is_of_another(self, topic_id: str) -> bool:
+        """Whether the mark belongs to another topic of that name."""
+        return bool(self.topic_id and topic_id and self.topic_id != topic_id)
+
+    def why_restarted(self, topic_id: str) -> str:
+        """Why a log that was read up to the mark restarted; `topic_id` is that of the topic now."""
+        if self.is_of_another(topic_id):
+            return "the topic was deleted and created again; it is read from its beginning"
+        return f"the log was read up to offset {self.offset} but now ends before that; it is read from its beginning"
+
+
+UNREAD = Mark()
+
+
+def mark_from(text: str) -> Mark:
+    """The mark in a text of `Mark.text`."""
+    *numbers, topic_id = text.split(":")
+    return Mark(*map(int, numbers))._replace(topic_id=topic_id)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The batches of a partition from one mark up to another.
+
+    They are in a `file`, or in the segments that `folder` has when the piece is read, or on the brokers of a cluster.
+    """
+
+    topic: str
+    partition: int
+    begin: Mark
+    end: Mark
+    folder: str = ""
+    file: str = ""
+    bootstrap: str = ""
+    access: Access = PLAINTEXT
+    number: int = 0
+    """a number of its own; the numbers of its runs begin with it"""
+    cleaned_until: int = -1
+    """compaction may have removed records below this offset"""
+    size: int = 0
+    """about how many bytes; in a cluster, offsets"""
+    problem: str = ""
+    """`unreadable`, or `deleted` if the log restarted; then there is nothing else to read"""
+    detail: str = ""
+    """the reason of the problem, as a clause"""
+    is_active: bool = False
+    """whether the file is the last segment, to which a broker appends"""
+    file_size: int = 0
+    """bytes of the file when the piece was planned, and its inode: if both have changed, the file was replaced; 0: unknown"""
+    inode: int = 0
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return place(self.folder) / self.file
+
+    @property
+    def segment(self) -> str:
+        """The name of the segment in rows."""
+        return self.named(self.begin.label)
+
+    def named(self, label: int) -> str:
+        """The name in rows of the segment with this label."""
+        folder = f"{self.topic}-{self.partition}"
+        return folder if label < 0 else f"{folder}/{label:020d}{LOG}"
+
+
+def packed(pieces: Iterable[Piece], room: int) -> list[list[Piece]]:
+    """Groups of successive pieces, each group of at most about this size."""
+    groups: list[list[Piece]] = []
+    filled = 0
+    for each in pieces:
+        if not groups or filled + each.size > room:
+            groups.append([])
+            filled = 0
+        groups[-1].append(each)
+        filled += each.size
+    return groups
+
+
+def deleted_before_read(begin: int, end: int) -> str:
+    """A clause about these offsets, without the one at the end."""
+    return f"offsets {begin} to {end - 1} were deleted before they were read"

@@ -1,0 +1,22 @@
+"""Reading a piece, wherever it is. No Spark here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wirebroker.audit.findings import EXPIRATION_MS
+from wirebroker_audit.reading.live_log import read_cluster
+from wirebroker_audit.reading.live_segments import read_folder
+from wirebroker_audit.reading.pieces import RESTARTED, Piece
+from wirebroker_audit.reading.scan import Chunk, damage_row
+from wirebroker_audit.reading.segments import read_file
+
+
+def read_piece(piece: Piece, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
+    """The batches of the piece, and a row for each damage. Only a folder raises OSError; other errors are rows."""
+    if piece.problem:
+        position = RESTARTED if piece.problem == "deleted" else 0
+        return iter([damage_row(piece, piece.problem, piece.detail, position=position, size=0, expected_offset=0)])
+    if piece.bootstrap:
+        return read_cluster(piece, expiration_ms)
+    return read_file(piece, expiration_ms) if piece.file else read_folder(piece, expiration_ms)

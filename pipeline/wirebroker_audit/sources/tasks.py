@@ -1,0 +1,66 @@
+"""Spark's tasks that read the pieces of a log: batches folded into runs, or records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from wirebroker.audit.findings import EXPIRATION_MS
+from wirebroker_audit.folding import schema
+from wirebroker_audit.folding.runs import folded, kept
+from wirebroker_audit.reading.pieces import SPLIT_BYTES, Piece, packed
+from wirebroker_audit.reading.reader import read_piece
+from wirebroker_audit.reading.records import record_rows
+from wirebroker_audit.spark.tables import mapped
+
+
+def fold(spark: SparkSession, pieces: Sequence[Piece], keep: Path, expiration_ms: int) -> DataFrame:
+    """The runs of these pieces. Each task writes the batches that it reads into a Parquet file in the folder `keep`."""
+
+    def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
+        batches = (chunk.rows for piece in mine for chunk in read_piece(piece, expiration_ms))
+        return folded(kept(batches, keep / f"part-{mine[0].number:05d}.parquet"))
+
+    return _mapped(spark, pieces, work, schema.RUNS)
+
+
+def runs_of(rows: DataFrame) -> DataFrame:
+    """The runs of batches that are stored already, in the order of the log."""
+    return mapped(rows, folded, schema.RUNS)
+
+
+def records(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int) -> DataFrame:
+    """The records in the batches of these pieces."""
+
+    def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
+        return record_rows(chunk for piece in mine for chunk in read_piece(piece, expiration_ms))
+
+    return _mapped(spark, pieces, work, schema.RECORDS)
+
+
+def batches(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int = EXPIRATION_MS) -> DataFrame:
+    """The batches of these pieces."""
+
+    def work(mine: list[Piece]) -> Iterator[pa.RecordBatch]:
+        return (chunk.rows for piece in mine for chunk in read_piece(piece, expiration_ms))
+
+    return _mapped(spark, pieces, work, schema.BATCHES)
+
+
+def _mapped(
+    spark: SparkSession, pieces: Sequence[Piece], work: Callable[[list[Piece]], Iterator[pa.RecordBatch]], rows: StructType
+) -> DataFrame:
+    """What the work yields for groups of pieces, a task for each group."""
+    share = -(-sum(each.size for each in pieces) // spark.sparkContext.defaultParallelism)
+    tasks = packed(pieces, min(SPLIT_BYTES, share))
+
+    def run(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for chunk in chunks:
+            for number in chunk.column("id").to_pylist():
+                yield from work(tasks[number])
+
+    return mapped(spark.range(0, len(tasks), 1, max(len(tasks), 1)), run, rows)

@@ -1,0 +1,14 @@
+"""The columns by which rows of the audit belong together."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+PARTITION = ("topic", "partition")
+PRODUCER = (*PARTITION, "producer_id")
+LOG_ORDER = ("segment", "position")
+
+
+def intact(batches: DataFrame) -> DataFrame:
+    """The batches whose headers can be trusted."""
+    return batches.where("problem IS NULL OR problem = 'offset_regression'")
