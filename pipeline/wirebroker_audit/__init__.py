@@ -1,14 +1,14 @@
 """The exactly-once audit on Spark: it reads stored batches and reports whether delivery was exactly once.
 
 command      the command line; `job` runs all stages in order; `live` keeps the findings current while traffic runs
-directory    the partitions of a log directory; `splits` divides their segments, `segments` and `scan` read them
-wire         the client for a live cluster; `live_log` reads its partitions
-sources/     Spark Data Sources over both, and the trace
-checks       sequences, epochs and transactions (DataFrame → DataFrame)
-contents     records that are stored again
-intended     the application's journal; `reconcile` matches it with the stored records
-against_table  the application's own table as the journal: rows without a record, and how late the records are
-other_rules  the arrivals of the trace judged under other rules
-wording      the sentences of `wirebroker.audit.wording` as SQL columns
-report/      summary.json, Parquet, one HTML page
+origin       the log directory or live cluster that is audited
+report/      summary.json, Parquet, one HTML page, exports, the history of audits
+inputs/      the application's journal, the broker's trace, policies
+checks/      from runs, batches and records to findings (DataFrame → DataFrame); `batches` calls those of the batches
+sources/     Spark's tasks over the pieces of a log, and its streams
+folding/     from batches to runs, and on from what an earlier audit has read
+logs/        which partitions a directory holds, and their pieces
+reading/     from the bytes of a piece to batches and records; without Spark
+spark/       the session, intermediate tables; rules and sentences of `wirebroker.audit` as SQL columns
+wire         the client for a live cluster
 """
