@@ -1,8 +1,8 @@
 """Instructions that a server executes for each request, counted by Valgrind: the same on a busy machine and on a quiet one.
 
-One server first answers requests that are not counted, so that it has loaded and compiled what they need. It then answers few
-requests and more requests; the difference belongs to the requests. A count says nothing of waiting for memory, and nothing
-of the kernel; for those there is the time beside another checkout.
+One server first responses requests that are not counted, so that it has loaded and compiled what they need. It then responds
+few requests and more requests; the difference belongs to the requests. A count does not show waits for memory, nor the kernel's
+work; the time beside another checkout shows both.
 """
 
 from __future__ import annotations

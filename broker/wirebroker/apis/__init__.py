@@ -1,4 +1,4 @@
-"""The requests that the broker answers: one module for each API or for several alike, headed by its versions and behaviour.
+"""The requests that the broker handles: one module for each API or for several alike, headed by its versions and behaviour.
 
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is none yet. The
 handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).

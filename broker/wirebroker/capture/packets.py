@@ -48,7 +48,7 @@ def segment_of(packet: Packet) -> Segment | None:
 
 
 def _network_header(packet: Packet) -> int | None:
-    """Where the IP header begins; None if there is none that is read here."""
+    """Where the IP header begins; None for other protocols."""
     data, link = packet.data, packet.link
     if link == _ETHERNET:
         at = 12

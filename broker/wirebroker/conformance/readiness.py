@@ -29,7 +29,7 @@ _GROUP, _TRANSACTION = 0, 1
 def prepare(run: Run) -> None:
     """Let the broker create the internal topics and load the coordinators of this scenario's names, as before the recording.
 
-    Not in the groups whose names begin with "cold". If the broker does not serve one of these requests, the scenario's own
+    Groups whose names begin with "cold" do not wait. If the broker does not serve one of these requests, the scenario's own
     steps show it.
     """
     if run.scenario.ran_on.startswith("cold"):

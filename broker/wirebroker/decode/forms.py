@@ -23,7 +23,7 @@ class UnknownForm(ValueError):
 
 
 def read_bytes(data: bytes, form: str | None = None) -> bytes:
-    """The bytes that a text or a file of such a form means; without a form it is recognised. Raises UnknownForm."""
+    """The bytes of a text or a file in a given form; without a form, the form is recognised. Raises UnknownForm."""
     if form == "binary":
         return data
     try:

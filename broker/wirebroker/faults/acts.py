@@ -16,7 +16,7 @@ from wirebroker.requests.received import Received
 
 
 class ExchangeParts(Received, Parked, Protocol):
-    """A request on its way to its answer."""
+    """A request on its way to its response."""
 
     correlation_id: int
     now: int
@@ -26,13 +26,13 @@ class ExchangeParts(Received, Parked, Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether the client still waits for the answer."""
+        """Whether the client still waits for the response."""
 
     def handle(self, request: Message) -> None:
-        """Have the request handled; its answer passes `FaultPlan.answered`, now or later."""
+        """Have the request handled; its response passes `FaultPlan.answered`, now or later."""
 
     def respond(self, response: Message) -> None:
-        """Answer it."""
+        """Send its response."""
 
     def park(self) -> None:
         """Hold back what follows on the connection until it is answered."""
@@ -156,7 +156,7 @@ class Injection(ABC):
 
 @dataclass(slots=True)
 class Greeting:
-    """A TLS handshake that begins, and what rules make of it."""
+    """A TLS handshake that begins, and the effect of the rules on it."""
 
     listener: str
     now: int
@@ -166,12 +166,12 @@ class Greeting:
     stalled_by: Hashable | None = None
     """The rule that stalls it."""
     until: int | None = None
-    """When a stalled handshake goes on, in ms since the epoch; None: when the rule is unloaded."""
+    """The time at which a stalled handshake continues, in ms since the epoch; None: when the rule is unloaded."""
 
 
 @dataclass(slots=True)
 class OutgoingResponse:
-    """The bytes of an answer on their way; each rule of the wire changes them in turn."""
+    """The bytes of a response on their way; each rule of the wire changes them in turn."""
 
     size: int
     sample: Callable[[range, int], list[int]]

@@ -1,4 +1,4 @@
-"""A rule that strikes a request, and all rules that strike it."""
+"""A rule that matches a request, and all rules that match it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The plan: it applies the loaded rules to each request on its way to its response.
 
 A request meets the rules before it is handled, in the order in which they were added; the first that ends it decides. The
-exchange remembers the rules that strike its answer (`Exchange.struck`); they act when the answer is made, at once or later. A
-rule counts a strike when it is chosen, so that `times` holds; if it finds nothing to do, the strike is uncounted.
+exchange remembers the rules that match its response (`Exchange.matches`); they act when the response is made, at once or later.
+A rule counts a firing when it is chosen, so that `times` holds; if it finds nothing to do, the firing is uncounted.
 
 The plan knows a `Host` and an exchange (see `interfaces`) and no engine, so the same rules work in a proxy. With no rule loaded
 the engine does not call it at all.
@@ -185,7 +185,7 @@ class FaultPlan:
                     go_on(self.host.now)
 
     def left(self, exchange: Planned) -> None:
-        """Nobody waits for this answer any more, so the rules about it have nothing to strike."""
+        """Nobody waits for this response any more, so the rules about it have nothing to match."""
         matches = _matches(exchange)
         self.take_back(matches.after, matches.wire)
 
@@ -297,14 +297,14 @@ class FaultPlan:
         return remaining
 
     def report(self, matched: MatchedRule, exchange: Planned, done: bool) -> None:
-        """Trace a strike; one that found nothing to do has not fired."""
+        """Trace a firing; a rule that found nothing to do has not fired."""
         if done:
             self._trace(matched, exchange)
         else:
             self.take_back([matched])
 
     def _trace(self, matched: MatchedRule, exchange: Planned) -> None:
-        """Write each firing down: one for each struck batch, or one for the request."""
+        """Write each firing down: one for each matched batch, or one for the request."""
         facts, before = _matches(exchange).facts, matched.rule.fired - len(matched.batches)
         for number, batch in enumerate(matched.batches, 1):
             several = batch is not None and len(matched.batches) > 1
@@ -315,7 +315,7 @@ class FaultPlan:
 
     @staticmethod
     def take_back(*fires: list[MatchedRule]) -> None:
-        """Uncount strikes that did not happen."""
+        """Uncount firings that did not happen."""
         for some in fires:
             for matched in some:
                 matched.rule.fired -= len(matched.batches)
@@ -428,7 +428,7 @@ class FaultPlan:
     # After
 
     def answered(self, response: Message, exchange: Planned) -> Message | None:
-        """Apply the rules to an answer. Returns the answer to send now, or None."""
+        """Apply the rules to a response. Returns the response to send now, or None."""
         matches = _matches(exchange)
         self._report_failed_writes(exchange)
         if matches.crashes or exchange.connection.closed or exchange.connection.silent:
@@ -450,7 +450,7 @@ class FaultPlan:
         return response
 
     def send(self, parts: list[Buffer], exchange: Planned) -> None:
-        """Send the bytes of an answer as the rules of the wire change them."""
+        """Send the bytes of a response as the rules of the wire change them."""
         connection, matches = exchange.connection, _matches(exchange)
         fires = [self._remaining(matched) for matched in matches.wire]
         matches.wire.clear()
@@ -551,6 +551,6 @@ class _Injection(Injection):
 
 
 def _matches(exchange: Planned) -> Matches:
-    """The rules that strike a request; `receive` has set them."""
+    """The rules that match a request; `receive` has set them."""
     assert exchange.matches is not None
     return exchange.matches

@@ -195,7 +195,7 @@ class Rule(_Declared, kw_only=True):
     needs_broker: ClassVar[bool] = False
     """Whether it acts inside a broker; a proxy before a real cluster cannot have such a rule."""
     may_miss: ClassVar[bool] = False
-    """Whether it may find nothing to do in an answer; it then calls `Injection.report` itself."""
+    """Whether it may find nothing to do in a response; it then calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True
     """Whether it can be written down."""
     example: ClassVar[str]
@@ -459,7 +459,7 @@ def _written(value: Any) -> Any:
 
 
 def partitions_of(matches: Sequence[Batch | None], rule: Rule, facts: Facts) -> Where | None:
-    """The partitions of this request that a rule strikes; None if it strikes the request as a whole."""
+    """The partitions of this request that a rule matches; None if it matches the request as a whole."""
     if matches and matches[0] is not None:
         whole = len(matches) == len(facts.batches)
         return None if whole else frozenset((b.topic, b.partition) for b in matches if b is not None)

@@ -98,7 +98,7 @@ class Transaction(State):
     timeout_ms: int
     started: int
     updated: int
-    partitions: Annotated[list[Partitions], Meta(description="those in the open transaction")]
+    partitions: Annotated[list[Partitions], Meta(description="the offsets in the open transaction")]
 
 
 class Member(State):

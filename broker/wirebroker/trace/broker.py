@@ -1,7 +1,7 @@
 """The recorder of a broker: the wire and the faults as in a proxy, and the verdicts and changes that only a broker knows.
 
 On the Produce path a row is no more than a tuple of references; it becomes a `ProduceRow`, with its sentence, when somebody
-reads it, or at once if there is a sink. Everything else is a row at once, and only made at a level that has it.
+reads it, or at once if there is a sink. Everything else becomes a row at once, and only at a level that has it.
 """
 
 from __future__ import annotations

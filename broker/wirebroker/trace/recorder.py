@@ -269,7 +269,7 @@ class Recorder:
                 logger.warning("the trace no longer goes to %s (%s); the broker goes on without it", _named(sink), reason)
 
     def begin_run(self, change: Literal["started", "reset"], *sinks: Sink) -> None:
-        """Separate for these sinks, which get the rows already, a new run from the rows of earlier ones."""
+        """Tell these sinks, which have the earlier rows, that a new run begins."""
         self._hand_out(RunRow(self._now(), change), sinks)
 
     def begin_again(self) -> None:

@@ -123,7 +123,7 @@ class Walk:
 
 
 def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
-    """Whether the CRC of a large batch, which ends at `end`, is that of its bytes. It is not read whole before that is known.
+    """Whether the CRC of a large batch, which ends at `end`, matches its bytes. It is not read whole before that is known.
 
     The file is read up to the end of its `start`.
     """

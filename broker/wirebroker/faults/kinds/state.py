@@ -142,7 +142,7 @@ class lose_coordinator(Rule):
         "ShareGroupHeartbeat", "ShareGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
         "TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions",
     )  # fmt: skip
-    """The APIs that only a coordinator responds, and the one that finds it."""
+    """The APIs that only a coordinator handles, and the one that finds it."""
 
     def matching(self, facts: Facts) -> list[Batch | None]:
         coordinated = facts.api in self.only_apis and bool(facts.groups or facts.transactional_ids)

@@ -53,7 +53,7 @@ def stream(bootstrap: str, source: str, target: str, checkpoint: str, isolation:
 
 
 def produce(bootstrap: str, name: str) -> None:
-    """A batch into a topic, a stream from there into another in two runs, and a batch from that."""
+    """Writes a batch to a topic, streams it to a second topic in two runs, and reads that topic as a batch."""
     target = f"{name}-copy"
     sent = [value.decode() for value in numbered("value", 9)]
     sink = {"kafka.bootstrap.servers": bootstrap, "topic": name, "kafka.enable.idempotence": "true"}
