@@ -299,7 +299,7 @@ def confluent_kafka_javascript(address: str, protocol: str) -> Run:
 
 
 def platformatic_kafka(address: str) -> Run:
-    """The tests of the repository that need neither Kerberos nor a schema registry, run by the version of Node that they require."""
+    """The tests of the repository that need neither Kerberos nor a schema registry, each with its version of Node."""
     folder = cache() / f"suite-platformatic-kafka-{PLATFORMATIC_KAFKA}"
     source = folder / "source"
     if not (folder / "complete").exists():
