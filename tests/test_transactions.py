@@ -350,13 +350,14 @@ def test_c4_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenc
 
 
 def test_c4_a_transactional_id_does_not_expire_while_its_transaction_is_open(
-    mock_kafka_factory: Callable[..., MockKafka],
+    mock_kafka_factory: Callable[..., MockKafka], caplog: pytest.LogCaptureFixture
 ) -> None:
     expiry = {"transactional.id.expiration.ms": 1000, "transaction.remove.expired.transaction.cleanup.interval.ms": 1000}
     kafka = mock_kafka_factory(topics={"orders": 1}, configs=expiry, clock="frozen")
     producer = started(kafka)
     producer.send("a")
     kafka.clock.advance(seconds=5)
+    assert [each.exc_text for each in caplog.records if each.exc_info] == [], "nothing tried to end it"
     assert producer.end() == 0
     kafka.clock.advance(seconds=5)
     assert kafka.transactions() == {}
