@@ -102,7 +102,7 @@ def test_nobody_at_the_address_is_one_sentence(capsys: pytest.CaptureFixture[str
     assert main(["conformance", "--bootstrap", "127.0.0.1:1"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("wirebroker conformance: no Kafka broker answers at 127.0.0.1:1: ")
+    assert printed.err.startswith("wirebroker conformance: no Kafka broker responds at 127.0.0.1:1: ")
     assert printed.err.count("\n") == 1
 
 
@@ -110,5 +110,5 @@ def test_a_broker_that_goes_away_ends_the_run_with_a_sentence(capsys: pytest.Cap
     with OwnBroker({}) as broker:
         remote = RemoteBroker(*broker.address)
         check_responses(remote)
-    with pytest.raises(ConnectionError, match="no Kafka broker answers at"):
+    with pytest.raises(ConnectionError, match="no Kafka broker responds at"):
         check_responses(remote)

@@ -1,6 +1,6 @@
 """Instructions that a server executes for each request, counted by Valgrind: the same on a busy machine and on a quiet one.
 
-One server first responses requests that are not counted, so that it has loaded and compiled what they need. It then responds
+One server first handles requests that are not counted, so that it has loaded and compiled what they need. It then handles
 few requests and more requests; the difference belongs to the requests. A count does not show waits for memory, nor the kernel's
 work; the time beside another checkout shows both.
 """
