@@ -4,7 +4,7 @@ A handler takes the decoded request and its `Exchange`, and returns the response
 handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
 Handlers fill every field; the codec omits the fields that a version does not have. A module is imported before clients come
 (`wirebroker.apis.loading`), in an engine without a host when the first request of its API arrives. The file skipped.md in this
-folder lists the absent APIs, with reasons.
+folder lists what is served in part, with reasons.
 """
 
 from __future__ import annotations

@@ -282,7 +282,7 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def arrival_bytes(self) -> int:
-        """How many bytes of a request must have arrived before it acts, its size among them (`Seam.ARRIVAL`)."""
+        """How many bytes of a request must have arrived before it acts, its size among them (`InjectionPoint.ARRIVAL`)."""
         return 0
 
     @property
