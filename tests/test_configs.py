@@ -459,7 +459,8 @@ def test_every_setting_of_kafka_is_used_or_named_as_ignored() -> None:
     settings = {*TOPIC_SETTINGS, *BROKER_SETTINGS}
     without_effect = set(ignored(settings))
     for name in settings - without_effect:
-        names = {name, topic_names.get(name, name), name.removeprefix("group.")}
+        of_all_groups = re.sub(r"^group\.(consumer|share|streams)\.", "", name)
+        names = {name, topic_names.get(name, name), name.removeprefix("group."), of_all_groups}
         assert composed.fullmatch(name) or any(f'"{each}"' in code for each in names), f"{name} has no effect"
     for patterns in ignored_patterns().values():
         for pattern in patterns:

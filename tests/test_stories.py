@@ -87,7 +87,7 @@ def behind_an_open_transaction(kafka: MockKafka, proxy: ProxyKafka) -> None:
     reader.fetch(offset=3)
 
 
-@story("Whose transaction is open")
+@story("Find the open transaction")
 def an_application_that_forgets_to_abort(kafka: MockKafka, proxy: ProxyKafka) -> None:
     till = TransactionalProducer(proxy, txid="till")
     till.init()
