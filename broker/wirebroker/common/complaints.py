@@ -1,4 +1,4 @@
-"""What goes wrong, told on stderr and in the log, and safe to read there."""
+"""Reports failures on stderr and in the log, escaped so that they are safe to read there."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Filter(NamedTuple):
         return 0 in (self.resource_type, self.pattern_type, self.operation, self.permission)
 
     def matches(self, acl: Acl) -> bool:
-        """Whether it means this ACL. The pattern MATCH means those that would apply to the resource of this name."""
+        """Whether it means this ACL. The pattern MATCH means all ACLs that apply to the resource of this name."""
         exact = (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self.principal in (None, acl.principal)
@@ -139,7 +139,7 @@ class Acls:
         self.ids: dict[Acl, bytes] = {}
         """All ACLs, with the ids of their records, in the order in which they were made."""
         self._named: dict[tuple[int, int, str], dict[Acl, None]] = {}
-        """By the type of the resource, the type of the pattern and the name."""
+        """The ACLs for each type of resource, type of pattern and name."""
         self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
         """How many names of each length are prefixes of resources of a type."""
 
@@ -225,7 +225,7 @@ def _place(acl: Acl) -> tuple[int, int, str]:
 
 
 def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
-    """Whether an ACL allows the operation and no ACL denies it for the same name or a prefix of it."""
+    """Whether an ACL allows the operation and no ACL denies it for the same name or a prefix."""
     literal = acl.pattern_type == PatternType.LITERAL
     if literal and acl.name == WILDCARD:
         return True

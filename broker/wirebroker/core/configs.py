@@ -2,8 +2,8 @@
 
 The first of these gives a broker setting its value: an alteration for one broker, an alteration for all, the options at
 start, the default (Kafka's DynamicBrokerConfig). A topic setting has the topic's value, else that of the corresponding
-broker setting. All brokers of a cluster are one process here, so a value altered for one broker takes effect for all of
-them. DescribeConfigs shows it only at the broker for which it was altered.
+broker setting. All brokers of a cluster are one process here, so a value altered for one broker takes effect for all
+brokers. DescribeConfigs shows it only at the broker for which it was altered.
 """
 
 from __future__ import annotations

@@ -156,8 +156,8 @@ class Controller:
     def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
         """Move the replicas to these brokers. The caller has checked that each exists and is named once.
 
-        The reassignment is in progress until the new replicas are in sync: those whose brokers are up are at once, unless a
-        fault makes them slow.
+        The reassignment is in progress until the new replicas are in sync: a replica whose broker is up is in sync at
+        once, unless a fault makes it slow.
         """
         if list(replicas) == partition.replicas and not partition.moves:
             return

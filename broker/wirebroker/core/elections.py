@@ -14,7 +14,7 @@ NO_LEADER = -1
 
 
 class Assignment(NamedTuple):
-    """The replicas of a partition, the preferred leader first; during a reassignment the new ones, then those that will go."""
+    """The replicas of a partition, the preferred leader first; during a reassignment the new ones, then the leaving ones."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""The fast path for batches that need no decision, which are nearly all of them.
+"""The fast path for batches that need no decision: nearly all batches.
 
 Such a batch is plain, sound, and the next one of its producer. `FastPath.append` recognises and stores it in one pass, with
 the same result as `Partition.append`. It leaves every other batch to `Partition.append`.
@@ -45,7 +45,7 @@ class FastPartition(Protocol):
         """Those who wait for more records."""
 
     def notify(self, now: int) -> None:
-        """Call those who wait."""
+        """Call the waiting requests."""
 
 
 class FastPath:

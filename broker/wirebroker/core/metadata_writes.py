@@ -56,7 +56,7 @@ class Decisions:
         return self._write is not None and (now := self._versions()) != self._written and now != self._given_up
 
     def write_down(self, now: int, only: Sequence[Partition] = ()) -> OSError | None:
-        """Write down the pending changes; if that fails, undo those that can be undone and return the reason.
+        """Write down the pending changes; if that fails, undo the changes that can be undone and return the reason.
 
         The caller knows that there are `only` changes of these partitions, if it names any.
         """

@@ -1,4 +1,4 @@
-"""The transactions of one partition: open ones, ended ones, and those whose first batch is still expected."""
+"""The transactions of one partition: open ones, ended ones, and ones that still expect their first batch."""
 
 from __future__ import annotations
 

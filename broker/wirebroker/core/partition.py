@@ -379,7 +379,7 @@ class Partition:
         self.transactions.verifications.pop(producer_id, None)
 
     def notify(self, now: int) -> None:
-        """Call those who wait: more is stored or visible, or the leader has changed."""
+        """Call the waiting requests: more is stored or visible, or the leader has changed."""
         for callback in list(self.waiting):
             callback(self, now)
 
@@ -623,7 +623,7 @@ class Partition:
     def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
         """The producers' states after a restart, with a log from `start` to `end`: the last batch of each.
 
-        The snapshot at the end of the log has all producers, also those whose batches were deleted. Kafka deletes a snapshot
+        The snapshot at the end of the log has all producers, also producers without remaining batches. Kafka deletes a snapshot
         that is not after the log start offset (ProducerStateManager.truncateAndReload), so an empty log has no producers.
         """
         if start >= end and self.rules.key == "producer_id":

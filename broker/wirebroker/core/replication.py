@@ -84,11 +84,11 @@ class Replicated(Protocol):
         """The producers' states after a restart, with a log from `start` to `end`."""
 
     def notify(self, now: int) -> None:
-        """Call those who wait: more is visible, or the leader has changed."""
+        """Call the waiting requests: more is visible, or the leader has changed."""
 
 
 class Replication:
-    """The replicas that follow and those that do not, and the high watermark that results."""
+    """The replicas that keep up, the replicas that lag, and the resulting high watermark."""
 
     __slots__ = ("_partition", "frozen", "lagging", "since_restart")
 

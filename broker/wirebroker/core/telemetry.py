@@ -57,7 +57,7 @@ class Pushes:
         return len(self._kept)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all pushes."""
         self._kept.clear()
         self._bytes = 0
 

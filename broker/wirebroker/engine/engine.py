@@ -3,7 +3,7 @@
     engine.receive(connection, frame, now)    handles one request
     engine.tick(now)                          runs the timers that have fallen due
     engine.deadline()                         says when to tick next
-    engine.take_effects()                     takes the answers to send and connections to close
+    engine.take_effects()                     takes the responses to send and connections to close
 
 The driver must not call `receive` for a connection while its `parked` is set. So requests of one connection are handled
 one at a time and answered in order, as in Kafka.
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 
 FEW_ELEMENTS = 2048
-"""A request with more elements in its arrays is decoded aside: an element takes a microsecond."""
+"""A request with more elements in its arrays is decoded in a thread: an element takes a microsecond."""
 
 
 def first_node(settings: Mapping[str, str]) -> int:
@@ -143,7 +143,7 @@ class Engine:
         self.turns = Turns()
         self.connections: set[Connection] = set()
         self.new_interceptor: Callable[[Connection], Interceptor | None] | None = None
-        """Makes the gate of a connection when a client connects; see `wirebroker.requests.connection`."""
+        """Makes the interceptor of a connection when a client connects; see `wirebroker.requests.connection`."""
         self.at_soft_reset: list[Callable[[int], None]] = []
         """Called by a soft reset with the time, to bring back what the broker was started with."""
         self._numbers = count(1)
@@ -252,7 +252,7 @@ class Engine:
             connection.parked = Muted(self.timers.at(now + exceeded.ms, lambda _: self.close(connection, why)))
 
     def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
-        """Remove a connection whose client has gone. The answer that it waits for is dropped."""
+        """Remove a connection whose client has gone. The response that it waits for is dropped."""
         if self.trace.changes and not connection.closed:
             self.set_time(now)
             self.trace.closed(connection, reason)
@@ -266,7 +266,7 @@ class Engine:
             self.telemetry.disconnected(connection.number)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close the connection, with a sentence for the log; with `reset` without sending waiting answers."""
+        """Close the connection, with a sentence for the log; with `reset` without sending waiting responses."""
         if not connection.closed:
             self.disconnected(connection, reason)
             self.effects.append(Close(connection, reason, reset))
@@ -367,7 +367,7 @@ class Engine:
         return True
 
     def unauthenticated(self, exchange: Exchange, response: Message | None, cause: str) -> Outcome:
-        """Answer, if there is an answer, and close the connection, after connection.failed.authentication.delay.ms."""
+        """Send the response, if there is one, and close the connection, after connection.failed.authentication.delay.ms."""
 
         def end(_: int) -> None:
             if response is not None:
@@ -397,7 +397,7 @@ class Engine:
             exchange.respond(outcome)  # type: ignore[arg-type]
 
     def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
-        """What the request's API makes of it, as far as the client may do that."""
+        """The outcome of the request from its API, if the client is authorized."""
         changes = self.groups.changes
         if changes.running and changes.concern(groups_of(request)):
             return self._after_changes(request, exchange)
@@ -417,7 +417,7 @@ class Engine:
         return refused  # type: ignore[no-any-return]
 
     def _after_changes(self, request: Message, exchange: Exchange) -> Steps:
-        """Handle a request once nobody changes its groups any more."""
+        """Handle a request after all changes of its groups are done."""
         yield from self.groups.changes.settled(list(groups_of(request)))
         return (yield from steps_of(self._outcome(request, exchange)))
 
@@ -435,7 +435,7 @@ class Engine:
         """Handle a request whose decoding takes long."""
         whole = frame if owned else memoryview(bytes(frame))
         exchange = self._exchange(connection, header, now, whole)
-        exchange.frame = None  # nobody may read it before it is decoded
+        exchange.frame = None  # not readable before it is decoded
         self.turns.begin(exchange, self._read_offloaded(exchange, whole, header.end))
         exchange.park()
 
@@ -461,7 +461,7 @@ class Engine:
         return Outcome.PARKED
 
     def _unsupported(self, connection: Connection, frame: memoryview, now: int) -> None:
-        """Kafka closes the connection, except for ApiVersions, whose answer in version 0 any client can read."""
+        """Kafka closes the connection, except for ApiVersions, whose response in version 0 any client can read."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
         if key == API_VERSIONS:
             from wirebroker.apis.api_versions import unsupported_version
@@ -485,7 +485,7 @@ class Engine:
         return self.timers.deadline()
 
     def emit(self, effect: Effect) -> None:
-        """Send an answer, or close a connection, after the effects before it."""
+        """Send a response, or close a connection, after the effects before it."""
         self.effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
@@ -557,8 +557,8 @@ class Engine:
             self.close(connection, "a fault has silenced it, and a reset unloads all faults")
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """A topic is deleted: forget what a coordinator had written there, or have `groups.forget_topics` forget what was
-        committed in it.
+        """A topic is deleted: forget the coordinator's state in it, or let `groups.forget_topics` forget the offsets committed
+        for it.
         """
         if topic == GROUP_TOPIC:
             self.groups.log_deleted()

@@ -7,9 +7,9 @@ under test goes on using them. The rest is as after a start:
   preferred replicas lead.
 * The logs are empty: each starts at its end. No offset is used twice.
 * Committed offsets and the starts of share partitions are at the ends of the logs. A consumer that lags continues with the
-  first new record, whatever its auto.offset.reset is.
-* Producers go on in order. An open transaction stays open for its producer, whose next request succeeds as if nothing had
-  happened; but what it has sent so far is gone. So its commit commits what follows, and no consumer waits for it.
+  first new record. Its auto.offset.reset does not matter.
+* Producers go on in order. An open transaction stays open for its producer, and the producer's next request succeeds. But the
+  records that it has sent so far are gone. Its commit commits only the later records, and no consumer waits for it.
 * The clock is set back. Timers and sessions have as long to go as before.
 """
 

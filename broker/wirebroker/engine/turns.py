@@ -34,7 +34,7 @@ class Unfinished:
         self.error: BaseException | None = None
 
     def step(self) -> Offload | None:
-        """Run one slice: the work that it wants done aside, or None. The last one raises StopIteration with the outcome."""
+        """Run one slice; returns work to offload, or None. The last slice raises StopIteration with the outcome."""
         result, self.result = self.result, None
         error, self.error = self.error, None
         return self.steps.send(result) if error is None else self.steps.throw(error)
@@ -52,7 +52,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] | None = None
-        """Called when a slice or work aside is ready; None if no driver runs them."""
+        """Called when a slice or offloaded work is ready; None if no driver runs them."""
         self.waiting: deque[Unfinished] = deque()
         """Requests that are ready for their next slice, in order."""
         self.offloads: deque[tuple[Unfinished, Offload]] = deque()
@@ -98,7 +98,7 @@ class Turns:
             raise
 
     def resume(self, unfinished: Unfinished) -> None:
-        """The work aside is done (`Unfinished.do`). A request that was dropped meanwhile does not continue."""
+        """The offloaded work is done (`Unfinished.do`). A request that was dropped in the meantime does not continue."""
         if unfinished in self._known:
             self._queue(unfinished, None)
 
@@ -123,7 +123,7 @@ class Turns:
         if outcome is Outcome.SILENT:
             exchange.release()
         elif not isinstance(outcome, Outcome) and (response := exchange.passed(outcome)) is not None:
-            # An answer that took several slices also takes long to encode.
+            # A response that took several slices also takes long to encode.
             exchange.park()
             unfinished = Unfinished(exchange, _encode(exchange, response))
             self._known.add(unfinished)

@@ -1,6 +1,6 @@
 """Driving a machine without I/O on an event loop, whether an engine or a proxy: listeners, a capture, and one alarm.
 
-What arrives is handed to the machine, the machine's effects are performed (`flush`), and the alarm is set for the machine's
+The driver hands arriving bytes to the machine, performs the machine's effects (`flush`), and sets the alarm for the machine's
 next deadline.
 """
 

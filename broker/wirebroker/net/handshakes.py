@@ -32,7 +32,7 @@ class Server(Protocol):
     loop: AbstractEventLoop
 
     def changed(self) -> None:
-        """Perform the effects of a change that came from outside, and wake those who wait for a condition."""
+        """Perform the effects of a change from outside, and wake the watchers that wait for a condition."""
 
 
 class Handshakes:
@@ -42,7 +42,7 @@ class Handshakes:
         self._host, self._listener, self._tls = host, listener, tls
 
     def began(self, transport: TlsTransport) -> None:
-        """A handshake begins: let faults strike it."""
+        """A handshake begins: match it against the fault rules."""
         plan = self._host.engine.faults
         if plan is None:
             return

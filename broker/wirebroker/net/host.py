@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 JOIN_BELOW = 64 * 1024
-"""Parts of an answer that are smaller are joined before they are sent; larger ones are sent without a copy."""
+"""Parts of a response that are smaller are joined before they are sent; larger ones are sent without a copy."""
 RECHECK_S = 0.05
 """Seconds after which a waiting condition is checked although nothing has changed in the broker."""
 IDLE_CHECKS = 4
@@ -58,7 +58,7 @@ class Host(Driver):
         self.limits: Limits[BrokerProtocol] = Limits(engine.configs)
         self._protocols: dict[Connection, BrokerProtocol] = {}
         self._advancing = asyncio.Lock()
-        """Held while the clock is moved forward; no other timer runs meanwhile."""
+        """Held while the clock is moved forward; no other timer runs during that time."""
         # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
         self.arena = Arena()
         self._idle_alarm: asyncio.TimerHandle | None = None
@@ -74,7 +74,7 @@ class Host(Driver):
         self._key_sets = KeySets()
         self._drive(engine)
         self.watchers: list[Callable[[], None]] = []
-        """Called after every request and timer, to wake those who wait for a condition."""
+        """Called after every request and timer. Each watcher waits for a condition."""
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:
@@ -127,7 +127,7 @@ class Host(Driver):
     def look_for_idle(self) -> None:
         """Close connections that sent nothing for connections.max.idle.ms of the machine's time.
 
-        Runs `IDLE_CHECKS` times within that time. A connection that waits for an answer is not idle. Moving the broker's
+        Runs `IDLE_CHECKS` times within that time. A connection that waits for a response is not idle. Moving the broker's
         clock makes no connection idle, because no time passes for the client.
         """
         longest = self.engine.configs.integer("connections.max.idle.ms")
@@ -152,7 +152,7 @@ class Host(Driver):
         self.notify()
 
     def flush(self) -> None:
-        """Perform the engine's effects, and continue with connections that waited for an answer."""
+        """Perform the engine's effects, and continue with connections that waited for a response."""
         engine, storage_jobs = self.engine, self._storage_jobs
         if storage_jobs is not None:
             storage_jobs.check()
@@ -250,7 +250,7 @@ class Host(Driver):
         self.notify()
 
     def _respond_to_one(self, effects: list[Effect]) -> bool:
-        """The usual case, small answers to one connection. False, with nothing done, for anything else."""
+        """The usual case, small responses to one connection. False, with nothing done, for anything else."""
         connection = effects[0][0]
         responses = []
         for effect in effects:
@@ -265,12 +265,12 @@ class Host(Driver):
         return True
 
     def changed(self) -> None:
-        """Perform the effects of a change that came from outside, and wake those who wait for a condition."""
+        """Perform the effects of a change from outside, and wake the watchers that wait for a condition."""
         self.flush()
         self.notify()
 
     def notify(self) -> None:
-        """Wake those who wait for a condition: something may have changed."""
+        """Wake the watchers that wait for a condition: something may have changed."""
         for watcher in list(self.watchers):
             watcher()
 
@@ -313,7 +313,7 @@ class Host(Driver):
             self.left_unread(protocol)
 
     def left_unread(self, protocol: BrokerProtocol) -> None:
-        """A client does not read its answers: close the worst connection if all clients together leave too much unread."""
+        """A client does not read its responses: close the worst connection if all clients together leave too much unread."""
         worst = self.limits.congested(protocol)
         if worst is not None:
             reason = "its client does not read its answers, and they take too much memory"

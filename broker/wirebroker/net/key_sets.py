@@ -1,4 +1,4 @@
-"""Where keys of signed tokens come from: files, which are read again when they change, and addresses, which are asked again."""
+"""Loads the keys of signed tokens from files, which it reads again when they change, and from URLs, which it queries again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 MOST_BYTES = 1 << 20
 ASKS_FOR_S = 10.0
 KEY_ID_LENGTH, KEY_IDS = 1000, 16
-"""Longer ids of keys are not looked for; so many missing ones are remembered."""
+"""The longest key id that is looked up, and the number of missing key ids that are remembered."""
 AGAIN_AFTER_S = 60.0
-"""Seconds after which an address is asked again for the same missing key, as in Kafka's RefreshingHttpsJwks."""
+"""Seconds until the URL is queried again for the same missing key, as in Kafka's RefreshingHttpsJwks."""
 
 
 class KeySetError(ValueError):

@@ -1,8 +1,8 @@
-"""Limits for clients of brokers and of a proxy: connections, memory for arriving frames, memory for what is not read.
+"""Limits for clients of brokers and of a proxy: connections, memory for arriving frames, memory for unread responses.
 
 The settings are Kafka's: `max.connections`, `max.connections.per.ip` with its overrides, and `queued.max.request.bytes`
 (SocketServer's ConnectionQuotas and SimpleMemoryPool). Each broker of a cluster counts for itself, a proxy for all its
-listeners. Kafka has no limit for answers, because it sends them from the page cache; here the unsent part is in memory.
+listeners. Kafka has no limit for responses, because it sends them from the page cache; here the unsent part is in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wirebroker.core.configs import BrokerConfigs
 logger = logging.getLogger("wirebroker")
 
 MOST_UNREAD = 1 << 30
-"""Bytes that all clients together may leave unread; of a proxy, also those that its brokers leave unread."""
+"""Bytes that all clients together may leave unread. A proxy also counts the bytes that its brokers leave unread."""
 OF_PROXY = (
     "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides", "queued.max.request.bytes",
     "sasl.server.max.receive.size", "socket.request.max.bytes",
@@ -52,7 +52,7 @@ class Client(Protocol):
         """Serve the connection, which waited in line."""
 
     def released(self) -> None:
-        """Go on with what waited for a place in line or for memory."""
+        """Continue with connections that waited for a place in line or for memory."""
 
 
 C = TypeVar("C", bound=Client)
@@ -139,7 +139,7 @@ class Limits(Generic[C]):
         for each in waiting:
             each.released()
 
-    # Frames that nobody reads
+    # Frames that the peer does not read
 
     def congested(self, protocol: C) -> C | None:
         """Note a connection whose peer does not read. Returns the worst connection if all together leave too much unread."""

@@ -1,4 +1,4 @@
-"""One client's connection: bytes into frames, frames to the engine, answers back.
+"""One client's connection: bytes into frames, frames to the engine, responses back.
 
 All connections of a host receive into one buffer, because each read is handled before the next begins; the bytes of an
 unfinished frame are carried over. A frame too large for that buffer gets its own, which is filled directly from the socket
@@ -53,7 +53,7 @@ WRITE_HIGH_WATER = 1024 * 1024
 
 
 class State(Enum):
-    """What a connection does with the whole frames that arrive."""
+    """How a connection treats complete frames that arrive."""
 
     IN_LINE = "keeps them: the broker serves as many connections as it may, and does not know this one"
     READY = "hands them to the engine as they arrive"
@@ -94,16 +94,16 @@ class Server(Protocol):
         """Forget a connection that has ended."""
 
     def left_unread(self, protocol: BrokerProtocol) -> None:
-        """A client does not read its answers."""
+        """A client does not read its responses."""
 
     def queue(self, protocol: BrokerProtocol) -> None:
         """Give the connection its next slice after the others have had theirs."""
 
     def flush(self) -> None:
-        """Perform the engine's effects, and continue with connections that waited for an answer."""
+        """Perform the engine's effects, and continue with connections that waited for a response."""
 
     def notify(self) -> None:
-        """Wake those who wait for a condition."""
+        """Wake the watchers that wait for a condition."""
 
     def failed(self, connection: Connection) -> None:
         """Log the current exception, and close the connection."""
@@ -128,7 +128,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.congested = False
         """Whether the client leaves more than WRITE_HIGH_WATER unread."""
         self._line: ShapedLine | None = None
-        """Sends an answer in the shape of a fault, until all of it is sent."""
+        """Sends a response in the shape of a fault, until all of it is sent."""
         self._reading = True
         self.quiet = 0
         """How many idle checks in a row found that nothing had arrived."""
@@ -230,7 +230,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 pos = after
                 receive(connection, data[start:after], now)
                 if connection.halted or self.congested:
-                    connection.halted = False  # `released` continues when the answers are on their way
+                    connection.halted = False  # `released` continues when the responses are on their way
                     self._state = WAITING if pos < end else READY
                     break
                 if pos == end:
@@ -298,7 +298,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes of answers that the client leaves unread."""
+        """Bytes of responses that the client leaves unread."""
         return self.transport.get_write_buffer_size()
 
     @property
@@ -307,7 +307,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         return self._state is not READY or not self._reading
 
     def _held(self) -> bool:
-        """Whether the next request has to wait: for an answer to the last one, or for the client to read."""
+        """Whether the next request has to wait: for a response to the last one, or for the client to read."""
         connection = self.connection
         return connection.parked is not None or self.congested or self._line is not None or connection.closed
 
@@ -341,7 +341,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._host.flush()
 
     def send_shaped(self, parts: Sequence[Buffer], shape: Shape) -> None:
-        """Send an answer in the shape of a fault. Until it is sent, no other request of the connection is handled."""
+        """Send a response in the shape of a fault. Until it is sent, no other request of the connection is handled."""
         if self._line is None:
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self.write = self._line.write

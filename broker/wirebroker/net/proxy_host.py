@@ -42,7 +42,7 @@ LENT = (
 
 
 class Node:
-    """A node of the cluster: its own address, the proxy's address for it, and its id once an answer has named it."""
+    """A node of the cluster: its own address, the proxy's address for it, and its id once a response has named it."""
 
     def __init__(self, upstream: Address, local: Address) -> None:
         self.upstream = upstream
@@ -123,7 +123,7 @@ class ProxyHost(Driver):
         return node.local
 
     def _learned(self, node: Node, node_id: int) -> None:
-        """An answer has named a node; connections through its listener are known by its id from now on."""
+        """A response has named a node; connections through its listener are known by its id from now on."""
         node.node_id = node_id
         for connection, side in self._sides.items():
             if side.node is node:
@@ -357,7 +357,7 @@ class ClientSide(Side):
         self._begun = False
         """Whether the proxy knows the connection; not while it waits in line."""
         self._in_line = b""
-        """What has arrived meanwhile."""
+        """Bytes that have arrived in the meantime."""
 
     @property
     def client(self) -> ClientSide:
@@ -453,7 +453,7 @@ class ClientSide(Side):
         return sum(each.transport.get_write_buffer_size() for each in sides)
 
     def released(self) -> None:
-        """Go on with what waited for a place in line or for memory."""
+        """Continue with connections that waited for a place in line or for memory."""
         self.balance()
         self.balance_broker()
 
@@ -468,7 +468,7 @@ class ClientSide(Side):
         self.read(broker is not None and not broker.unread and not self.relay.holds_client and has_room)
 
     def balance_broker(self) -> None:
-        """Read from the broker unless the client does not read. A large answer that has begun is read to its end."""
+        """Read from the broker unless the client does not read. A large response that has begun is read to its end."""
         if self._broker is not None:
             has_room = self._broker.has_room(self.relay.whole_response)
             self._broker.read(self._line is None and has_room and (self._broker.reserved > 0 or not self.unread))
@@ -481,12 +481,12 @@ class ClientSide(Side):
             self._early.append(data)
 
     def to_client(self, parts: list[Buffer]) -> None:
-        """Send an answer."""
+        """Send a response."""
         for part in parts:
             self._write(part)
 
     def send_shaped(self, effect: Shaped) -> None:
-        """Send an answer in the shape of a fault. Later answers are sent after it."""
+        """Send a response in the shape of a fault. Later responses are sent after it."""
         if self._line is None:
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self._write = self._line.write

@@ -1,4 +1,4 @@
-"""Faults of the wire: answers in pieces, slow, cut short or damaged, and connections that are reset.
+"""Faults of the wire: responses in pieces, slow, cut short or damaged, and connections that are reset.
 
 Pauses are by the machine's time, not the broker's clock, because they are the network's and a client waits for them.
 """
@@ -20,7 +20,7 @@ AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class ShapedLine:
-    """Sends one connection's answers in order, each in its shape.
+    """Sends one connection's responses in order, each in its shape.
 
     `free` is called when everything is sent. Data that is written before that goes out after it.
     """
@@ -34,7 +34,7 @@ class ShapedLine:
         self._closing = False
 
     def send(self, parts: Sequence[Buffer], shape: Shape) -> None:
-        """Send an answer in this shape."""
+        """Send a response in this shape."""
         data = bytearray(b"".join(parts))
         for at in shape.flipped:
             data[at] ^= 0xFF
@@ -46,7 +46,7 @@ class ShapedLine:
         self._go_on()
 
     def write(self, data: Buffer) -> None:
-        """Send this after the answers before it."""
+        """Send this after the responses before it."""
         self._waiting.append((0.0, data))
         self._go_on()
 

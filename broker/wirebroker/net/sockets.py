@@ -39,7 +39,7 @@ async def open_server(
 
 
 def queue_connections(server: asyncio.Server) -> None:
-    """Let the system queue BACKLOG connections for a server. asyncio takes as many in one turn as it was told to queue."""
+    """Let the system queue BACKLOG connections for a server. asyncio accepts in one turn the backlog given to it."""
     for each in server.sockets:
         with socket.fromfd(each.fileno(), each.family, each.type) as same:
             same.listen(BACKLOG)

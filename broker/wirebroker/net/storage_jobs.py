@@ -1,7 +1,7 @@
-"""The work of a data directory beside the loop: long jobs in threads, and with `--sync always` answers that wait for fsync.
+"""The offloaded work of a data directory: long jobs in threads, and with `--sync always` responses that wait for fsync.
 
-Answers are synced in groups: all that are made while one group is being synced form the next, with one fsync for each file
-that was written to.
+Responses are synced in groups. While one group is being synced, new responses collect in the next group. A group needs one
+fsync for each file that it wrote to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wirebroker.storage.upkeep import Job
 logger = logging.getLogger("wirebroker")
 
 PAUSE_S = 0.5
-"""Pause after a failed sync. Answers wait, and later answers are synced with the next group."""
+"""Pause after a failed sync. Responses wait, and later responses are synced with the next group."""
 
 
 class StorageJobs:
@@ -34,7 +34,7 @@ class StorageJobs:
         self._release = release
         self._loop = asyncio.get_running_loop()
         self._sync_thread = ThreadPoolExecutor(1, "wirebroker-sync")
-        """Only for syncs that answers wait for."""
+        """Only for syncs that responses wait for."""
         self._job_thread = ThreadPoolExecutor(1, "wirebroker-storage")
         self._compaction_thread = ThreadPoolExecutor(1, "wirebroker-compaction")
         self._waiting: list[Effect] = []
@@ -110,7 +110,7 @@ class StorageJobs:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
-        """Do the jobs in order, and compactions beside them."""
+        """Do the jobs in order, and compactions at the same time."""
         jobs = self._store.jobs
         try:
             while jobs:
@@ -150,7 +150,7 @@ class StorageJobs:
             self._store.failed(failure)
 
     def finish(self) -> None:
-        """Wait until all jobs are done, also those that begin meanwhile. The loop waits, too."""
+        """Wait until all jobs are done, including jobs that begin during the wait. The loop waits, too."""
         jobs = self._store.jobs
         while jobs or self._working:
             while jobs:
@@ -159,7 +159,7 @@ class StorageJobs:
                 self._complete(job)
 
     async def finished(self) -> None:
-        """Wait until all jobs are done, also those that begin meanwhile."""
+        """Wait until all jobs are done, including jobs that begin during the wait."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -33,7 +33,7 @@ CAUSES = {
     "CA_MD_TOO_WEAK": WEAK,
     "NO_SHARED_CIPHER": "client and broker have no cipher in common",
 }
-"""What OpenSSL's reasons mean for a person."""
+"""Explanations of OpenSSL's reasons."""
 CA, SERVER, CLIENT, EXPIRED = "ca.pem", "server.pem", "client.pem", "expired.pem"
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -153,6 +153,6 @@ def cause_of(failure: Exception) -> str:
 
 
 def subject_of(certificate: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """The distinguished name in what `SSLSocket.getpeercert` returns."""
+    """The distinguished name in the result of `SSLSocket.getpeercert`."""
     found: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())
     return found

@@ -86,7 +86,7 @@ class HandshakeTurns:
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     """The server's end of one TLS connection: a protocol for the socket's transport, a transport for the protocol above.
 
-    The protocol above is connected when the handshake is done, and hears of nothing if it fails.
+    The protocol above is connected when the handshake is done. If the handshake fails, that protocol is never called.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._view = turns.receive_buffer()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._early = b""
-        """What has arrived for the handshake and waits for its turn."""
+        """Bytes that have arrived for the handshake and wait for their turn."""
         self._is_queued = False
         self._is_connected = False
         self._is_reading = True
@@ -156,9 +156,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._ask()
 
     def _ask(self) -> None:
-        """Ask for a turn with what has arrived."""
+        """Request a turn for the bytes that have arrived."""
         if self.held or self._is_queued:
-            self._socket.pause_reading()  # what may arrive before an answer is little
+            self._socket.pause_reading()  # few bytes can arrive before a response
         else:
             self._is_queued = True
             self._turns.do(self._shake)
@@ -202,7 +202,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # Data
 
     def _decrypt(self) -> None:
-        """Hand on what has arrived, until nothing is left or the protocol above does not want more."""
+        """Pass the decrypted bytes on, until none remain or the protocol above does not want more."""
         above, has_more = self._above, True
         while has_more and self._is_reading and not self._is_closing:
             view, filled = memoryview(above.get_buffer(-1)), 0
@@ -238,7 +238,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._send()
 
     def close(self) -> None:
-        """Say goodbye after what was written, and close."""
+        """Send the bytes already written, then close_notify, and close."""
         if not self._is_closing:
             self._is_closing = True
             with contextlib.suppress(ssl.SSLError):  # the client's own goodbye has not come

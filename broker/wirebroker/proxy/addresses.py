@@ -1,7 +1,7 @@
-"""The addresses in answers. A client that learned one of them would go past the proxy.
+"""The addresses in responses. A client that learned one of them would go past the proxy.
 
-Seven APIs carry addresses of brokers. The answer to DescribeQuorum stays as it is: it names controllers, and no client connects
-to one through the proxy. ApiVersions must not offer newer versions of the seven than this proxy can read.
+Seven APIs carry addresses of brokers. The response to DescribeQuorum stays as it is: it names controllers, and no client
+connects to one through the proxy. ApiVersions must not offer newer versions of the seven than this proxy can read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ CARRIERS = {
     KEYS["Metadata"]: 0, KEYS["FindCoordinator"]: 0, KEYS["DescribeCluster"]: 0, KEYS["Produce"]: 10, KEYS["Fetch"]: 16,
     KEYS["ShareFetch"]: 0, KEYS["ShareAcknowledge"]: 0,
 }  # fmt: skip
-"""The APIs whose answers carry addresses, and since which version (KIP-951 for Produce and Fetch)."""
+"""The APIs whose responses carry addresses, and since which version (KIP-951 for Produce and Fetch)."""
 PRODUCE_BY_ID = 13
-"""Since this version answers to Produce have topic ids."""
+"""Since this version, responses to Produce have topic ids."""
 LONG = 128
 """A length of this many takes more than one byte."""
 PARTITION = 30
-"""Bytes of a partition in an answer to Produce, from its index to its log start offset."""
+"""Bytes of a partition in a response to Produce, from its index to its log start offset."""
 UNREMARKABLE = b"\1\0\0"
 """The rest of a partition without record errors, error message and tagged fields."""
 THROTTLE = 4
@@ -36,15 +36,15 @@ NODE_LISTS = ("brokers", "coordinators", "node_endpoints")
 
 
 def carries_addresses(key: int, version: int) -> bool:
-    """Whether the answer to this request may carry an address."""
+    """Whether the response to this request may carry an address."""
     since = CARRIERS.get(key)
     return since is not None and version >= since
 
 
 def names_no_node(response: memoryview, version: int) -> bool:
-    """Whether an answer to Produce, from version 10 on and with its size, has no tagged field, and so names no node.
+    """Whether a response to Produce, from version 10 on and with its size, has no tagged field, and so names no node.
 
-    Nearly all answers are like that, and to decode them takes longer than all else that forwarding does. False also where it
+    Nearly all responses are like that, and to decode them takes longer than all else that forwarding does. False also where it
     would take long to tell.
     """
     try:
@@ -71,18 +71,18 @@ def names_no_node(response: memoryview, version: int) -> bool:
 
 
 class NamelessResponses:
-    """Recognises answers to Produce that name no node.
+    """Recognises responses to Produce that name no node.
 
-    Answers to one producer are alike in all but the fields of their partition, so the last one is compared with first.
+    Responses to one producer are alike in all but the fields of their partition, so the last one is compared with first.
     """
 
     def __init__(self) -> None:
         self._version, self._size, self._behind = -1, 0, 0
         self._start = self._end = b""
-        """Two parts of the last answer that named one partition: byte 8 up to its fields, and what follows them."""
+        """Two parts of the last response that named one partition: byte 8 up to its fields, and what follows them."""
 
     def includes(self, response: memoryview, version: int) -> bool:
-        """Whether this answer, with its size, names no node; false also where it would take long to tell."""
+        """Whether this response, with its size, names no node; false also where it would take long to tell."""
         start = self._start
         if (
             version == self._version
@@ -101,7 +101,7 @@ class NamelessResponses:
 
 
 def redirect(response: Message, locate: Locate) -> bool:
-    """Replace the addresses in an answer by those of the proxy. Returns whether one has changed."""
+    """Replace the addresses in a response by those of the proxy. Returns whether one has changed."""
     changed = False
     for node in _nodes(response):
         if node.host:  # FindCoordinator leaves it empty if there is no coordinator
@@ -112,7 +112,7 @@ def redirect(response: Message, locate: Locate) -> bool:
 
 
 def _nodes(response: Any) -> Iterator[Any]:
-    """The parts of an answer that have a host and a port."""
+    """The parts of a response that have a host and a port."""
     if hasattr(response, "host"):  # FindCoordinator up to version 3
         yield response
     for name in NODE_LISTS:

@@ -1,4 +1,4 @@
-"""The names that a proxy learns from passing requests and answers (see `requests.received.Directory`)."""
+"""The names that a proxy learns from passing requests and responses (see `requests.received.Directory`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkawire.registry import KEYS
 from wirebroker.requests.parts import NOT_ABOUT, named
 
 TEACHING = frozenset((KEYS["Metadata"], KEYS["CreateTopics"], KEYS["DescribeTopicPartitions"]))
-"""The APIs whose answers name topics and their ids."""
+"""The APIs whose responses name topics and their ids."""
 MOST_SESSIONS = 10_000
 """Fetch sessions that are remembered; brokers keep 1,000 each."""
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
@@ -53,7 +53,7 @@ class LearnedDirectory:
         return ()
 
     def learn(self, response: Message) -> None:
-        """Remember the topics that an answer names with their ids."""
+        """Remember the topics that a response names with their ids."""
         for part in parts(response):
             name, topic_id = first(part, "topicName"), first(part, "topicId")
             if name and topic_id and topic_id != ZERO_UUID:

@@ -77,7 +77,7 @@ class ProxyParts(Protocol):
         """Learn from a response, and trace shadow verdicts."""
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """What to ask the broker before this Produce."""
+        """The question for the broker before this Produce."""
 
     def described(self, response: DescribeProducersResponse) -> None:
         """The broker has answered the question."""
@@ -123,11 +123,11 @@ class ForwardedExchange:
         """The request as it came, with its size."""
         self.frame: memoryview | None = whole[4:]
         self.matches: Matches | None = None
-        """The faults that strike the request and its answer."""
+        """The fault rules that match the request and its response."""
         self.moments: list[int] | None = None
-        """When the request came and went on, and when its answer began and was whole, in µs; None if nobody measures."""
+        """When the request arrived and was forwarded, and its response began and ended, in µs; None without a measurement."""
         self.traced: Traced | None = None
-        """The request's part of the trace row of its answer."""
+        """The request's part of the trace row of its response."""
 
     @property
     def directory(self) -> LearnedDirectory:
@@ -141,12 +141,12 @@ class ForwardedExchange:
 
     @property
     def alive(self) -> bool:
-        """Whether the client still waits for the answer."""
+        """Whether the client still waits for the response."""
         return not self.connection.closed
 
     @property
     def acts_on_response(self) -> bool:
-        """Whether a fault will act on the answer."""
+        """Whether a fault will act on the response."""
         matches = self.matches
         return matches is not None and bool(matches.after or matches.wire or matches.overwrites or matches.refused)
 
@@ -167,7 +167,7 @@ class ForwardedExchange:
             self.moments.append(self.relay.proxy.moment())
 
     def answered(self, response: Message, parts: list[Buffer]) -> None:
-        """The broker's answer has come; `parts` are its encoded form, which holds unless faults change the answer."""
+        """The broker's response has come; `parts` are its encoded form, which holds unless faults change the response."""
         if self.acts_on_response:
             self.respond(response)
         else:
@@ -210,7 +210,7 @@ class ForwardedExchange:
             self.connection.parked = None
 
     def left(self) -> None:
-        """The client has gone: no rule strikes the answer that it waited for."""
+        """The client has gone: no rule matches the response that the client waited for."""
         if self.matches is not None:
             self.relay.proxy.plan.left(self)
 

@@ -42,9 +42,9 @@ FRAME_LIMIT = 256 * 1024 * 1024
 STRANGERS_LIMIT = 512 * 1024
 """The largest request in bytes that is kept of a client that its broker may not know: Kafka's sasl.server.max.receive.size."""
 MOST_DESCRIBED = 100_000
-"""Partitions that are remembered because their brokers were asked about producers."""
+"""The number of partitions remembered as already asked about with DescribeProducers."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"]))
-"""The APIs of which shadow verdicts are made."""
+"""The APIs that get shadow verdicts."""
 ALWAYS_READ = frozenset((API_VERSIONS, KEYS["PushTelemetry"]))
 """The APIs that are looked at without any trace."""
 METRICS_LIMIT = 16 * 1024 * 1024
@@ -68,7 +68,7 @@ class Proxy:
         self.timers = Timers()
         self.effects: list[Effect | Forward] = []
         self.moment: Callable[[], int] = lambda: 0
-        """A clock in µs, which shows where the time of traced exchanges goes; 0 where nobody measures."""
+        """A clock in µs, which shows where the time of traced exchanges goes; 0 without a measurement."""
         self.trace = ProxyRecorder(lambda: self.now)
         self.faults: FaultPlan | None = None
         """The plan, while it has a rule."""
@@ -80,7 +80,7 @@ class Proxy:
         self.asks = False
         """Whether to ask brokers about producers that wrote before the proxy was there, and whether they serve a client."""
         self._described: OrderedDict[tuple[str, int], None] = OrderedDict()
-        """The partitions whose brokers were asked."""
+        """The partitions that the proxy has already asked about."""
         self.relays: dict[Connection, Relay] = {}
         self._numbers = count(1)
 
@@ -103,7 +103,7 @@ class Proxy:
         self._time = max(self._time, now)
 
     def emit(self, effect: Effect) -> None:
-        """Send an answer, or close a connection, after the effects before it."""
+        """Send a response, or close a connection, after the effects before it."""
         self.effects.append(effect)
 
     def take_effects(self) -> list[Effect | Forward]:
@@ -157,7 +157,7 @@ class Proxy:
         """A sentence about a size that no request has."""
         return self._oversized(first, size, self.frame_limit)
 
-    # Requests and answers
+    # Requests and responses
 
     def looks_at(self, key: int, version: int) -> bool:
         """Whether requests of this API in this version are decoded, or have a row because they cannot be."""
@@ -167,7 +167,7 @@ class Proxy:
         return trace.verdicts and (key in JUDGED or not is_spoken(key, version))
 
     def observe(self, exchange: ForwardedExchange, response: Message) -> None:
-        """Learn names and producer ids from an answer, and trace shadow verdicts."""
+        """Learn names and producer ids from a response, and trace shadow verdicts."""
         if isinstance(response, InitProducerIdResponse) and not response.error_code:
             self.shadow.issued(response.producer_id, response.producer_epoch)
         elif isinstance(response, ProduceResponse) and self.trace.verdicts:
@@ -201,8 +201,8 @@ class Proxy:
             self.trace.compared(exchange, request.acks, topic, batch, part, judged)
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:
-        """What to ask the broker before this Produce: who wrote to partitions on which it may know a producer that the shadow
-        does not know. It is asked once about each partition.
+        """The question for the broker before this Produce: which producers wrote to partitions on which the broker may know a
+        producer that the shadow does not know. The proxy asks once about each partition.
         """
         topics: dict[str, list[int]] = {}
         for where, batch in batches_of(exchange).items():
@@ -224,7 +224,7 @@ class Proxy:
                     self.shadow.described(*where, each.producer_id, each.producer_epoch, each.last_sequence)
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
-        """The answer to a request that the broker may have handled is lost."""
+        """The response to a request that the broker may have handled is lost."""
         request = exchange.request
         if isinstance(request, ProduceRequest):
             for batch in facts_of(request, exchange).batches:

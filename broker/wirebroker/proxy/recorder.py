@@ -32,7 +32,7 @@ class ProxyRecorder(Recorder):
         self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, response: PartitionProduceResponse,
         judged: Judged,
     ) -> None:  # fmt: skip
-        """Note a batch with its prediction and its answer. It becomes a row when somebody reads it."""
+        """Note a batch with its prediction and its response. It becomes a row when somebody reads it."""
         raw = (
             self._now(), exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks, topic,
             response.index, batch, response.error_code, response.base_offset, judged,
@@ -55,7 +55,7 @@ class ProxyRecorder(Recorder):
         return _row(*entry) if isinstance(entry, tuple) else super()._made(entry)
 
     def fetched_all(self, exchange: ForwardedExchange, response: FetchResponse) -> None:
-        """Note each partition of an answer to a Fetch."""
+        """Note each partition of a response to a Fetch."""
         request = exchange.request
         assert isinstance(request, FetchRequest)
         wanted = {

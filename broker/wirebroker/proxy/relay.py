@@ -1,10 +1,10 @@
 """One client's connection and its connection to a broker: bytes in, effects out.
 
-Most requests and answers pass in the pieces in which they arrive, and the relay reads only their headers. An answer has no API
-key. The broker answers in the order of the requests, so the relay keeps a queue of the answers that it awaits.
+Most requests and responses pass in the pieces in which they arrive, and the relay reads only their headers. A response has no
+API key. The broker answers in the order of the requests, so the relay keeps a queue of the responses that it awaits.
 
-A request that a fault may strike waits until the answers before it have passed, as a broker handles a connection's requests
-one at a time. So an answer of the proxy's own never overtakes one of the broker's.
+A request that a fault rule may match waits until the responses before it have passed, as a broker handles a connection's
+requests one at a time. So a response of the proxy's own never overtakes one of the broker's.
 """
 
 from __future__ import annotations
@@ -67,26 +67,26 @@ OWN_CLIENT_ID, OWN_CORRELATION_ID = "wirebroker-proxy", -1
 KNOCK_VERSION = 1
 """The first version of Metadata that can ask for no topic."""
 RESPONSE_LIMIT = 1 << 28
-"""Bytes of the largest answer that is looked at."""
+"""Bytes of the largest response that the relay decodes."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-"""How an alert and a handshake of TLS begin. An alert of seven bytes is shorter than any answer."""
+"""How an alert and a handshake of TLS begin. An alert of seven bytes is shorter than any response."""
 SPEAKS_TLS = "the broker speaks TLS; give --upstream-tls-ca"
 
 
 class Awaited(NamedTuple):
-    """An answer that the broker owes. A raw SASL token has no header, and neither has its answer (`key` −1)."""
+    """A response that the broker owes. A raw SASL token has no header, and neither has its response (`key` −1)."""
 
     correlation_id: int
     key: int
     version: int
     exchange: ForwardedExchange | None = None
     own: bool = False
-    """Whether the proxy has asked, so that the client gets no answer."""
+    """Whether the proxy has asked, so that the client gets no response."""
 
     @property
     def looked_at(self) -> bool:
-        """Whether the answer has to be decoded."""
+        """Whether the response has to be decoded."""
         return self.exchange is not None or self.own or is_read(self.key, self.version)
 
     @property
@@ -97,12 +97,12 @@ class Awaited(NamedTuple):
 
 @cache
 def is_read(key: int, version: int) -> bool:
-    """Whether every answer to this API in this version has to be decoded."""
+    """Whether every response to this API in this version has to be decoded."""
     return key in TEACHING or carries_addresses(key, version)
 
 
 class Relay:
-    """Passes requests from a client to a broker, and answers back."""
+    """Passes requests from a client to a broker, and responses back."""
 
     def __init__(self, proxy: ProxyParts, connection: Connection) -> None:
         self.proxy = proxy
@@ -113,11 +113,11 @@ class Relay:
         self._tokens = False
         """Whether the client may send SASL tokens without a header, after a SaslHandshake of version 0."""
         self._drains = False
-        """Whether a request waits for the answers before it."""
+        """Whether a request waits for the responses before it."""
         self.sending = False
-        """Whether an answer is being sent in the shape of a fault; the next request waits for its end."""
+        """Whether a response is being sent in the shape of a fault; the next request waits for its end."""
         self._waits_for_whole = False
-        """Whether a part of a request that a fault may strike has arrived."""
+        """Whether a part of a request that a fault rule may match has arrived."""
         self._broker_has_sent = False
         """Whether the broker has sent anything."""
         self._is_served = False
@@ -140,7 +140,7 @@ class Relay:
 
     @property
     def whole_response(self) -> int:
-        """The same of an answer."""
+        """The same for a response."""
         return self._broker.lacking
 
     @property
@@ -149,13 +149,13 @@ class Relay:
         return bool(self._client.tail)
 
     def awaits(self, exchange: ForwardedExchange) -> bool:
-        """Whether the broker owes the answer to this request."""
+        """Whether the broker owes the response to this request."""
         return bool(self._awaited) and self._awaited[-1].exchange is exchange
 
     def expects(self, correlation_id: int) -> bool:
-        """Whether an answer with this correlation id is awaited, or one without a header.
+        """Whether a response with this correlation id is awaited, or one without a header.
 
-        Answers before it never come: for connections of which parts are missing, as in a capture.
+        Responses before it never come: for connections of which parts are missing, as in a capture.
         """
         awaited = self._awaited
         if not awaited or awaited[0].key < 0:
@@ -171,9 +171,9 @@ class Relay:
     # Bytes that pass as they are
 
     def passes_from_client(self, data: memoryview) -> bool:
-        """Whether these bytes are whole requests at which nobody looks. If so the caller sends them to the broker.
+        """Whether these bytes are complete requests that need no decoding. If so, the caller sends them to the broker.
 
-        This is for what most reads bring; `from_client` decides the same about bytes in any pieces.
+        Most reads return such bytes. `from_client` handles all other reads, also parts of requests.
         """
         client, end = self._client, len(data)
         if client.tail or client.passing or self._tokens or self.holds_client:
@@ -209,7 +209,7 @@ class Relay:
         return True
 
     def passes_from_broker(self, data: memoryview) -> bool:
-        """Whether these bytes are whole answers at which nobody looks. If so the caller sends them to the client."""
+        """Whether these bytes are complete responses that need no decoding. If so, the caller sends them to the client."""
         if self._broker.tail or self._broker.passing or self._client.tail:
             return False
         if self.connection.closed or self.connection.silent or self.sending:
@@ -338,20 +338,20 @@ class Relay:
         return REQUEST_START
 
     def _pass_token(self, size: int) -> int:
-        """Let a SASL token without a header pass; its answer has none either."""
+        """Let a SASL token without a header pass; its response has none either."""
         self._awaited.append(Awaited(-1, -1, -1))
         self._client.passing = size
         return 0
 
     def _must_drain(self, key: int) -> bool:
-        """Whether a request of this API has to wait, because a fault may strike it and answers before it are missing."""
+        """Whether a request of this API has to wait: a fault rule may match it, and earlier responses are missing."""
         faults = self.proxy.faults
         self._drains = faults is not None and self._owes_responses and faults.concerns(key)
         return self._drains
 
     @property
     def _owes_responses(self) -> bool:
-        """Whether the broker has yet to answer, or an answer is on its way."""
+        """Whether the broker has yet to answer, or a response is on its way."""
         return bool(self._awaited) or self._broker.passing > 0
 
     def _forward_bytes(self, data: memoryview, begin: int, end: int) -> None:
@@ -394,7 +394,7 @@ class Relay:
         self.proxy.forward(self.connection, whole)
 
     def _ask(self, exchange: ForwardedExchange) -> None:
-        """Ask the broker what it knows of a Produce's producers, before it gets the Produce."""
+        """Ask the broker about the producers of a Produce, before forwarding the Produce."""
         question = self.proxy.question(exchange)
         if question is not None:
             self._ask_broker(question, DESCRIBE_PRODUCERS, 0)
@@ -416,7 +416,7 @@ class Relay:
             self.go_on(now)
 
     def _take_responses(self, data: memoryview) -> None:
-        """Pass the answers in `data` on, and keep the bytes of one that has to be whole."""
+        """Pass the responses in `data` on, and keep the bytes of one that has to be whole."""
         broker, begin, pos, end, needed, misunderstood = self._broker, 0, 0, len(data), 0, ""
         while pos < end and not self.connection.closed:
             if broker.passing:
@@ -460,7 +460,7 @@ class Relay:
             self._send([bytes(data[begin:end])])
 
     def _response(self, awaited: Awaited, frame: memoryview) -> None:
-        """Look at an answer, replace the addresses in it, and pass it on."""
+        """Look at a response, replace the addresses in it, and pass it on."""
         key, version, exchange = awaited.key, awaited.version, awaited.exchange
         if exchange is not None:
             exchange.note_moment(3)
@@ -490,7 +490,7 @@ class Relay:
         exchange.answered(response, parts)
 
     def _unreadable(self, awaited: Awaited, frame: memoryview, damage: Exception) -> None:
-        """An answer cannot be decoded: it passes as it is, unless it may carry an address that leads past the proxy."""
+        """A response cannot be decoded: it passes as it is, unless it may carry an address that leads past the proxy."""
         if awaited.own:
             return
         if awaited.key in CARRIERS:
@@ -524,7 +524,7 @@ class Relay:
         return "the broker closed it"
 
     def ended(self) -> None:
-        """The connection is over: answers that are still awaited never come."""
+        """The connection is over: responses that are still awaited never arrive."""
         for awaited in self._awaited:
             if awaited.exchange is not None:
                 self.proxy.unanswered(awaited.exchange)
@@ -546,7 +546,7 @@ def _responses(data: memoryview, pos: int, awaited: Awaited) -> bool:
 
 
 def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
-    """A sentence about an answer that makes no sense, by its first bytes."""
+    """A sentence about a response that makes no sense, by its first bytes."""
     if first[:2] in TLS_RECORDS:
         return SPEAKS_TLS
     if awaited is None:

@@ -1,10 +1,10 @@
-"""The shadow verdict: what the sequence rules predict for a batch, beside the answer that the real broker gave.
+"""The shadow verdict: the sequence rules' prediction for a batch, next to the response of the real broker.
 
 The shadow keeps the validator's state of each producer on each partition, as far as batches have passed. It judges a batch with
-the validator of wirebroker's own broker, and advances the state by the broker's answer. It judges when the answer comes: a
-broker handles a connection's requests in order, so all answers before this one have been taken into account.
+the validator of wirebroker's own broker, and advances the state by the broker's response. It judges when the response comes: a
+broker handles a connection's requests in order, so all responses before this one have been taken into account.
 
-Where prediction and answer differ, the shadow takes the broker's side: a client may have written past the proxy.
+Where prediction and response differ, the shadow takes the broker's side: a client may have written past the proxy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STORED_NEVERTHELESS = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Err
 """Errors of batches that the leader has stored."""
 
 UNSEEN = -2
-"""The offset of a batch of which only the last sequence is known."""
+"""The offset of a batch if only the last sequence is known."""
 LAST = BatchHeader(0, 0, -1, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
 """Stands for a producer's last batch where only its last sequence is known."""
 
@@ -43,16 +43,16 @@ Key = tuple[str, int, int]
 
 
 class Judged(NamedTuple):
-    """The prediction for one batch beside its answer."""
+    """The prediction for one batch, and its response."""
 
     verdict: Verdict | None
     """the prediction, None if too little has passed for one"""
     state: bytes | None
     """the producer's state that it was predicted from"""
     outcome: Outcome
-    """the meaning of the broker's answer, as far as the shadow can tell"""
+    """the meaning of the broker's response, as far as the shadow can tell"""
     agrees: bool | None
-    """None if the answer or the prediction says nothing about sequences"""
+    """None if the response or the prediction says nothing about sequences"""
     fenced_by: int = -1
     """the later epoch that InitProducerId has given to the producer, −1 if none"""
 
@@ -67,7 +67,7 @@ class Judged(NamedTuple):
         return "unknown" if self.verdict is None else self.verdict.rule
 
     def explain(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> str:
-        """Answer and prediction as a sentence."""
+        """Response and prediction as a sentence."""
         response = f"stored at offset {base_offset}" if base_offset >= 0 else "answered without an error and without an offset"
         if code:
             response = f"answered {code} {error_name(code)}"
@@ -108,7 +108,7 @@ class Shadow:
         """The latest epoch that InitProducerId gave to a producer id."""
 
     def states(self) -> Iterator[tuple[str, int, int, bytes, bool]]:
-        """Topic, partition, producer id and packed state of what is known, and whether every batch of the window has passed."""
+        """Topic, partition, producer id and packed state of each known producer, and whether its whole window has passed."""
         for (topic, partition, producer_id), known in self._states.items():
             yield topic, partition, producer_id, known.state, known.whole
 
@@ -135,12 +135,12 @@ class Shadow:
             self._know((topic, partition, producer_id), _Known(advance(None, last, UNSEEN, 0, KAFKA), whole=False))
 
     def unanswered(self, topic: str, partition: int, producer_id: int) -> None:
-        """A batch was sent and its answer is lost: nothing is known any more."""
+        """A batch was sent and its response is lost: nothing is known any more."""
         self._states.pop((topic, partition, producer_id), None)
         self._new.pop(producer_id, None)
 
     def judged(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> Judged:
-        """Predict the verdict on a batch, compare it with its answer, and advance the state by the answer."""
+        """Predict the verdict on a batch, compare it with its response, and advance the state by the response."""
         if batch.is_transactional:  # markers do not pass, so only sequences count
             batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)
         if batch.producer_id < 0:
@@ -192,7 +192,7 @@ class Shadow:
 
 
 def _after(known: _Known | None, batch: BatchHeader, verdict: Verdict | None, base_offset: int) -> _Known:
-    """The state after the broker has stored a batch, whatever was predicted."""
+    """The state after the broker has stored a batch, also against the prediction."""
     before = known if isinstance(verdict, Accept) else None
     state = advance(before.state if before else None, batch, base_offset, 0, KAFKA)
     first = before is None or epoch_of(before.state) != batch.producer_epoch
@@ -206,7 +206,7 @@ def _name(verdict: Verdict) -> Predicted:
 
 
 def _outcome(known: _Known | None, verdict: Verdict | None, code: int, base_offset: int) -> Outcome:
-    """The meaning of the answer. Kafka answers a retry without an error; only the offset shows that nothing was stored."""
+    """The meaning of the response. Kafka answers a retry without an error; only the offset shows that nothing was stored."""
     if code:
         return "duplicate" if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else "rejected"
     if isinstance(verdict, Duplicate):

@@ -1,8 +1,8 @@
 """Changes of groups that take several slices.
 
-Kafka's coordinator handles the requests for a group one after the other. So whoever needs a group that is being changed, a
-request or a timer, waits until the change is done. It helps meanwhile: each of its own slices runs one of the change. So
-nobody waits for a driver that does not call, and a change that nobody drives any more holds nobody up.
+Kafka's coordinator handles the requests for a group one after the other. So a request or timer that
+needs a group waits until a running change of the group is done. The waiting request drives the change: each of its slices
+runs one slice of the change. So no request waits for a driver that does not call, and an abandoned change blocks none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Changes:
         return any(each in self.running for each in group_ids)
 
     def alone(self, group_id: str, slices: Generator[None, Any, T]) -> Generator[None, Any, T]:
-        """Change a group that nobody else is changing. A change that is dropped between two slices is closed."""
+        """Change a group that has no other running change. A change that is dropped between two slices is closed."""
         try:
             next(slices)
         except StopIteration as last:
@@ -65,7 +65,7 @@ class Changes:
             next(change.slices)
         except StopIteration as last:
             change.result = last.value
-        except Exception as error:  # it belongs to whoever began the change
+        except Exception as error:  # it belongs to the request that began the change
             change.error = error
         else:
             return

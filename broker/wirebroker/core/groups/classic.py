@@ -114,7 +114,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, value: GroupMetadataValue) -> Snapshot:
-        """What a record says."""
+        """The group's state in a record."""
         members = [
             Member(
                 each.member_id, each.group_instance_id, each.client_id, each.client_host, each.rebalance_timeout,
@@ -164,7 +164,7 @@ class Group(AnyGroup):
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
 
-    # What the coordinator asks
+    # Questions of the coordinator
 
     @property
     def state_name(self) -> str:

@@ -24,7 +24,7 @@ CONSUMER = "consumer"
 
 
 class Resolved(NamedTuple):
-    """The topics that a regular expression matched at `time` (ms since the epoch), after so many had been created."""
+    """The topics that a regular expression matched at `time` (ms since the epoch), when `created` topics had been created."""
 
     topics: frozenset[str]
     created: int
@@ -256,7 +256,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
             yield from after(member.assigned)
 
     def regex_records(self, regex: str, resolved: Resolved) -> Iterator[CoordinatorRecord | None]:
-        """The record of what a regular expression matched."""
+        """The record of a regular expression's matches."""
         yield self.log.regex(self.group_id, regex, resolved.topics, resolved.created, resolved.time)
         yield from after(resolved.topics)
 

@@ -349,7 +349,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         """Match the group's regular expressions with the topics that the client sees whose request makes it due, if due.
 
         Kafka does this in the background, right after the heartbeat: a member learns the matches of its expression from a
-        later heartbeat. Timers continue long work. What is found is for all members, as in Kafka's TopicRegexResolver.
+        later heartbeat. Timers continue long work. The matches are for all members, as in Kafka's TopicRegexResolver.
         """
         if not due:
             return
@@ -482,7 +482,7 @@ def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generat
 def _records_of(
     group: ConsumerGroup, matches: Mapping[str, Resolved], bumps: bool
 ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-    """The records of what regular expressions match, and of the group's next epoch if it rises."""
+    """The records of regular expressions' matches, and of the group's next epoch if it rises."""
     for regex, resolved in matches.items():
         yield from group.regex_records(regex, resolved)
     if bumps:

@@ -60,7 +60,7 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
         return self.epoch(group_id, group_metadata.ConsumerGroupMetadataValue(epoch=epoch))
 
     def regex(self, group_id: str, regex: str, topics: Iterable[str], version: int, time: int) -> CoordinatorRecord:
-        """The topics that a regular expression matched at `time`, after so many (`version`) had been created."""
+        """The topics that a regular expression matched at `time`, when `version` topics had been created."""
         key = self.regex_key(group_id=group_id, regular_expression=regex)
         value = regular_expression.ConsumerGroupRegularExpressionValue(
             topics=sorted(topics), version=version, timestamp=time
@@ -72,7 +72,7 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
         return [CoordinatorRecord(self.regex_key(group_id=group_id, regular_expression=each), None) for each in regexes]
 
     def with_metadata(self, member: ConsumerMember, value: metadata.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """The member with what it has sent."""
+        """The member with the fields that it has sent."""
         side = value.classic_member_metadata
         return replace(
             member, instance_id=value.instance_id, rack_id=value.rack_id, rebalance_timeout=value.rebalance_timeout_ms,

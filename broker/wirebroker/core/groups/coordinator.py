@@ -54,7 +54,7 @@ class GroupCoordinator:
         self.classic = ClassicGroups(self._registry, ClassicMembers(self.consumers))
         modern: list[ModernGroups[Any, Any, Any]] = [self.consumers, self.shares, self.streams]
         self._modern = {each.type: each for each in modern}
-        """What handles the requests of each type of group but the classic one."""
+        """The handler of requests for each type of group except the classic one."""
         self._set_timers(now)
 
     def _set_timers(self, now: int) -> None:
@@ -154,12 +154,12 @@ class GroupCoordinator:
         self._gone_topics[topic] = topic_id
 
     def forget_topics(self, now: int) -> None:
-        """Forget, at once or in slices, the committed offsets of deleted topics and what share groups know of them."""
+        """Forget, at once or in slices, the committed offsets of deleted topics and share groups' state for them."""
         if self._gone_topics and not self._forgets:
             self._cluster.timers.work(self._forgetting_topics(now))
 
     def _forgetting_topics(self, now: int) -> Iterator[None]:
-        """Go through all groups, and again for topics that have been deleted meanwhile."""
+        """Go through all groups, and again for topics that have been deleted in the meantime."""
         self._forgets = True
         pause = pauses()
         try:
@@ -195,7 +195,7 @@ class GroupCoordinator:
         if group.kind in self._modern:
             if refused := (yield from self._modern[group.kind].delete_state(group, now)):
                 return refused
-            if self.groups.get(group_id) is not group:  # another request has deleted it meanwhile
+            if self.groups.get(group_id) is not group:  # another request has deleted it
                 return ErrorCode.GROUP_ID_NOT_FOUND
             if not group.is_empty:
                 return ErrorCode.NON_EMPTY_GROUP

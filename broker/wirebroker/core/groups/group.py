@@ -1,4 +1,4 @@
-"""What the coordinator asks a group of any type (Kafka's Group)."""
+"""The interface of all types of groups for the coordinator (Kafka's Group)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AnyGroup(ABC):
     """Whether the group is deleted when it has no members and loses its last offset."""
     group_id: str
     protocol_type: str | None
-    """What the members speak; None if a classic group never had a member."""
+    """The members' protocol type; None if a classic group never had a member."""
     members: Mapping[str, Any]
     """The members by their ids."""
 

@@ -59,7 +59,7 @@ def upgraded(group: Group, registry: Registry) -> Generator[None, Any, ConsumerG
     members, protocol = list(group.members.values()), group.protocol  # its own timers may change it between two slices
     speak = [{name for name, _ in member.protocols} for member in members]
     if protocol is None or any(protocol not in names for names in speak):
-        # Kafka fails if there was no generation yet, or if a member that joined meanwhile does not support its protocol.
+        # Kafka fails if there was no generation yet, or if a newly joined member does not support its protocol.
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     made = ConsumerGroup(group.group_id, registry.changes)
     made.epoch = made.assignment_epoch = group.generation

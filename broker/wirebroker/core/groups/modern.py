@@ -1,4 +1,4 @@
-"""What consumer, share and streams groups have in common (Kafka's ModernGroup).
+"""The common part of consumer, share and streams groups (Kafka's ModernGroup).
 
 The coordinator computes the target of each member; a member learns with its heartbeats what to take and to give up.
 `modern_groups` handles the heartbeats, `modern_log` has the records.
@@ -199,7 +199,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     # Timers
 
     def set_timer(self, kind: str, member_id: str, when: int, action: Action) -> None:
-        """Run the action at `when` (ms since the epoch), or once nobody changes the group any more; it replaces an earlier
+        """Run the action at `when` (ms since the epoch), or after a running change of the group; it replaces an earlier
         timer of this kind and member.
         """
         self.cancel_timer(kind, member_id)

@@ -1,4 +1,4 @@
-"""What the requests of consumer, share and streams groups have in common: heartbeats, timers, and the removal of members.
+"""Request handling shared by consumer, share and streams groups: heartbeats, timers, and the removal of members.
 
 The rules are those of GroupMetadataManager in Kafka 4.3.1. A heartbeat's result (`Step`) is computed first, then written
 down, then applied, so a refused request changes nothing. Requests about many topics are handled in slices.
@@ -293,7 +293,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         self.fence_at(group, SESSION, member_id, now + silent)
 
     def _await_revocation(self, group: G, member: M, now: int) -> None:
-        """Remove the member if it has not given up what it must, and left its epoch, within its rebalance timeout."""
+        """Remove the member unless it gives up its revoked partitions or tasks and leaves its epoch in time."""
         self.fence_at(group, REBALANCE, member.member_id, now + member.rebalance_timeout, member.epoch)
 
     def fence_at(self, group: G, kind: str, member_id: str, when: int, epoch: int | None = None) -> None:
@@ -313,7 +313,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     def fence(self, group: G, leaving: Sequence[M], now: int) -> ErrorCode:
         """Remove these members. The group's epoch rises, and the next heartbeat computes a new target.
 
-        If that cannot be written down, nobody is removed and the client's error is returned.
+        If the records cannot be written, no member is removed and the client's error is returned.
         """
         gone = [member.member_id for member in leaving]
         facts, more = self._without(group, leaving)
@@ -332,7 +332,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return ErrorCode.NONE
 
     def _without(self, group: G, leaving: Sequence[M]) -> tuple[TopicFacts, list[CoordinatorRecord]]:
-        """The group's facts without these members, and records of what else is forgotten with them."""
+        """The group's facts without these members, and tombstones of other state that is forgotten with them."""
         return group.facts, []
 
     # Loading and deleting

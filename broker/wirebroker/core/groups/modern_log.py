@@ -48,7 +48,7 @@ class ModernRecords(ABC, Generic[M, T]):
     # Writing
 
     def metadata(self, group_id: str, member: M) -> CoordinatorRecord:
-        """What a member has sent."""
+        """The record of the fields that a member has sent."""
         return CoordinatorRecord(self.metadata_key(group_id=group_id, member_id=member.member_id), self._metadata(member))
 
     def current(self, group_id: str, member: M) -> CoordinatorRecord:
@@ -95,7 +95,7 @@ class ModernRecords(ABC, Generic[M, T]):
 
     @abstractmethod
     def with_metadata(self, member: M, value: Any) -> M:
-        """The member with what it has sent."""
+        """The member with the fields that it has sent."""
 
     @abstractmethod
     def with_assignment(self, member: M, value: Any) -> M:

@@ -38,7 +38,7 @@ class ModernMember:
     state: MemberState = MemberState.STABLE
     assigned: Any = field(default_factory=dict)
     revoking: Any = field(default_factory=dict)
-    """What the member must give up."""
+    """The partitions or tasks that the member must give up."""
 
     @property
     def speaks_classic(self) -> bool:
@@ -56,7 +56,7 @@ class ModernMember:
         )  # fmt: skip
 
     def has_metadata_of(self, other: ModernMember) -> bool:
-        """Whether the records of what the two members have sent are the same."""
+        """Whether the two members' records of sent fields are the same."""
         return _same(self, other, (each for each in self.__dataclass_fields__ if each not in ASSIGNMENT))
 
     def has_assignment_of(self, other: ModernMember) -> bool:
@@ -65,7 +65,7 @@ class ModernMember:
 
 
 ASSIGNMENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
-"""The fields of a member in the record of its assignment; the others are in the record of what it has sent."""
+"""The fields of a member in the record of its assignment; the others are in the record of sent fields."""
 
 
 def _same(one: ModernMember, other: ModernMember, names: Iterable[str]) -> bool:

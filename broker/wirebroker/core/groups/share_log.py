@@ -62,7 +62,7 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
         yield CoordinatorRecord(self.state_key(group_id=group_id), value)
 
     def with_metadata(self, member: ShareMember, value: metadata.ShareGroupMemberMetadataValue) -> ShareMember:
-        """The member with what it has sent."""
+        """The member with the fields that it has sent."""
         return replace(
             member, rack_id=value.rack_id, client_id=value.client_id, client_host=value.client_host,
             topics=frozenset(value.subscribed_topic_names),

@@ -28,7 +28,7 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The topics of a group by their ids: those being initialized, those with a state, those whose state is being deleted."""
+    """The topics of a group by their ids: topics being initialized, topics with a state, topics with a state being deleted."""
 
     initializing: Mapping[bytes, Prepared] = field(default_factory=dict)
     initialized: Mapping[bytes, Prepared] = field(default_factory=dict)

@@ -90,8 +90,8 @@ class ShareStates:
     def _rewrite(
         self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
     ) -> Generator[None, Any, ErrorCode]:
-        """Change which partitions have a state, once nobody else changes the group, and write that down. Does nothing if the
-        group was deleted meanwhile.
+        """Change which partitions have a state, after other changes of the group, and write that down. Does nothing if the
+        group was deleted in the meantime.
         """
         yield from self._groups.changes.settled([group.group_id])
         if group.preparation is not None and self._registry.groups.get(group.group_id) is not group:

@@ -1,7 +1,7 @@
 """The assignor of share groups, "simple", which gives a partition to several members, in slices (Kafka's SimpleAssignor).
 
 Every partition gets the same number of members, as far as possible, and every member about as many partitions. Members keep
-what they have. The result is Kafka's for the same history, so it follows the order of Java's hash tables.
+their partitions. The result is Kafka's for the same history, so it follows the order of Java's hash tables.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _give_same(
 def _give_mixed(
     subscribers: Sequence[ShareSubscriber], assignable: Mapping[bytes, Collection[int]]
 ) -> Generator[None, Any, list[list[Place]]]:
-    """Balance each topic by itself, among its subscribers and those who have partitions of it and give them back."""
+    """Balance each topic by itself, among its subscribers and the members that give its partitions back."""
     given: list[dict[bytes, set[Place]]] = [
         {topic: {(topic, i) for i in indexes} for topic, indexes in each.given.items()} for each in subscribers
     ]
@@ -104,7 +104,7 @@ def _hash_of_place(place: Place) -> int:
 
 
 class _Balance:
-    """Gives partitions to members, by their numbers. `given` is what each member has, and is changed."""
+    """Gives partitions to members, by their numbers. `given` has each member's partitions, and is changed."""
 
     def __init__(
         self, members: Sequence[int], targets: Sequence[Place], given: list[set[Place]], hashed: Callable[[Place], int]
@@ -126,7 +126,7 @@ class _Balance:
         self._pause = weighted_pauses()
 
     def balance(self) -> Generator[None, Any, None]:
-        """Take from members and partitions that have too many, then give to those that have too few."""
+        """Take from members and partitions that have too many, then give to members and partitions with too few."""
         for member, held in enumerate(self._given):
             gone = self._in_order(held, buckets_for(len(held)))[: max(len(held) - self._wanted[member], 0)]
             for place in gone:

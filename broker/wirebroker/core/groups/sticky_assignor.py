@@ -32,7 +32,7 @@ class Work(NamedTuple):
 
 
 class _Process:
-    """What the members of one process have got so far (ProcessState)."""
+    """The tasks of one process's members so far (ProcessState)."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -77,7 +77,7 @@ class _Quota:
         self.limit = -(-tasks // members)
 
     def reached(self, count: int) -> None:
-        """A member has so many tasks."""
+        """A member now has `count` tasks."""
         if count == self.limit:
             self._members -= 1
             self._tasks -= count
@@ -158,7 +158,7 @@ class _Assignment:
         return self._least_loaded(self._was_standby.get(task), None)
 
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
-        """Of members that had a standby, one with little load; with a task, not in a process that has it already."""
+        """A member with little load among these; with `task`, a member of a process without that task."""
         if not members:
             return None
         first = best = members[0]

@@ -33,7 +33,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         super().__init__(group_id, changes)
         self.topology: Topology | None = None
         self.configured: Configured | None = None
-        """The topology with what the cluster's topics make of it; None after a restart, until a member sends a heartbeat."""
+        """The topology, configured with the cluster's topics; None after a restart, until a member sends a heartbeat."""
         self.configured_at = 0
         """The end of the group's partition of __consumer_offsets at that moment."""
         self.valid_topology_epoch = 0
@@ -76,7 +76,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     def has_since(self, member: StreamsMember, where: Where) -> int | None:
         """The epoch since which the member has the task that reads the partition; None if the member does not have it."""
         if where.topic is None:
-            return 0  # nobody reads a topic that was deleted
+            return 0  # a deleted topic has no reader
         reader = self.topology.reader_of.get(where.topic, "") if self.topology is not None else ""
         task = (reader, where.partition)
         return member.assigned.active.get(task, member.revoking.active.get(task))

@@ -63,7 +63,7 @@ class Endpoint(NamedTuple):
 
 
 class StreamsHeartbeatResult(NamedTuple):
-    """The response to a heartbeat. What is None is known to the member already. The interval is in ms."""
+    """The response to a heartbeat. A field is None if the member knows it already. The interval is in ms."""
 
     member_id: str
     epoch: int
@@ -216,9 +216,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return 0 if log is None else log.log_end_offset
 
     def shown(self, group: StreamsGroup) -> Configured | None:
-        """What the topics make of the topology, as far as descriptions show it.
+        """The topology, configured with the topics, as far as descriptions show it.
 
-        Kafka describes the state of the last written record, and what it finds out itself is not part of any record. So a
+        Kafka describes the state of the last written record, and its own configured topology is not part of any record. So a
         description shows that only after a further record of this or another group in the same partition.
         """
         return group.configured if self._log_end(group) > group.configured_at else None
@@ -289,13 +289,13 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         group.valid_topology_epoch, group.configs = step.valid_topology_epoch, step.configs
 
     def _entered(self, group: StreamsGroup, now: int) -> None:
-        """Kafka makes another object of a new group, which knows only what was written down."""
+        """Kafka makes another object of a new group, with only the state of the records."""
         group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
 
     # Endpoints
 
     def _endpoints(self, step: StreamsStep) -> list[Endpoint] | None:
-        """The endpoints of all members with their partitions; None if a topic is missing, for which Kafka is not prepared."""
+        """The endpoints of all members with their partitions; None if a topic is missing; Kafka is not prepared for that."""
         group = step.group
         others = [group.members[each] for each in group.in_order() if each != step.new.member_id]
         found = []
@@ -361,7 +361,7 @@ def request_error(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
 
 
 def _not_offered(request: StreamsGroupHeartbeatRequest) -> str | None:
-    """Kafka's message for what Kafka 4.3.1 does not offer yet."""
+    """Kafka's message for features that Kafka 4.3.1 does not offer yet."""
     if request.instance_id is not None:
         return "Static membership is not yet supported."
     if request.task_offsets is not None:
@@ -395,7 +395,7 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _updated(member: StreamsMember, requested: StreamsHeartbeat) -> StreamsMember | None:
-    """The member with the data of this request; None if a tag comes twice, for which Kafka is not prepared."""
+    """The member with the data of this request; None if a tag is given twice; Kafka is not prepared for that."""
     request = requested.request
     tags = member.tags
     if request.client_tags is not None:
@@ -430,7 +430,7 @@ def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology |
 
 
 def _unknown_tasks(request: StreamsGroupHeartbeatRequest, configured: Configured) -> Refusal | None:
-    """The refusal of a member that claims tasks that do not exist; as long as the topology is not ready, nobody knows."""
+    """The refusal of a member that claims tasks that do not exist; None while the topology is not ready."""
     if configured.told is not None or configured.subtopologies is None:
         return None
     for claimed in (request.active_tasks, request.standby_tasks, request.warmup_tasks):

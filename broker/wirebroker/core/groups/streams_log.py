@@ -88,7 +88,7 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
         return self.epoch(group_id, value)
 
     def with_metadata(self, member: StreamsMember, value: metadata.StreamsGroupMemberMetadataValue) -> StreamsMember:
-        """The member with what it has sent."""
+        """The member with the fields that it has sent."""
         endpoint = value.user_endpoint
         return replace(
             member, rack_id=value.rack_id, rebalance_timeout=value.rebalance_timeout_ms, client_id=value.client_id,

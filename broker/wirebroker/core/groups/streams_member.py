@@ -1,7 +1,7 @@
 """A member of a streams group, its tasks, and the steps from its tasks to its target (KIP-1071).
 
 `reconcile` is Kafka's CurrentAssignmentBuilder of streams groups. A member first gives up the tasks that are not in its
-target, then moves to the epoch of the target assignment, and gets the other tasks as soon as nobody else has them.
+target, then moves to the epoch of the target assignment, and gets the other tasks as soon as no other member has them.
 """
 
 from __future__ import annotations

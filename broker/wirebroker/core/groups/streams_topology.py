@@ -159,7 +159,7 @@ class _InvalidError(Exception):
 
 
 def configure(topology: Topology, existing: Counts) -> Generator[None, Any, Configured | Misfit]:
-    """What the existing topics make of a topology, in slices. `existing` does not change meanwhile."""
+    """Configure a topology with the existing topics, in slices. `existing` does not change between slices."""
     try:
         groups = [group for each in topology.subtopologies.values() for group in _copartitioned(each)]
         yield from after(topology.required)

@@ -37,7 +37,7 @@ from wirebroker.core.producers import epoch_of, last_offset
 MOST_KEYS = 1_000_000
 """The most keys of one round; the next round continues after them. (log.cleaner.dedupe.buffer.size)"""
 STEP = 256
-"""A generator yields after so many records, also within a batch."""
+"""The number of records after which a generator yields, also within a batch."""
 
 T = TypeVar("T")
 Steps = Generator[int, None, T]

@@ -118,7 +118,7 @@ class Log(Protocol):
         """Forget whole segments that end at or below `offset`; the active one stays."""
 
     def empty(self, offset: int, now: int, *, closes: bool) -> None:
-        """The log starts at `offset` now, which is its end if all is replicated: give back what it takes.
+        """The log starts at `offset` now, which is its end if all is replicated: free its space.
 
         On disk records stay in the active segment, as after DeleteRecords, because a new one takes a millisecond. With `closes`
         the segment is closed, so that a restart finds the producers' states as they are now. Raises OSError.

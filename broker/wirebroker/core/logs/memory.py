@@ -22,9 +22,9 @@ from wirebroker.core.logs.interface import EMPTY, NO_TIMESTAMP, Kept, Owner, Sli
 FIRST_CHUNK = 16 * 1024
 LARGEST_CHUNK = 4 * 1024 * 1024
 OWN_BUFFER_FROM = 100 * 1024
-"""A batch of at least so many bytes has a buffer of its own."""
+"""A batch of at least this size in bytes has a buffer of its own."""
 COPIED = 1024 * 1024
-"""So many bytes of several buffers are copied into one for a reader: what consumers ask of a partition by default."""
+"""The bytes of several buffers that are copied into one for a reader: consumers' default max.partition.fetch.bytes."""
 INDEX_INTERVAL = 4096
 """Bytes between two entries of Kafka's index of offsets."""
 ANY_SIZE = 2**31 - 1

@@ -48,7 +48,7 @@ class Acquisition:
         self.acquired: list[Acquired] = []
 
     def acquire(self, fetch_offset: int, max_records: int) -> list[Acquired]:
-        """Acquire up to `max_records`; in the mode "batch_optimized" up to the end of the batch with the last of them."""
+        """Acquire up to `max_records`; in the mode "batch_optimized" up to the end of the last record's batch."""
         partition, fetched = self._partition, self._batches
         if not fetched or max_records <= 0 or fetched[-1].last < partition.start_offset:
             return []

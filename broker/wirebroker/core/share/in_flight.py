@@ -15,7 +15,7 @@ from wirebroker.core.purgatory import Timer
 Key = tuple[str, bytes, int]
 """Group id, topic id and partition."""
 NOBODY = ""
-"""The member id of records that nobody has acquired."""
+"""The member id of records that no member has acquired."""
 
 
 class RecordState(IntEnum):

@@ -8,7 +8,7 @@ from wirebroker.core.share.in_flight import Key
 
 
 class NeededRecords:
-    """Where each share partition's latest snapshot is. Records before the first of these are not needed."""
+    """Where each share partition's latest snapshot is. Records before the earliest snapshot are not needed."""
 
     def __init__(self) -> None:
         self._snapshots: dict[Key, int] = {}

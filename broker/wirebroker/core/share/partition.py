@@ -62,7 +62,7 @@ class Stored(Protocol):
 
 
 class Broken(Exception):
-    """Kafka fails on this request with an exception that nobody expects, and the client gets UNKNOWN_SERVER_ERROR."""
+    """Kafka fails on this request with an unexpected exception, and the client gets UNKNOWN_SERVER_ERROR."""
 
 
 What = Literal["acquired", "released", "settled", "lock_expired"]

@@ -75,7 +75,7 @@ class SharePartitions:
         return ShareSettings(group_id, self._cluster.configs)
 
     def restart(self) -> None:
-        """All brokers restart: what was acquired and not acknowledged is available again."""
+        """All brokers restart: records acquired but not acknowledged are available again."""
         for held in list(self._held.values()):
             self.forget(held)
         self._waiting.clear()
@@ -155,7 +155,7 @@ class SharePartitions:
         held.share.log_starts_at(held.partition.offset_for(EARLIEST).offset)
 
     def follow_logs(self, now: int) -> None:
-        """Let each share partition begin at the end of its log, for a soft reset. What is acquired stays acquired."""
+        """Let each share partition begin at the end of its log, for a soft reset. Acquired records stay acquired."""
         for held in self:
             self.starts_at_log_start(held)
             self.wake(held.key, now)
@@ -208,7 +208,7 @@ class SharePartitions:
     # Sessions
 
     def end_session(self, key: MemberKey, now: int, pause: Callable[[], bool]) -> Iterator[None]:
-        """End a member's session, and release what it has acquired, in slices."""
+        """End a member's session, and release its acquired records, in slices."""
         session = self.sessions.remove(key)
         if session is not None:
             yield from self._release(session, now, pause)

@@ -77,7 +77,7 @@ class ShareSession:
 
 
 class Ended(NamedTuple):
-    """What the end of a connection ends: a member's session, if there still is one, and perhaps a group's last session."""
+    """The sessions that end with a connection: a member's session, if it still exists, and perhaps a group's last session."""
 
     session: ShareSession | None
     node_id: int

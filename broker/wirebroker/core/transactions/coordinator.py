@@ -111,7 +111,7 @@ class TransactionCoordinator:
             self._load(transaction, now)
 
     def moved(self, index: int, now: int) -> None:
-        """Another broker, or none, leads a partition of __transaction_state: it carries out what was decided."""
+        """Another broker, or none, leads a partition of __transaction_state: it completes the prepared transactions."""
         for transaction in self.transactions.values():
             if self._cluster.coordinator_partition("transaction", transaction.transactional_id) == index:
                 self._load(transaction, now)
