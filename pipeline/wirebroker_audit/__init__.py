@@ -6,7 +6,7 @@ report/      summary.json, Parquet, one HTML page, exports, the history of audit
 inputs/      the application's journal, the broker's trace, policies
 checks/      from runs, batches and records to findings (DataFrame → DataFrame); `batches` calls those of the batches
 sources/     Spark's tasks over the pieces of a log, and its streams
-folding/     from batches to runs, and on from what an earlier audit has read
+folding/     from batches to runs; how an audit goes on from an earlier report
 logs/        which partitions a directory holds, and their pieces
 reading/     from the bytes of a piece to batches and records; without Spark
 spark/       the session, intermediate tables; rules and sentences of `wirebroker.audit` as SQL columns

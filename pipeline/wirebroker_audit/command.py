@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _resolve(options: argparse.Namespace) -> None:
-    """Turn `file:` addresses into paths. Raises BadPlace for addresses that nobody can open here."""
+    """Turn `file:` addresses into paths. Raises BadPlace for an address that cannot be opened here."""
     for names, resolve in ((("path",), log_path), (PLACES, local_path), (INPUTS, input_path)):
         for name in names:
             if (text := getattr(options, name)) is not None:
@@ -146,7 +146,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
 
 
 def _request(options: argparse.Namespace) -> Request:
-    """What the flags ask for. Raises BadConfig and Refused."""
+    """The audit that the flags request. Raises BadConfig and Refused."""
     from wirebroker_audit.job import Request
 
     request = Request(

@@ -98,7 +98,7 @@ class Request:
     """the least grave findings that fail the audit; None: what the policy says, otherwise likely ones"""
 
     since: Path | None = None
-    """an earlier report, from which this audit goes on"""
+    """an earlier report; this audit goes on from it"""
     access: Access = PLAINTEXT
     """how to reach the cluster of `bootstrap`"""
 
@@ -117,7 +117,7 @@ class Request:
         return replace(self, expiration_ms=expiration_ms)
 
     def earlier_state(self) -> State | None:
-        """What the earlier report covers. Raises BadReport."""
+        """How far the earlier report has read; None without one. Raises BadReport."""
         if self.since is None:
             return None
         return read_state(self.since, is_cluster=self.bootstrap is not None, expiration_ms=self.expiration_ms)
@@ -349,7 +349,7 @@ class _Audit:
         return pieces, Earlier(self.spark, self.request.since, goes_on, starts)
 
     def _with_coordinators(self, findings: DataFrame) -> DataFrame:
-        """The findings; those about open transactions with what the coordinators know."""
+        """The findings; a finding about an open transaction also gets the state that its coordinator has written."""
         open_ms = sf.get_json_object("evidence", "$.open_ms").cast("long")
         rows = collected(findings.where("kind = 'open_transaction'").select(*_OPEN, open_ms.alias("open_ms")).limit(OPEN_LIMIT))
         if not rows:
@@ -368,7 +368,7 @@ class _Audit:
     def _with_groups(
         self, findings: DataFrame, batches: DataFrame, ranges: list[dict[str, Any]]
     ) -> tuple[DataFrame, dict[str, Any]]:  # fmt: skip
-        """The findings with those about groups' commits, and what the summary gets of these."""
+        """The findings, now also about groups' commits, and the summary's fields about these commits."""
         work = self.origin.pieces_of(groups.OFFSETS_TOPIC)
         seen = consumers.commits(self.spark, work, frozenset(self.request.topics))
         if seen is None:

@@ -7,9 +7,9 @@ micro-batch is repeated with the same number and the same batches, and writes th
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
 
 Folders of earlier micro-batches are joined from time to time, see `micro_batches`, and with them the runs that go on, see
-`folding.runs`. So there are about as many runs as producers in each segment, whatever the age of the stream. Rows below the log
-start no longer count, and joining leaves them out, so the state holds no more than the log. If a partition restarted because
-its topic was deleted and created again, its earlier batches are left out. An audit of the whole would not find either of them.
+`folding.runs`. So each segment has about as many runs as producers, however old the stream is. Rows below the log start no
+longer count, and joining leaves them out, so the state holds no more than the log. If a partition restarted because its topic
+was deleted and created again, its earlier batches are left out. A full audit would not see such rows and batches either.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def reason_of(failure: str) -> str:
 
 
 class _Shown:
-    """What the user has been told."""
+    """The messages that the user has already seen."""
 
     def __init__(self, out: Path, say: Callable[[str], None]) -> None:
         self._path, self._say = out / CURRENT, say

@@ -70,7 +70,7 @@ class Origin(ABC):
 
     @abstractmethod
     def after(self, state: State) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
-        """What an earlier report leaves to read of the `pieces`; the partitions whose earlier rows count; notices."""
+        """The part of `pieces` that an earlier report has not read; the partitions whose earlier rows count; notices."""
 
     def state_of(self, folded: DataFrame, expiration_ms: int) -> State:
         """How far an audit has read, by its runs."""
@@ -95,12 +95,12 @@ class Origin(ABC):
         return {}
 
     def coordinators(self, producers: Iterable[int]) -> Coordinators:
-        """What the transaction coordinators have written about these producers, as far as the origin holds it."""
+        """The transaction coordinators' states for these producers, as far as the origin holds such states."""
         return Coordinators((), producers)
 
     @abstractmethod
     def pieces_of(self, topic: str) -> list[list[Piece]]:
-        """What to read of an internal topic, whatever topics are audited: a list for each partition; none if it is not here."""
+        """The pieces of an internal topic, audited or not: a list for each partition; none if the topic is not here."""
 
     def between_replicas(self) -> DataFrame | None:
         """Findings about the replicas of a partition; None if there is nothing to compare."""

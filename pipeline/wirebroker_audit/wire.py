@@ -32,7 +32,7 @@ THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
 """Seconds to wait before the next request to a broker that throttles, and in all without a result."""
 EARLIEST, LATEST = -2, -1
 NEWEST = {0: 12, 1: 12, 2: 7, 3: 12, 18: 0, 32: 4}
-"""By API key the newest version that is spoken here; Produce 13 and Fetch 13 name topics by id."""
+"""The newest version that the client sends, by API key; Produce 13 and Fetch 13 name topics by id."""
 COMPACT = "compact"
 _TOPIC = 2
 _RETRIABLE = frozenset(
@@ -50,12 +50,12 @@ NEEDS_CONFIG = "; a listener with TLS or SASL needs --command-config"
 
 
 class BrokerError(Exception):
-    """The broker cannot be asked, or answers with an error; the text says which broker, what and why."""
+    """The broker is unreachable, or responds with an error; the text says which broker, which request and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivePartition:
-    """A partition of a live cluster, as it was when it was asked for."""
+    """A partition of a live cluster, as it was when the brokers described it."""
 
     topic: str
     partition: int
@@ -84,7 +84,7 @@ class Client:
         self._leaders: dict[tuple[str, int], str] = {}
         self._ids: dict[str, str] = {}
         self._refused: dict[str, int] = {}
-        """by topic the error with which a broker would say nothing of it"""
+        """the error code of each topic that a broker refused to describe"""
 
     def close(self) -> None:
         """Close all connections."""
@@ -138,7 +138,7 @@ class Client:
                 self._ids[topic.name] = format_uuid(topic.topic_id) if any(topic.topic_id) else ""
 
     def offset(self, topic: str, partition: int, which: int) -> int:
-        """The first offset of a partition, or the one behind its last."""
+        """The first offset of a partition, or the offset after its last record."""
 
         def ask(leader: str) -> tuple[int, Any]:
             entry = ListOffsetsPartition(partition_index=partition, timestamp=which)
@@ -262,7 +262,7 @@ def ask(bootstrap: str, topics: tuple[str, ...] = (), access: Access = PLAINTEXT
 
 
 def _only(leader: str, topics: list[Any]) -> Any:
-    """The one partition that was asked about. Raises BrokerError."""
+    """The one partition in the response. Raises BrokerError."""
     found = [partition for topic in topics for partition in topic.partitions]
     if len(found) != 1:
         raise BrokerError(f"{leader} was asked about one partition, and answered about {len(found)}")

@@ -12,7 +12,7 @@ EXPIRATION_MS = 86_400_000
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 """Kafka writes every transactional batch of `__consumer_offsets` with sequence 0, so sequences mean nothing there."""
 PREALLOCATED = 1024 * 1024
-"""With log.preallocate a broker fills a segment with zeros up to segment.bytes, in practice a multiple of this."""
+"""With log.preallocate a broker fills a segment with zeros up to segment.bytes, in practice a multiple of this number."""
 WINDOWS = (1, 2, 5, 10)
 """The windows under which both audits judge arrivals again."""
 

@@ -1,6 +1,6 @@
 """Findings by content: records that are stored again, and, with a journal, records that are lost.
 
-Pure functions over `RecordRow`s. Records are compared within their topic, and only those that a read_committed consumer sees.
+Pure functions over `RecordRow`s. Records are compared within their topic, and only if a read_committed consumer sees them.
 Without a journal, equal content (key, value, headers) is *likely* the same record. A journal names records by key and value: it
 gives the number of copies that should be stored, and a further copy is *certain*. Contents that repeat too often
 (`matching.Repeats`) and tombstones cannot identify duplicates; only a journal can.

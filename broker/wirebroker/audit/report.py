@@ -22,7 +22,7 @@ SHOWN, SAID = 10, 100
 COUNTED = (
     "partitions", "batches", "records", "producers", "committed", "aborted", "open", "recognised", "rejected",
 )  # fmt: skip
-"""The counts of each topic. Records are those that a read_committed consumer sees. A transaction counts once on each of its
+"""The counts of each topic. Only records that a read_committed consumer sees count. A transaction counts once on each of its
 partitions. Recognised retries and rejected batches come from the trace."""
 
 

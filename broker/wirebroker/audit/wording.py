@@ -274,7 +274,7 @@ class Wording:
         )  # fmt: skip
 
     def row_without_record(self, key: Any, time: Any, rows: Any, records: Any) -> Any:
-        """A row of the application's table has no record; its key has so many `rows` and `records`."""
+        """A row of the application's table has no record; `rows` and `records` count the rows and records with its key."""
         return self.text(
             "the row with key {key} from {time} UTC has no record; the table has {rows} with this key, the log {records}",
             key=key, time=time, rows=self.choose(rows == 1, "1 row", self.text("{n} rows", n=rows)), records=records,

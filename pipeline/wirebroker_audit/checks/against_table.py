@@ -50,7 +50,7 @@ class BadTable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A table, and which of its columns are what; `key`, `value`, `time`, `where` and `topic_from` are SQL expressions."""
+    """A table; `key`, `value`, `time`, `where` and `topic_from` are SQL expressions over its columns."""
 
     file: str
     key: str
@@ -72,7 +72,7 @@ class Description:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the session on this machine needs for the table."""
+        """The Spark settings that a session on this machine needs to read the table."""
         given = {"spark.jars": ",".join(self.jars), "spark.jars.packages": ",".join(self.packages)}
         return {name: value for name, value in given.items() if value}
 
@@ -252,7 +252,7 @@ def milliseconds(moment: datetime) -> int:
 
 
 def sentence(sums: Mapping[str, Any]) -> str:
-    """What the audit knows of the table's rows for one topic."""
+    """Sums up the table's rows for one topic in words."""
     rows = sum(sums[state] for state in ("stored", "missing", "pending", "gone"))
     return (
         f"the table has {rows:,} rows; {sums['stored']:,} are stored, {sums['missing']:,} are missing, {sums['pending']:,} may "

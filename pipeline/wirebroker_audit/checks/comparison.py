@@ -30,7 +30,7 @@ _SAME = np.dtype([("base", "i8"), ("last", "i8"), ("crc", "i8")])
 
 
 def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
-    """What the ends of a partition's replicas show against the high watermarks that the brokers wrote down."""
+    """Findings where a replica ends before a high watermark that a broker wrote down."""
     read = folder if folder.others else folder.with_tail(tail_of(folder.path))
     for each in (read, *read.others):
         if 0 <= each.tail.end < each.high_watermark:
@@ -83,7 +83,7 @@ def pairs(folders: Iterable[PartitionFolder]) -> Iterator[Pair]:
 
 
 def compare(pair: Pair) -> list[Finding]:
-    """What is wrong with this segment of the other replica."""
+    """Findings about this segment of the other replica: damaged batches, and batches that differ."""
     damage, differing = _Stretch(), _Stretch()
     try:
         ours, at = _Cursor(_batches(pair.read.path, pair.first, pair.stop)), pair.first
@@ -102,7 +102,7 @@ def compare(pair: Pair) -> list[Finding]:
         rest = ours.until(pair.stop)
         _differ(differing, pair, rest[:0], rest[rest[:, BASE] >= at])
     except OSError:
-        pass  # the segment was deleted meanwhile, or truncated; the audit itself reports what it cannot read
+        pass  # the segment has been deleted or truncated since; the audit itself reports unreadable data
     return [*_damaged(pair, damage), *_diverging(pair, differing)]
 
 

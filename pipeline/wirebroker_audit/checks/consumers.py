@@ -19,7 +19,7 @@ TASKS = 1000
 
 
 def commits(spark: SparkSession, work: list[list[Piece]], topics: frozenset[str]) -> Seen | None:
-    """What the groups have committed for these topics, by the pieces of each partition of `OFFSETS_TOPIC`; None without any."""
+    """The groups' commits for these topics. `work` has the pieces of each partition of `OFFSETS_TOPIC`; None if it is empty."""
     if not work:
         return None
 
@@ -34,7 +34,7 @@ def commits(spark: SparkSession, work: list[list[Piece]], topics: frozenset[str]
 
 
 def outputs(spark: SparkSession, batches: DataFrame, seen: Seen) -> Mapping[int, tuple[int, int]]:
-    """By producer that commits offsets in transactions: the records of its committed transactions, and of the aborted ones."""
+    """For each producer that commits offsets in transactions: how many records it committed and how many it aborted."""
     producers = [(each,) for pipeline in seen.pipelines.values() for each in pipeline.producers]
     if not producers:
         return {}

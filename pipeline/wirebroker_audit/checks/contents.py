@@ -1,7 +1,7 @@
 """Records that are stored again, by their content; in a log with too many records, whole batches.
 
 A *unit* is a record, or all records of a batch. The rules are those of `wirebroker.audit.reconcile`: units are compared within
-their topic, and only those that a read_committed consumer sees.
+their topic, and only if a read_committed consumer sees them.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def copies(units: DataFrame) -> DataFrame:
 
 
 def untold(again: DataFrame, told: DataFrame) -> DataFrame:
-    """The copies with their `kind`, without those that the batches' checks reported as `duplicate`."""
+    """The copies with their `kind`; copies that the batches' checks reported as `duplicate` are left out."""
     named = again.withColumn("kind", WORDS.kind(ROW.first, ROW)).withColumn(
         "severity", sf.when(sf.col("kind") == "duplicate", "certain").otherwise(sf.col("severity"))
     )

@@ -1,7 +1,7 @@
 """Open transactions joined with the state of their coordinators, `__transaction_state`: which of them hang (KIP-664)?
 
-A transaction hangs if its coordinator knows nothing of it any more. Then nobody writes its marker, and read_committed consumers
-wait for ever. `kafka-transactions.sh abort` ends it. No Spark here.
+A transaction hangs if its coordinator no longer knows the transaction. Then the coordinator never writes the marker, and
+read_committed consumers wait forever. `kafka-transactions.sh abort` ends the transaction. No Spark here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Open(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a finding about an open transaction gets from the coordinator."""
+    """The coordinator's addition to a finding about an open transaction."""
 
     words: str
     """follows the sentence; "" if nothing is known"""
@@ -62,7 +62,7 @@ class Told(NamedTuple):
 
 
 class Coordinators:
-    """What the coordinators have written about some producers."""
+    """The latest states that the coordinators have written for some producers."""
 
     def __init__(self, folders: Sequence[PartitionFolder], producers: Iterable[int]) -> None:
         self._wanted = frozenset(producers)
@@ -86,7 +86,7 @@ class Coordinators:
                 self._states[name] = state
 
     def about(self, opened: Open, began_ms: int) -> Told:
-        """What they say of this transaction; the log was read at `began_ms` (ms since the epoch)."""
+        """The addition to the finding about this transaction; the log was read at `began_ms` (ms since the epoch)."""
         found = [(name, state) for name, state in self._states.items() if state and state.producer_id == opened.producer_id]
         if not found:
             if not self._is_whole:
@@ -110,7 +110,7 @@ class Coordinators:
         )
 
     def _severity(self, opened: Open, state: TransactionLogValue) -> Severity:
-        """By the times in the logs and not by this machine's: a copy of a directory may be audited long after it was made."""
+        """Uses the times in the logs, not this machine's clock: a copy of a directory may be audited long after it was made."""
         since_ms = state.transaction_last_update_timestamp_ms
         if state.transaction_status == ONGOING:
             since_ms = state.transaction_start_timestamp_ms
@@ -132,14 +132,14 @@ def _partitions(state: TransactionLogValue) -> set[tuple[str, int]]:
 
 
 def _has_all(folders: Sequence[PartitionFolder]) -> bool:
-    """Whether these are all partitions of the topic, by the cluster's metadata; a broker has only some of them."""
+    """Whether the folders are all partitions of the topic in the cluster's metadata; a broker has only some partitions."""
     images = [written.image for each in {each.path.parent for each in folders} if (written := written_image(each)) is not None]
     counts = [len(each.partitions) for image in images for each in image.topics.values() if each.name == TRANSACTION_TOPIC]
     return bool(counts) and len(folders) >= max(counts)
 
 
 def _batches(folder: Path) -> Iterator[memoryview]:
-    """The sound batches of a partition that hold states. What is damaged or deleted meanwhile is left out."""
+    """The sound batches of a partition that hold states. Damaged batches and files deleted since are left out."""
     try:
         for start in offsets_in(folder, LOG):
             path = folder / file_name(start, LOG)

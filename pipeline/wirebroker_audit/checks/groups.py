@@ -52,7 +52,7 @@ class Back(NamedTuple):
 
 @dataclass(slots=True)
 class Pipeline:
-    """What a group has committed inside transactions: consume, transform, produce."""
+    """A group's commits inside transactions: consume, transform, produce."""
 
     producers: set[int] = field(default_factory=set)
     committed: int = 0
@@ -74,7 +74,7 @@ class Pipeline:
 
 @dataclass(slots=True)
 class Seen:
-    """What the commits show, in one partition of the topic or in all."""
+    """The commits in one partition of the topic or in all partitions, and where commits went back."""
 
     current: dict[tuple[str, str, int], Commit] = field(default_factory=dict)
     counts: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Seen:
 
 
 def read_commits(chunks: Iterable[Chunk], topics: frozenset[str] = frozenset()) -> Seen:
-    """What the commits for these topics show, or for all, in a partition's chunks in the order of the log."""
+    """The commits for these topics, or for all topics, from a partition's chunks in the order of the log."""
     reader = _Reader(topics)
     for chunk in chunks:
         if chunk.begin >= 0:

@@ -13,7 +13,7 @@ from wirebroker_audit.spark.tables import settled
 
 
 def from_log_starts(folded: DataFrame, batches: DataFrame, starts: DataFrame) -> DataFrame:
-    """The runs; those that reach across a log start, and matter to a check, are folded again from the batches that are left.
+    """The runs; a run that reaches across a log start, and matters to a check, is folded again from its remaining batches.
 
     A check looks at the beginning of a run only if its producer is suspicious, or if a transaction is open since then. So the
     batches of a healthy log are not read. `starts` has topic, partition and log_start.

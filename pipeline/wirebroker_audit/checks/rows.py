@@ -1,4 +1,4 @@
-"""What the checks share: the columns that rows are about, and findings made of them."""
+"""Shared by the checks: columns and windows of rows, and functions that make findings from rows."""
 
 from __future__ import annotations
 

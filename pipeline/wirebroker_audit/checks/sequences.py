@@ -72,10 +72,10 @@ def suspects(folded: DataFrame) -> DataFrame:
 
 
 def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expiration_ms: int) -> DataFrame:
-    """The suspects' runs, each with the life of its producer in which it was stored, and the batch `before` it in that life.
+    """The suspects' runs, each with its producer's span between expirations (`life`), and the batch `before` it in that span.
 
     The columns of a batch are those of the first one; `tail` is the last one that is not a marker. A damaged header counts for
-    the lives of its producer.
+    the spans of its producer.
     """
     log, ends = by_log(PRODUCER), sf.struct("producer_epoch", *PLACE)
     columns = ("run", "kind", "data", "last", "marked")
@@ -100,7 +100,7 @@ def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expir
 
 
 def examined(heads: DataFrame, suspicious: DataFrame, batches: DataFrame) -> DataFrame:
-    """The stretches of the suspicious epochs, as `in_sequence` gives them; those that overlap are single batches."""
+    """The stretches of the suspicious epochs, as `in_sequence` returns them; overlapping stretches are single batches."""
     epochs = (
         suspicious.withColumn("producer_epoch", sf.explode(sf.sequence("producer_epoch", "up_to")))
         .select(*PRODUCER, "producer_epoch").distinct()

@@ -49,7 +49,7 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
 
 
 def _events(folded: DataFrame) -> DataFrame:
-    """Of each producer's run the first batch, the last marker if it ended a transaction, and the first batch after that."""
+    """For each producer's run: its first batch, its last marker if that ended a transaction, and the first batch afterwards."""
     goes_on = ~is_marker() & (sf.col("marked") >= 0)
     ended = sf.col("first").withField("position", sf.col("marked"))
     events = sf.array(

@@ -1,1 +1,1 @@
-"""From batches to runs, and on from what an earlier audit has read."""
+"""From batches to runs; how an audit goes on from an earlier report."""

@@ -1,4 +1,4 @@
-"""The folders of micro-batches, joined so that there are few of them. No Spark here.
+"""Joins the folders of micro-batches, so that only a few remain. No Spark here.
 
     micro=0-63   micro=64-71   micro=72   micro=73
 

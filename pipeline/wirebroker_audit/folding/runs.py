@@ -28,7 +28,7 @@ HEADER = pa.struct(
         pa.field("max_timestamp", pa.int64()), pa.field("producer_epoch", pa.int16()),
     ]
 )  # fmt: skip
-"""What a run keeps of a batch."""
+"""The fields of a batch that a run keeps."""
 RUNS = pa.schema(
     [
         pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("segment", pa.string()),

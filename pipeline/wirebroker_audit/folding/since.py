@@ -1,7 +1,7 @@
 """Reading on from where an earlier audit ended (`--since`): its marks, what is left to read, and its rows that still count.
 
-A report keeps how far it read each partition (`covered.json`) beside its batches and runs. The next audit reads what came after
-that, and checks the earlier batches together with the new ones, so its findings are those of an audit of the whole. If a log
+A report keeps how far it read each partition (`covered.json`) beside its batches and runs. The next audit reads only
+the later batches and checks them together with the earlier ones, so it finds the same as an audit of the whole log. If a log
 restarted, because its topic was deleted and created again or because it was truncated, its earlier rows no longer count.
 """
 
@@ -37,7 +37,7 @@ class BadReport(Exception):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a report covers."""
+    """How far a report has read each partition."""
 
     is_cluster: bool
     expiration_ms: int
@@ -56,7 +56,7 @@ class State:
 
 
 def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> State:
-    """What a report covers, if an audit of these settings can go on from it. Raises BadReport."""
+    """The state of a report, if an audit with these settings can go on from it. Raises BadReport."""
     where = f"--since {report}"
     try:
         told = json.loads((report / COVERED).read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> State:
 
 
 def ends_of(folded: DataFrame) -> dict[Key, Row]:
-    """By partition the last batch of these runs: segment, position, last_offset, last_bytes, last_crc; and the last `piece`."""
+    """Each partition's last batch in these runs: segment, position, last_offset, last_bytes, last_crc, and the last `piece`."""
     place = sf.struct("segment", sf.col("last.position").alias("position"))
     names = ("segment", "last.position", "last.last_offset", "last_bytes", "last_crc")
     rows = folded.groupBy(*PARTITION).agg(
@@ -94,7 +94,7 @@ def ends_of(folded: DataFrame) -> dict[Key, Row]:
 
 @dataclass(slots=True)
 class Onward:
-    """What an audit reads that goes on from another one."""
+    """The pieces that an audit reads when it goes on from an earlier one."""
 
     pieces: list[Piece] = field(default_factory=list)
     goes_on: dict[Key, Mark] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Onward:
 
 
 def onward(state: State, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
-    """What is left to read in a directory; `pieces` are those of the whole. Raises OSError."""
+    """The unread pieces of a directory; `pieces` are all its pieces. Raises OSError."""
     by_partition: dict[Key, list[Piece]] = {}
     for each in pieces:
         by_partition.setdefault((each.topic, each.partition), []).append(each)
@@ -162,7 +162,7 @@ def another(offset: int) -> str:
 
 
 def _another(folder: PartitionFolder, pieces: list[Piece], mark: Mark) -> str:
-    """Why the last batch that was read is not what it was, "" if it is; the cleaner may change it."""
+    """Why the last batch read is now another batch; "" if it is the same, or if the cleaner may have changed it."""
     path = next((each.path for each in pieces if each.begin.segment == mark.segment and each.file), None)
     if mark.crc < 0 or path is None or mark.last < 0 or folder.cleaned_until >= 0:
         return ""
@@ -195,7 +195,7 @@ def _after(piece: Piece, begin: Mark, mark: Mark, found: Onward) -> list[Piece]:
 
 
 def onward_live(state: State, live: Sequence[LivePartition], crc_before: Callable[[LivePartition, int], int]) -> OnwardLive:
-    """What is left to read of a cluster; `crc_before` has the checksum of the batch before an offset, −1 if it cannot tell."""
+    """The unread part of a cluster; `crc_before` returns the checksum of the batch before an offset, −1 if it cannot tell."""
     found = OnwardLive(notices=vanished(state, [(each.topic, each.partition) for each in live]))
     for each in live:
         key = (each.topic, each.partition)
@@ -214,7 +214,7 @@ def onward_live(state: State, live: Sequence[LivePartition], crc_before: Callabl
 
 @dataclass(slots=True)
 class OnwardLive:
-    """What an audit of a cluster reads that goes on from another one."""
+    """The partitions that an audit of a cluster reads when it goes on from an earlier one."""
 
     live: list[LivePartition] = field(default_factory=list)
     goes_on: dict[Key, Mark] = field(default_factory=dict)

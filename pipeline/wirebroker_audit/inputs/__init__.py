@@ -1,1 +1,1 @@
-"""What the user gives beside the log: a journal, a trace, policies."""
+"""The user's inputs besides the log: a journal, a trace, policies."""

@@ -40,7 +40,7 @@ class BadPolicy(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What holds for one topic."""
+    """The policy for one topic."""
 
     fail_on: str
     skip: bool = False

@@ -51,7 +51,7 @@ class LogDirectory(NamedTuple):
 
 
 class _LogDir(NamedTuple):
-    """What the files of a log directory record about its partitions."""
+    """Facts about a log directory's partitions, from its checkpoints and other files."""
 
     starts: Offsets
     cleaned: Offsets | None

@@ -63,7 +63,7 @@ def cluster_pieces(live: Iterable[LivePartition], bootstrap: str, count: int = 1
 
 
 def cluster_piece(topic: str, partition: int, begin: Mark, end: int, bootstrap: str, access: Access = PLAINTEXT) -> Piece:
-    """What the brokers have from the mark up to an offset."""
+    """A piece of a live partition, from the mark up to an offset."""
     return Piece(
         topic, partition, begin, begin._replace(offset=end), bootstrap=bootstrap, access=access,
         cleaned_until=EVERYTHING if begin.compacted else -1, size=end - begin.offset,

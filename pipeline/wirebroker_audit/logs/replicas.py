@@ -18,14 +18,14 @@ from wirebroker_audit.reading.folders import PartitionFolder
 
 
 class Choice(NamedTuple):
-    """The replica that is read, if there is one of the current topic; and sentences about those that are not."""
+    """The replica to read, if one belongs to the current topic; and sentences about folders that do not."""
 
     read: PartitionFolder | None
     notices: list[str]
 
 
 class Cluster:
-    """What the newest metadata among several log directories knows of topics and leaders."""
+    """Topics and leaders in the newest metadata among several log directories."""
 
     def __init__(self, written: Sequence[WrittenImage]) -> None:
         whole = [each for each in written if each.is_whole]
@@ -34,7 +34,7 @@ class Cluster:
         self._ids = {} if newest is None else {topic.name: topic_id for topic_id, topic in newest.image.topics.items()}
 
     def why_not(self, folder: PartitionFolder) -> str:
-        """Why the folder is not part of its topic, as a clause; "" if it is, or if nobody knows."""
+        """Why the folder is not part of its topic, as a clause; "" if it is, or if the metadata does not tell."""
         current = self._ids.get(folder.topic)
         if self._image is None or folder.topic_id in (None, current):
             return ""
@@ -44,7 +44,7 @@ class Cluster:
         return "belongs to a deleted topic of this name, with the id {}; the topic now has the id {}".format(*ids)
 
     def partition(self, folder: PartitionFolder) -> PartitionImage | None:
-        """What the metadata has of its partition."""
+        """The metadata of the folder's partition; None if it is unknown."""
         topic_id = self._ids.get(folder.topic)
         if self._image is None or topic_id is None:
             return None
@@ -87,7 +87,7 @@ def _newest_topic(found: list[PartitionFolder]) -> tuple[list[PartitionFolder], 
 
 
 def _standing(folder: PartitionFolder, image: PartitionImage | None) -> tuple[int, bool, bool, int]:
-    """What speaks for a replica, the weightiest first."""
+    """Reasons to prefer a replica, the weightiest first."""
     leads = image is not None and folder.node == image.leader
     in_sync = image is not None and folder.node in image.in_sync
     epoch = max(folder.tail.leader_epoch, image.leader_epoch) if image is not None and leads else folder.tail.leader_epoch

@@ -5,7 +5,7 @@ no pause after which the broker forgets the producer. A marker belongs to the ru
 few runs, however many batches and transactions it has, so the checks look at runs first.
 
 `follows` is the rule. It sees *events*: batches while a piece is read, and whole runs when runs of several pieces are joined. A
-run may always be divided: each check finds in two parts of a run what it finds in the whole.
+run may always be divided: each check finds the same in two parts of a run as in the whole run.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Linker:
 
 
 def _that_may_go_on(seen: Array, continues: Array) -> Array:
-    """Each producer's last run, as one event: it ends in data, or in a marker that ended a transaction of it."""
+    """Each producer's last run, as one event: the run ends in data, or in a marker that ended a transaction in the run."""
     ends = np.append(np.flatnonzero(seen["producer_id"][1:] != seen["producer_id"][:-1]), len(seen) - 1)
     ends = ends[_is_data(seen["kind"][ends]) | (_is_control(seen["kind"][ends]) & continues[ends])]
     closed = _is_control(seen["kind"][ends])

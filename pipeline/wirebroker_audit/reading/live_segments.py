@@ -128,7 +128,7 @@ def place_of(file: BinaryIO, offset: int) -> Found:
 class Ahead:
     """The bytes after a mark, and the marks at which reading may stop, one or more for each segment.
 
-    Raises FileNotFoundError if the folder changes meanwhile; the caller tries again later.
+    Raises FileNotFoundError if a broker changes the folder at the same time; the caller tries again later.
     """
 
     def __init__(self, folder: PartitionFolder, mark: Mark) -> None:

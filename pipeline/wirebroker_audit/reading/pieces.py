@@ -101,7 +101,7 @@ class Piece:
     detail: str = ""
     """the reason of the problem, as a clause"""
     is_active: bool = False
-    """whether the file is the last segment, to which a broker appends"""
+    """whether the file is the last segment: a broker appends to it"""
     file_size: int = 0
     """bytes of the file when the piece was planned, and its inode: if both have changed, the file was replaced; 0: unknown"""
     inode: int = 0

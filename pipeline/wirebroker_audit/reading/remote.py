@@ -50,7 +50,7 @@ def is_remote(path: Path) -> bool:
 
 
 class RemotePath(PurePosixPath):
-    """A path of a remote file system. What it raises is an OSError."""
+    """A path of a remote file system. All errors that its methods raise are OSErrors."""
 
     def __str__(self) -> str:
         return super().__str__().replace(":/", "://", 1)

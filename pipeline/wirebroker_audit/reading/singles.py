@@ -48,7 +48,7 @@ class Singles(NamedTuple):
 
 
 def find_singles(view: Buffer, places: Array) -> Singles:
-    """The batches at these places that have one plain record; whatever does not fit exactly is not among them."""
+    """The batches at these places that have one plain record; a batch that does not fit exactly is left out."""
     headers = headers_at(view, places)
     which = np.flatnonzero((headers["records"] == 1) & (headers["attributes"] & COMPRESSION_MASK == 0))
     headers, places = headers[which], places[which]

@@ -1,4 +1,4 @@
-"""The findings of every audit in one table, of Spark's catalog or in a folder: Delta, Iceberg, or whatever the session has."""
+"""One table with the findings of every audit, in Spark's catalog or in a folder: Delta, Iceberg or another format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from wirebroker_audit.folding import schema
 
 ABOUT = {"origin": "audited", "time": "audited_at", "host": "host", "version": "version"}
-"""What the summary says of the audit, and the names of these columns."""
+"""The summary's fields about the audit, each with the name of its column."""
 
 
 class FindingsTable(NamedTuple):

@@ -30,7 +30,7 @@ PALETTE = {
     "likely-tint": Shades("#fef5e7", "#332701"),
     "good-tint": Shades("#eafaf1", "#12261e"),
 }
-"""By the name of the page's variable. Text in each of these can be read on the paper, and on the tint of its name."""
+"""Colours by the name of the page's variable. Text in each of these can be read on the paper, and on the tint of its name."""
 INK, FAINT, PAPER, STORED, RULE = (PALETTE[name].light for name in ("ink", "faint", "paper", "stored", "rule"))
 SEVERITIES = {"certain": PALETTE["certain"].light, "likely": PALETTE["likely"].light, "info": FAINT}
 """A finding has the colour of its own severity wherever it is drawn: a kind may have several."""

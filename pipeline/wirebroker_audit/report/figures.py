@@ -1,4 +1,4 @@
-"""A figure as SVG in two widths, for a wide page and for a phone; nobody has to scroll to see all of one."""
+"""A figure as SVG in two widths, for a wide page and for a phone, so that a reader sees all of it without scrolling."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _STYLE: Any = {
 
 
 def picture(title: str, height: float, draw: Callable[[Figure, Axes, Size], None]) -> str:
-    """What `draw` draws, in both widths; the height is in inches, and the title is for those who do not see it."""
+    """The picture by `draw` in both widths; the height is in inches, and screen readers read the title."""
     return "".join(f"<div class='{size.name}'>{_svg(title, height, draw, size)}</div>" for size in (WIDE, NARROW))
 
 

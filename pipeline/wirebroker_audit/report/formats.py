@@ -146,7 +146,7 @@ FORMATS: Mapping[str, Callable[[Summary, Path], str]] = {
     "sarif": lambda summary, report: sarif(summary, read_findings(report)),
     "prometheus": lambda summary, _: prometheus(summary),
 }
-"""By the flag that names the file: the text of a report."""
+"""Functions that return the text of a report, by the flag that names the file."""
 
 
 def write_format(name: str, path: Path, summary: Summary, report: Path) -> None:

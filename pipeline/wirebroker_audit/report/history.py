@@ -11,7 +11,7 @@ HISTORY = "history.json"
 KEPT = 400
 """Audits in a history, the latest ones: a year of nights."""
 NEEDED = {"time", "severities", "records", "version"}
-"""What the report shows of an audit."""
+"""The fields of an audit that the report shows."""
 
 Entry = dict[str, Any]
 

@@ -51,7 +51,7 @@ DRAWN = 5
 EARLIER = 10
 """Audits in the table of earlier ones."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""The page shows names and contents of records from anywhere; whatever they hold, nothing of it runs or is fetched."""
+"""The page shows names and contents of records from any source; the browser neither runs nor fetches any of this text."""
 
 
 def write_report(
@@ -193,7 +193,7 @@ def _finding(found: Row) -> str:
 
 
 def _text(text: str) -> str:
-    """As HTML; nothing in it, be it a topic's name or a record's key, changes the direction of what follows."""
+    """The text as HTML; no topic's name and no record's key in it changes the direction of the text after it."""
     return escape(printable_lines(text))
 
 

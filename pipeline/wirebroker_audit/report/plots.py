@@ -1,4 +1,4 @@
-"""The pictures of the report. A finding has the colour of its severity in all of them."""
+"""The pictures of the report. Each picture shows a finding in the colour of its severity."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _shade(figure: Figure, axes: Axes, size: Size, grid: Sequence[Sequence[float
 
 
 def timeline(line: Timeline) -> str:
-    """Sequences over offsets: a producer in order goes up steadily. Both copies of what is stored twice are marked."""
+    """Sequences over offsets: a producer in order goes up steadily. Both copies of a batch that is stored twice are marked."""
 
     def draw(figure: Figure, axes: Axes, size: Size) -> None:
         batches = [Stretch.of(each, "base_offset", "last_offset", "base_sequence", "last_sequence") for each in line.batches]
@@ -129,7 +129,7 @@ class Stretch(NamedTuple):
 
 
 def first_copies(found: Row) -> list[Stretch]:
-    """The first copy of what a finding says is stored twice, if it is on the same partition and has sequences."""
+    """The first copy of records that are stored twice, if it is on the finding's partition and has sequences."""
     told = json.loads(found["evidence"])
     batches = [told[name] for name in ("first", "last") if isinstance(told.get(name), dict)]
     names: tuple[str, ...] = ("base_offset", "last_offset", "base_sequence", "last_sequence")

@@ -33,7 +33,7 @@ from wirebroker_audit.reading.reader import read_piece
 from wirebroker_audit.wire import Client, LivePartition
 
 Position = dict[str, str]
-"""By `topic-partition` the text of a `Mark`."""
+"""The text of a `Mark` for each `topic-partition`."""
 RESTARTED_WORDS = "the partition was created again or truncated after offset {} was read; it is read from its beginning"
 BATCH_BYTES, BATCH_OFFSETS = 4 * 1024 * 1024 * 1024, 20_000_000
 LEAST_BYTES, LEAST_OFFSETS = 16 * 1024 * 1024, 50_000
@@ -162,7 +162,7 @@ class SegmentStream(_StreamReader):
 
 
 def _up_to(ahead: dict[str, Ahead], room: int) -> Iterator[tuple[str, Mark]]:
-    """Marks within so many bytes, for all partitions together; those with the most unread bytes go first."""
+    """Marks for about `room` bytes in all partitions together; partitions with the most unread bytes go first."""
     waiting = [(-each.left, name, each.marks()) for name, each in ahead.items()]
     heapq.heapify(waiting)
     while waiting and room > 0:

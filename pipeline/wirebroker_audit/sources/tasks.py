@@ -54,7 +54,7 @@ def batches(spark: SparkSession, pieces: Sequence[Piece], expiration_ms: int = E
 def _mapped(
     spark: SparkSession, pieces: Sequence[Piece], work: Callable[[list[Piece]], Iterator[pa.RecordBatch]], rows: StructType
 ) -> DataFrame:
-    """What the work yields for groups of pieces, a task for each group."""
+    """The rows that `work` yields for groups of pieces, in one task for each group."""
     share = -(-sum(each.size for each in pieces) // spark.sparkContext.defaultParallelism)
     tasks = packed(pieces, min(SPLIT_BYTES, share))
 

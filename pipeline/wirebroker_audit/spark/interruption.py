@@ -2,7 +2,7 @@
 
 A signal may arrive during the main thread's call to the JVM. Leaving that call would break the connection for later calls, and
 the handler cannot make another call (PySpark's own handler tries to). So a thread silences Spark and cancels its jobs, which
-ends the call; then the main thread raises KeyboardInterrupt. Spark reports a cancelled job as some exception, so whoever
+ends the call; then the main thread raises KeyboardInterrupt. Spark raises some exception for a cancelled job, so code that
 catches an exception looks at `number` first. A second signal takes effect at once.
 """
 

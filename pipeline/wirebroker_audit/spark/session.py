@@ -18,7 +18,7 @@ LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "1500m",  # with what Java takes beside its heap it stays below 2 GiB
+    "spark.driver.memory": "1500m",  # the heap; the whole JVM stays below 2 GiB
     "spark.log.level": "ERROR",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM eight times for each column in a query
     "spark.ui.showConsoleProgress": "false",
@@ -52,7 +52,7 @@ def get_session(master: str | None = None, settings: Mapping[str, str] | None = 
 
 
 class _Members:
-    """A Java class whose members are asked for once."""
+    """A Java class; each of its members is looked up only once."""
 
     def __init__(self, java: Any) -> None:
         self._java = java

@@ -2,7 +2,7 @@
 
 A small log costs less work than Spark's tasks, shuffles, generated code and starts of Python. So `together` lets one session
 do the same queries in another way: the driver runs what is Python, and every intermediate table is a local relation of one
-partition, so that no query shuffles and queries about empty tables vanish in the optimizer. What the queries ask is the same.
+partition, so that no query shuffles and queries about empty tables vanish in the optimizer. The queries stay the same.
 """
 
 from __future__ import annotations
