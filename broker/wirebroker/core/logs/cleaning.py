@@ -4,7 +4,7 @@ A round reads the closed segments up to the first open transaction twice: the ne
 key, then all of them to leave out older records. Offsets stay as they are. These stay as well:
 
     a tombstone, and the marker of a transaction without batches, for delete.retention.ms after a round first saw it so
-    the last batch of each producer, without its records, because a start takes the producer's sequences from it
+    the last batch of each producer, without its records, because startup reads the producer's sequences from it
     the last batch of the round
 
 This module changes no log: a log on disk and one in memory each write the remaining batches and replace their segments.
@@ -37,7 +37,7 @@ from wirebroker.core.producers import epoch_of, last_offset
 MOST_KEYS = 1_000_000
 """The most keys of one round; the next round continues after them. (log.cleaner.dedupe.buffer.size)"""
 STEP = 256
-"""A generator yields after so many records, also within a batch."""
+"""The number of records after which a generator yields, also within a batch."""
 
 T = TypeVar("T")
 Steps = Generator[int, None, T]
