@@ -160,7 +160,7 @@ class Mover(threading.Thread):
 
 
 class Bookkeeper(threading.Thread):
-    """Writes rising numbers under ten keys, one in a transaction, every fourth aborted, until the broker dies."""
+    """Writes rising numbers under ten keys until the broker dies: one number per transaction, every fourth of which aborts."""
 
     def __init__(self, served: Served, first: int) -> None:
         super().__init__(daemon=True)
@@ -193,7 +193,7 @@ class Bookkeeper(threading.Thread):
             wire.close()
 
     def write(self, wire: WireClient, producer_id: int, epoch: int) -> tuple[int, int]:
-        """Do one transaction; the producer id and epoch for the next one."""
+        """Do one transaction. Returns the producer id and epoch for the next one."""
         record = Record(0, 0, b"%d" % (self.number % 10), b"%d " % self.number + bytes(20_000))
         now = time.time_ns() // 1_000_000
         data = build_batch(
@@ -237,7 +237,7 @@ def balances(wire: WireClient) -> dict[int, int]:
 
 
 def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
-    """Commit an offset of the topic's first partition for a group; the error code."""
+    """Commit an offset of the topic's first partition for a group. Returns the error code."""
     wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
     request = offset_commit("group", offset, topic=topic)
     code: int = only(wire.request(request, 8)).error_code
@@ -280,7 +280,7 @@ def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[b
 
 
 def crash_once(data: Path | Sequence[Path], seed: int, *flags: str, senders: int = 2) -> str:
-    """Kill a broker under load at a random moment, start it again, compare and audit; the result as a line.
+    """Kill a broker under load at a random moment, start it again, compare and audit. Returns the result as a line.
 
     With several log directories partitions move between them all the time.
     """

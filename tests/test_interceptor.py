@@ -20,7 +20,7 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class FixedInterceptor:
-    """Decides the same of every request, and notes the API keys."""
+    """Returns the same decision for every request, and records their API keys."""
 
     def __init__(self, decision: Decision | None) -> None:
         self.decision = decision

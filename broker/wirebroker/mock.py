@@ -425,7 +425,7 @@ class MockKafka(Waits):
         partition: int = 0,
         timestamp: int | None = None,
     ) -> int:
-        """Store a record without a client, creating the topic if there is none; its offset.
+        """Store a record without a client, creating the topic if there is none. Returns the record's offset.
 
         Texts are stored as UTF-8, dicts and lists as JSON.
         """
@@ -551,9 +551,9 @@ class MockKafka(Waits):
     def reset(self, *, soft: bool = False) -> None:
         """Close the connections, empty the broker and set back its clock, as if it had just been started.
 
-        With `soft` clients live on: connections, topics and groups with their members stay. The logs are empty, committed
-        offsets are at their ends, and faults, trace and clock go back. RuntimeError if a reset that is not soft would delete
-        `data`.
+        With `soft`, connections, topics, and groups with their members stay, so clients can go on. The logs are emptied,
+        committed offsets move to the ends of the logs, and faults, trace and clock are reset. RuntimeError if a reset that is
+        not soft would delete `data`.
         """
         host = self._running
         assert self._loop is not None

@@ -13,7 +13,7 @@ from kafkawire.primitives import read_uvarint
 
 FRAME_VERSION = 1
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
-"""Kinds of records without content. Records between the first two take effect together, or with the third not at all."""
+"""Kinds of records without content. Records between BEGIN and END take effect together; between BEGIN and ABORT, never."""
 
 
 class Transactions:

@@ -22,9 +22,9 @@ _ODD = bytes(range(1, 256, 2))
 _SEEN_BEFORE_COMPILED = 3
 """How often a shape is walked before it is worth a pattern; compiling one costs as much as walking 200 records."""
 _ONE_BY_ONE = 32
-"""Records that are walked one by one before the next is looked at for its shape."""
+"""How many records are walked one by one before the shape of the next one is looked up."""
 _UNUSUAL = 0x4001
-"""Bits of an undecoded varint of one or two bytes: a third byte follows, or it is negative."""
+"""Bits of an undecoded varint's first two bytes: bit 14 says that a third byte follows, bit 0 that the number is negative."""
 _NULL = 1
 """The varint of −1, which as a length stands for null."""
 _MOST_AT_ONCE = 1 << 16

@@ -287,7 +287,7 @@ class RelayCase:
 
     def _check(self, link: Link) -> None:
         if not self.faulty and not link.sent.startswith(link.forwarded):
-            raise Finding("a request passed changed", f"{len(link.sent)} bytes sent, {len(link.forwarded)} forwarded")
+            raise Finding("the proxy changed a request", f"{len(link.sent)} bytes sent, {len(link.forwarded)} forwarded")
         if link.wild or link.shaped:
             return
         while (received := _first(link.received)) is not None:
@@ -306,15 +306,15 @@ class RelayCase:
         if received == answered and not carries_addresses(key, version):
             return
         if key != API_VERSIONS and not carries_addresses(key, version):
-            raise Finding(f"an answer passed changed: {what}", f"{answered[:60].hex()}\n{received[:60].hex()}")
+            raise Finding(f"the proxy changed a response: {what}", f"{answered[:60].hex()}\n{received[:60].hex()}")
         (before, mine), (after, sent) = (decode_response(each[4:], key, version) for each in (answered, received))
         if before != after:
-            raise Finding(f"an answer passed with another correlation id: {what}", "")
+            raise Finding(f"the proxy changed the correlation id of a response: {what}", "")
         for node in [sent, *(node for name in NODES for node in getattr(sent, name, ()))]:
             if getattr(node, "host", "") not in ("", PROXY):
                 raise Finding(f"an answer names a broker: {what}", repr(node))
         if _without_addresses(mine) != _without_addresses(sent):
-            raise Finding(f"an answer passed changed: {what}", f"{mine}\n{sent}"[:2000])
+            raise Finding(f"the proxy changed a response: {what}", f"{mine}\n{sent}"[:2000])
 
 
 def _first(data: bytearray) -> bytes | None:

@@ -1,9 +1,9 @@
 """OffsetFetch, versions 1–10.
 
-Null topics mean all offsets of the group. From version 8 a request has several groups, from 10 topics are named by id. An
-offset that was never committed is −1 without an error, even for an unknown group. With require_stable (from version 7) an
-offset of an open transaction is UNSTABLE_OFFSET_COMMIT. From version 9 a member of a consumer group (KIP-848) may send its
-id and epoch, and is refused if its epoch is old.
+If topics is null, the response has all offsets of the group. From version 8 a request can name several groups; from version
+10 it names topics by id. An offset that was never committed is −1 without an error, even for an unknown group. With
+require_stable (from version 7) a partition with an uncommitted offset in an open transaction gets UNSTABLE_OFFSET_COMMIT. From
+version 9 a member of a consumer group (KIP-848) may send its id and epoch, and is refused if its epoch is old.
 """
 
 from __future__ import annotations

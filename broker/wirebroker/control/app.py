@@ -281,7 +281,7 @@ def _check_sender(request: Request) -> None:
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Problem(403, f"a page of {origin[:100]} sent this request, and only pages of this control may", "Origin")
+        raise Problem(403, f"a page of {origin[:100]} sent this request; only the control's own pages may send any", "Origin")
     if not request.app.state.hosts.takes(host, request.scope["server"][0]):
         name = plain_host(host)[:100]
         raise Problem(

@@ -540,7 +540,7 @@ class Cluster:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_error(self, kind: str, key: str, node_id: int) -> ErrorCode:
-        """NOT_COORDINATOR if another broker coordinates the key, and once while a new topic is loaded; else NONE."""
+        """NOT_COORDINATOR if another broker coordinates the key, or on the first call while a new topic loads; else NONE."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR
         topic = COORDINATOR_TOPICS[kind]

@@ -31,7 +31,7 @@ BY_FIELD = {
     "subscription": ConsumerProtocolSubscription, "assignment": ConsumerProtocolAssignment,
     "member_assignment": ConsumerProtocolAssignment,
 }  # fmt: skip
-"""The fields of bytes that hold a message of the consumers' protocol, if the group is one of consumers."""
+"""The bytes fields that hold a message of the consumer protocol, if the group is a group of consumers."""
 INTERNAL_TOPICS = {"__consumer_offsets": GROUP_RECORDS, "__transaction_state": TRANSACTION_RECORDS}
 
 

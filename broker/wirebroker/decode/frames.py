@@ -38,7 +38,7 @@ KIND = "kind"
 
 @dataclass(slots=True)
 class Decoded:
-    """A frame as plain data; `complaints` are sentences about damage that does not hide the rest."""
+    """A frame as plain data. `complaints` are sentences about damaged parts; the rest could still be decoded."""
 
     plain: dict[str, Any]
     size: int

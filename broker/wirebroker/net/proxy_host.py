@@ -36,7 +36,7 @@ ELSEWHERE = (
 )
 
 LENT = (
-    "whoever reaches %s:%d is before the brokers the owner of the proxy's certificate; want certificates from clients "
+    "anyone who can connect to %s:%d acts towards the brokers with the proxy's certificate; want certificates from clients "
     "(--tls-client-ca, client_tls), or listen on 127.0.0.1"
 )
 

@@ -38,7 +38,7 @@ from wirebroker.storage.upkeep import Upkeep
 
 
 class FolderLog:
-    """The log of one partition. Batches are written at once; files that a start can make from them, later."""
+    """The log of one partition. Batches are written at once; files that startup can rebuild from them, later."""
 
     largest_segment = 2**31 - 1
 
@@ -80,7 +80,7 @@ class FolderLog:
     # The duties of a log on disk
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Take the partition as owner; the state that the files had."""
+        """Set the partition as owner. Returns the state that the files had."""
         self._owner = owner
         kept, self._kept = self._kept, None
         return kept
@@ -96,8 +96,8 @@ class FolderLog:
         return self.belongs_to(self._owner)
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Take the leader epochs and where they began. They are written at once if the checkpoint has one that no longer
-        holds, and otherwise later: a start finds new ones in the batches.
+        """Replace the leader epochs and their start offsets. They are written at once if the checkpoint has one that no longer
+        holds, and otherwise later, because startup finds new ones in the batches.
         """
         self._epochs = list(starts)
         if self._epochs[: len(self._written_epochs)] != self._written_epochs:
@@ -116,7 +116,7 @@ class FolderLog:
     def close(self) -> list[Path]:
         """Write everything that only memory has. When these files are synced, the next start has nothing to recover.
 
-        As in UnifiedLog.flush, an empty log is not among them: a start that does not find it has lost nothing. Raises OSError.
+        As in UnifiedLog.flush, an empty log is not among them: if startup does not find it, nothing is lost. Raises OSError.
         """
         self.write_epochs()
         self._close_active()
@@ -199,7 +199,7 @@ class FolderLog:
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Store a batch of `records` offsets at the end; its base offset. Raises OSError."""
+        """Store a batch of `records` offsets at the end. Returns its base offset. Raises OSError."""
         base_offset = self.end_offset
         self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
         self.end_offset = base_offset + records
@@ -314,7 +314,7 @@ class FolderLog:
                     path.unlink()
         if not taken:
             return
-        # First, because a start takes missing offsets after this checkpoint for damage.
+        # First, because startup treats missing offsets after this checkpoint as damage.
         following = self.segments[self.segments.index(taken[-1].replaces[-1]) + 1]
         self.directory.set_cleaned(self.where, min(cleaned.end, following.base_offset))
         assert self._owner is not None

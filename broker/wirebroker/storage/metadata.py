@@ -32,9 +32,9 @@ SHOWN = 60
 
 LAST_EPOCH = 2**31 - 1_000_000
 LAST_PRODUCER_ID = 2**63 - 1_000_000
-"""The largest numbers that a start takes. The broker counts on from them, up to the largest of their type."""
+"""The largest numbers that startup accepts. The broker counts on from them, up to the largest of their type."""
 FOLDERS_MADE = 100_000
-"""The most folders that a start makes for partitions in the metadata."""
+"""The most missing partition folders that startup creates for the metadata."""
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
 
 

@@ -1,7 +1,7 @@
 """One segment of a partition's log: its .log file, and where in it offsets and times are.
 
 Every batch is written to the file when it arrives, and read from the file: as in Kafka, the page cache does the rest.
-Only memory has the indexes of the active segment, because a start after a crash makes them again from the batches.
+Only memory has the indexes of the active segment, because startup after a crash makes them again from the batches.
 Closing the segment writes them to files, and the next search in that segment reads the files.
 """
 
@@ -174,7 +174,7 @@ class Segment:
     # Writing
 
     def create(self) -> None:
-        """Create an empty file, with empty indexes as Kafka does. Raises OSError; then there is no such segment."""
+        """Create the empty .log file and empty indexes, as Kafka does. If this raises OSError, the segment does not exist."""
         for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the segment is there with its log
             files.write(self.path(suffix), b"")
         self.touched()
@@ -306,7 +306,7 @@ class Segment:
         return self._index
 
     def believe(self, expected: Expected) -> int:
-        """Read only the ends of a closed segment's files; the offset after its last batch.
+        """Read only the ends of a closed segment's files. Returns the offset after its last batch.
 
         Raises DamagedFile or FileNotFoundError if they contradict each other: then the segment must be walked.
         """

@@ -268,7 +268,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
 
 def most_wanted(counts: Counter[str], in_order: Iterable[str]) -> str | None:
-    """The name with the highest count; the first of several in this order."""
+    """The name with the highest count. Of names with equal counts, the first one in this order; None if there are no names."""
     return max(in_order, key=lambda name: counts[name], default=None)
 
 

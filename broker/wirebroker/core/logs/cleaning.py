@@ -4,7 +4,7 @@ A round reads the closed segments up to the first open transaction twice: the ne
 key, then all of them to leave out older records. Offsets stay as they are. These stay as well:
 
     a tombstone, and the marker of a transaction without batches, for delete.retention.ms after a round first saw it so
-    the last batch of each producer, without its records, because a start takes the producer's sequences from it
+    the last batch of each producer, without its records, because startup reads the producer's sequences from it
     the last batch of the round
 
 This module changes no log: a log on disk and one in memory each write the remaining batches and replace their segments.

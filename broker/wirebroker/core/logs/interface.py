@@ -93,7 +93,7 @@ class Log(Protocol):
         """Compaction may have removed offsets before this one."""
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Store a batch of `records` offsets at the end; its base offset. Raises OSError if it cannot be stored."""
+        """Store a batch of `records` offsets at the end. Returns its base offset. Raises OSError if it cannot be stored."""
 
     def roll(self, now: int) -> None:
         """Begin a new segment at the end; an empty one only gets a new time."""
@@ -133,13 +133,13 @@ class Log(Protocol):
     # For a log on disk
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Take the partition as owner; the state that the log has kept, None for a log in memory."""
+        """Set the partition as owner. Returns the state that the log has kept, None for a log in memory."""
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Stop and start, "clean" or with a "kill"; the state that the log has kept, None for a log in memory."""
+        """Stop ("clean" or with a "kill") and start. Returns the state that the log has kept, None for a log in memory."""
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Take the leader epochs after a change."""
+        """Replace the leader epochs after a change."""
 
     def delete(self) -> None:
         """Delete the log."""

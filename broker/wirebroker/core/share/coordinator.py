@@ -126,7 +126,7 @@ class ShareCoordinator:
     # The operations
 
     def initialize(self, key: Key, state_epoch: int, start_offset: int, now: int) -> Refusal | None:
-        """Begin, or begin again with a higher state epoch; why not, or None."""
+        """Begin, or begin again with a higher state epoch. Returns the refusal, or None."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -159,7 +159,7 @@ class ShareCoordinator:
         self, key: Key, state_epoch: int, leader_epoch: int, start_offset: int, completed: int,
         batches: Sequence[StateBatch], now: int,
     ) -> Refusal | None:  # fmt: skip
-        """Write down changes of a share partition; why not, or None."""
+        """Write down changes of a share partition. Returns the refusal, or None."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -179,7 +179,7 @@ class ShareCoordinator:
         return self._place_error(key) or self._unknown(key) or self.states.get(key, NOTHING)
 
     def delete(self, key: Key, now: int) -> Refusal | None:
-        """Forget a share partition; why not, or None."""
+        """Forget a share partition. Returns the refusal, or None."""
         if refused := self._place_error(key) or self._unknown(key):
             return refused
         if key not in self.states:
