@@ -31,7 +31,7 @@ from kafkawire.messages.offset_fetch import (
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from requesting import find_coordinator, heartbeat, init_producer_id, leave_group, offset_commit, offset_fetch
 from responses import only, sole
-from wirebroker.core.groups.states import PREVIOUS, State
+from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
 from wirebroker.mock import MockKafka
 from wirekit import client
 
@@ -145,13 +145,13 @@ def frozen(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     return broker
 
 
-def group_state(broker: MockKafka) -> State:
+def group_state(broker: MockKafka) -> ClassicGroupState:
     return broker._call(lambda engine: engine.groups.groups[GROUP].state)
 
 
 def await_rebalance(broker: MockKafka) -> None:
     """Wait until the broker has a JoinGroup that was sent and not answered; requests on other connections may overtake it."""
-    broker.wait_until(lambda: group_state(broker) is State.PREPARING_REBALANCE)
+    broker.wait_until(lambda: group_state(broker) is ClassicGroupState.PREPARING_REBALANCE)
 
 
 def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
@@ -176,8 +176,8 @@ def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
 
 
 def test_the_table_of_states_is_closed() -> None:
-    assert set(PREVIOUS) == set(State)
-    assert State.STABLE not in PREVIOUS[State.EMPTY]
+    assert set(PREVIOUS) == set(ClassicGroupState)
+    assert ClassicGroupState.STABLE not in PREVIOUS[ClassicGroupState.EMPTY]
 
 
 def test_two_members_join_sync_and_stay(broker: MockKafka) -> None:
@@ -273,7 +273,7 @@ def in_rebalance(broker: MockKafka, **options: Any) -> tuple[Client, Client]:
 def test_a_rebalance_waits_for_the_longest_timeout_and_keeps_a_static_member_that_misses_it(frozen: MockKafka) -> None:
     one, two = in_rebalance(frozen, instance="worker-1", session_ms=300_000, rebalance_ms=20_000)
     frozen.clock.advance(seconds=19)
-    assert group_state(frozen) is State.PREPARING_REBALANCE
+    assert group_state(frozen) is ClassicGroupState.PREPARING_REBALANCE
     frozen.clock.advance(seconds=2)
     assert two.joined().error_code == 0
     assert set(frozen._call(lambda engine: engine.groups.groups[GROUP].members)) == {one.member, two.member}

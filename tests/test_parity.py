@@ -108,7 +108,7 @@ def test_the_method_takes_the_words_of_the_endpoint(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("kind", [states.TopicState, states.Broker, states.Transaction, states.Group])
-def test_python_returns_the_objects_that_http_writes(kind: type[states.State]) -> None:
+def test_python_returns_the_objects_that_http_writes(kind: type[states.StateView]) -> None:
     path = {"TopicState": "topics", "Broker": "brokers", "Transaction": "transactions", "Group": "groups"}[kind.__name__]
     assert kind in get_type_hints(METHODS[f"GET /{path}"])["return"].__args__
     response = next(each for each in ENDPOINTS if name(each) == f"GET /{path}").hints["return"]

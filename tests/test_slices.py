@@ -89,7 +89,7 @@ from wirebroker.common.slices import SLICE
 from wirebroker.core.cluster import GROUP_TOPIC
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.share_group import ShareGroup
-from wirebroker.core.transactions.states import State
+from wirebroker.core.transactions.states import TransactionState
 from wirebroker.engine.engine import Engine
 from wirebroker.faults.rules import Rule
 from wirebroker.requests.connection import Connection
@@ -698,14 +698,14 @@ def test_a_transaction_of_many_partitions_ends_in_slices() -> None:
     end = end_txn("tx-1", (1, 0), True)
     world.send(end, 3)
     transaction = world.engine.transactions.transactions["tx-1"]
-    assert transaction.state is State.PREPARE_COMMIT
+    assert transaction.state is TransactionState.PREPARE_COMMIT
     assert len(world.engine.take_effects()) == 1, "Kafka answers too when it has been written down that it commits"
     slices = 0
     while world.engine.timers.busy:
         world.engine.tick(NOW, lambda: True)
         slices += 1
     assert slices > 2
-    assert transaction.state is State.COMPLETE_COMMIT
+    assert transaction.state is TransactionState.COMPLETE_COMMIT
     ends = [partition.log_end_offset for partition in world.engine.cluster.partitions() if partition.topic[0] == "t"]
     assert ends == [1] * (TOPICS * PARTITIONS)
 

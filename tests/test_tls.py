@@ -341,7 +341,7 @@ def test_a_distinguished_name_is_written_as_java_writes_it() -> None:
     assert distinguished_name(((("emailAddress", "a@b"),),)) == "1.2.840.113549.1.9.1=#1603614062"
 
 
-def test_serve_makes_certificates_and_says_where() -> None:
+def test_serve_makes_certificates_says_where_and_removes_them_at_the_end() -> None:
     arguments = ["--listener", "SSL=SSL://127.0.0.1:0", "--tls", "auto"]
     process = subprocess.Popen([*COMMAND, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -354,6 +354,9 @@ def test_serve_makes_certificates_and_says_where() -> None:
             trusting.wrap_socket(plain, server_hostname="localhost"),
         ):
             pass
+        process.terminate()
+        process.wait(10)
+        assert not Path(where).parent.exists()
     finally:
         process.kill()
         process.communicate()

@@ -31,7 +31,7 @@ from requesting import (
 from responses import only, sole
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.open_transactions import OpenTransactions
-from wirebroker.core.transactions.states import PREVIOUS, State
+from wirebroker.core.transactions.states import PREVIOUS, TransactionState
 from wirebroker.mock import MockKafka
 from wirekit import batch, client
 
@@ -153,8 +153,8 @@ class Reader:
 
 
 def test_the_table_of_states_is_closed() -> None:
-    assert set(PREVIOUS) == set(State)
-    assert State.ONGOING not in PREVIOUS[State.COMPLETE_COMMIT]
+    assert set(PREVIOUS) == set(TransactionState)
+    assert TransactionState.ONGOING not in PREVIOUS[TransactionState.COMPLETE_COMMIT]
 
 
 # Ids and fencing

@@ -26,7 +26,7 @@ from wirebroker_audit.checks.against_table import BadTable, Description, is_desc
 from wirebroker_audit.checks.coordinators import Open
 from wirebroker_audit.checks.reconcile import reconcile
 from wirebroker_audit.folding import schema
-from wirebroker_audit.folding.since import BATCHES, COVERED, RUNS, BadReport, Earlier, State, read_state
+from wirebroker_audit.folding.since import BATCHES, COVERED, RUNS, BadReport, Earlier, ReportState, read_state
 from wirebroker_audit.inputs.journal import BadJournal, check_journal, read_journal
 from wirebroker_audit.inputs.policy import IGNORED, BadPolicy, Policies, read_policies
 from wirebroker_audit.inputs.trace import BadTrace, read_trace
@@ -116,7 +116,7 @@ class Request:
         """The same with another producer.id.expiration.ms."""
         return replace(self, expiration_ms=expiration_ms)
 
-    def earlier_state(self) -> State | None:
+    def earlier_state(self) -> ReportState | None:
         """How far the earlier report has read; None without one. Raises BadReport."""
         if self.since is None:
             return None

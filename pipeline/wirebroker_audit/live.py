@@ -61,7 +61,7 @@ def start(
     """Start, or continue where an earlier run with the same `out` ended or was killed."""
     origin.options["expiration"] = str(expiration_ms)
     folder = out.resolve() / LIVE
-    state = State(spark, folder, expiration_ms)
+    state = LiveState(spark, folder, expiration_ms)
 
     def take(rows: DataFrame, micro: int) -> None:
         origin.look()
@@ -88,7 +88,7 @@ def start(
     )
 
 
-class State:
+class LiveState:
     """The batches of all micro-batches that still count, and their runs."""
 
     def __init__(self, spark: SparkSession, folder: Path, expiration_ms: int = EXPIRATION_MS) -> None:

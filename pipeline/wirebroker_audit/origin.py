@@ -18,7 +18,7 @@ from wirebroker.client.settings import OPTION, Access
 from wirebroker_audit.checks.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators
 from wirebroker_audit.folding import schema
-from wirebroker_audit.folding.since import State, ends_of, onward, onward_live
+from wirebroker_audit.folding.since import ReportState, ends_of, onward, onward_live
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
 from wirebroker_audit.logs.planning import cluster_pieces, directory_pieces, find_pieces, is_small, numbered
 from wirebroker_audit.reading.folders import EVERYTHING
@@ -69,10 +69,10 @@ class Origin(ABC):
         """Plan the `pieces`: all later readings read the log as it is now."""
 
     @abstractmethod
-    def after(self, state: State) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
+    def after(self, state: ReportState) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
         """The part of `pieces` that an earlier report has not read; the partitions whose earlier rows count; notices."""
 
-    def state_of(self, folded: DataFrame, expiration_ms: int) -> State:
+    def state_of(self, folded: DataFrame, expiration_ms: int) -> ReportState:
         """How far an audit has read, by its runs."""
         ends = ends_of(folded)
         marks = {}
@@ -80,7 +80,7 @@ class Origin(ABC):
             read = ends.get((topic, partition))
             mark = Mark(start) if read is None else self.mark_of(read)
             marks[topic, partition] = mark._replace(topic_id=self.topic_id(topic, partition))
-        return State(self.is_cluster, expiration_ms, 1 + max((row["piece"] for row in ends.values()), default=-1), marks)
+        return ReportState(self.is_cluster, expiration_ms, 1 + max((row["piece"] for row in ends.values()), default=-1), marks)
 
     @abstractmethod
     def mark_of(self, end: Row) -> Mark:
@@ -131,7 +131,7 @@ class Directory(Origin):
         self.pieces = directory_pieces(find_partitions(self._path.resolve(), self._topics), self._split_bytes, self.cores)
         self.is_small = is_small(self._folders)
 
-    def after(self, state: State) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
+    def after(self, state: ReportState) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
         found = onward(state, self._folders, self.pieces)
         self._physical = found.physical
         return found.pieces, found.goes_on, found.notices
@@ -205,7 +205,7 @@ class Cluster(Origin):
     def _plan(self, live: list[LivePartition]) -> list[Piece]:
         return cluster_pieces(live, self.name, self.cores, self._access.shared_by(self.cores))
 
-    def after(self, state: State) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
+    def after(self, state: ReportState) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
         client = Client(self.name, self._access)
         try:
             found = onward_live(state, self._live, lambda each, offset: crc_before(client, each, offset))

@@ -18,7 +18,7 @@ from audit_spark.test_chaining import parts_of, rows_of
 from wirebroker import MockKafka
 from wirebroker_audit.checks.batches import findings_of
 from wirebroker_audit.folding import micro_batches
-from wirebroker_audit.live import CURRENT, State, start
+from wirebroker_audit.live import CURRENT, LiveState, start
 from wirebroker_audit.logs.planning import find_pieces
 from wirebroker_audit.origin import Cluster, Directory
 from wirebroker_audit.spark.tables import local
@@ -127,7 +127,7 @@ def test_runs_do_not_become_more_with_each_micro_batch(
     writer.save(tmp_path / "logs")
     (split,) = find_pieces(tmp_path / "logs")
     positions = rows_of(split)["position"].to_pylist()
-    state, micros = State(spark, tmp_path / "live"), 8
+    state, micros = LiveState(spark, tmp_path / "live"), 8
     for micro, part in enumerate(parts_of(split, positions[4::4][: micros - 1])):
         state.take(local(spark, rows_of(part)), micro)
     state.take(local(spark, rows_of(split).slice(0, 0)), micros)  # joins the folders of those before it

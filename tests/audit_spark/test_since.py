@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from audit_spark.synthetic import TRANSACTIONAL, Writer
-from wirebroker_audit.folding.since import BadReport, Onward, State, onward, onward_live, read_state
+from wirebroker_audit.folding.since import BadReport, Onward, ReportState, onward, onward_live, read_state
 from wirebroker_audit.job import Request, audit
 from wirebroker_audit.logs.directory import find_partitions
 from wirebroker_audit.logs.planning import find_pieces
@@ -38,17 +38,17 @@ def saved(writer: Writer, logs: Path, topic_id: str = "") -> None:
         (logs / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
 
 
-def covered(logs: Path) -> State:
+def covered(logs: Path) -> ReportState:
     """What an audit of this log covers."""
     rows = [row for split in find_pieces(logs) for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     last = rows[-1]
     base = int(last["segment"].rpartition("/")[2].removesuffix(".log"))
     end, topic_id = last["position"] + last["bytes"], topic_id_of(logs / "orders-0")
     mark = Mark(last["last_offset"] + 1, base, end, last["position"], last["crc_stored"], base, topic_id=topic_id)
-    return State(False, 1, 7, {KEY: mark})
+    return ReportState(False, 1, 7, {KEY: mark})
 
 
-def left(logs: Path, state: State) -> tuple[Onward, list[tuple[str, int]]]:
+def left(logs: Path, state: ReportState) -> tuple[Onward, list[tuple[str, int]]]:
     """What is read beyond the state: segment and base offset of each batch."""
     found = onward(state, find_partitions(logs), find_pieces(logs))
     rows = [row for split in found.pieces for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
@@ -138,7 +138,7 @@ def test_a_partition_that_is_gone_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_the_same_for_a_cluster(live: LivePartition, crc: int, begin: int, words: str) -> None:
-    state = State(True, 1, 0, {KEY: Mark(6, last=5, crc=5, topic_id=ID)})
+    state = ReportState(True, 1, 0, {KEY: Mark(6, last=5, crc=5, topic_id=ID)})
     found = onward_live(state, [live], lambda each, offset: crc)
     assert [each.start for each in found.live] == [begin]
     assert (KEY in found.goes_on) == (begin > 0)
@@ -153,7 +153,7 @@ def test_reports_that_cannot_be_continued(tmp_path: Path) -> None:
         return str(why.value)
 
     assert "this is not a report that an audit can go on from" in refused()
-    State(False, 1, 7, {}).save(tmp_path)
+    ReportState(False, 1, 7, {}).save(tmp_path)
     summary = {"complete": True, "origin": "/logs", "audited_at": "now", "problems": []}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     assert "the report lacks its folder runs; audit the whole log once" in refused()

@@ -17,7 +17,7 @@ from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBERS, pauses
 from wirebroker.core.acls import OPERATIONS, ResourceType, bits
 from wirebroker.core.groups.classic import Group, Member
-from wirebroker.core.groups.states import State
+from wirebroker.core.groups.states import ClassicGroupState
 
 NOT_REQUESTED = -(2**31)
 ALL_GROUP_OPERATIONS = bits(OPERATIONS[ResourceType.GROUP])
@@ -36,7 +36,7 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
             response.authorized_operations = operations
         known[group_id] = response
         if group is not None:
-            protocol, stable = group.protocol, group.state is State.STABLE
+            protocol, stable = group.protocol, group.state is ClassicGroupState.STABLE
             for member in list(group.members.values()):
                 if pause():
                     yield None
@@ -54,13 +54,13 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, Describe
     group = groups.groups.get(group_id)
     if not isinstance(group, Group):
         code = ErrorCode.GROUP_ID_NOT_FOUND if exchange.version >= 6 else ErrorCode.NONE
-        described = _without_members(group_id, code, State.DEAD.value)
+        described = _without_members(group_id, code, ClassicGroupState.DEAD.value)
         why = "not found" if group is None else "is not a classic group"
         described.error_message = f"Group {group_id} {why}." if code else None
         return None, described
     described = _without_members(group_id, ErrorCode.NONE, group.state.value)
     described.protocol_type = group.protocol_type or ""
-    if group.state is State.STABLE:
+    if group.state is ClassicGroupState.STABLE:
         described.protocol_data = group.protocol or ""
     return group, described
 

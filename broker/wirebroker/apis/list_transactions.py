@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kafkawire.messages.list_transactions import TransactionState as ListedTransaction
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.patterns import PatternError, compile_pattern
-from wirebroker.core.transactions.states import State
+from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import Transaction
 
 MATCHED_AT_ONCE = 16
@@ -26,7 +27,7 @@ def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:
     except PatternError:
         code = ErrorCode.INVALID_REGULAR_EXPRESSION
         return ListTransactionsResponse(error_code=code, unknown_state_filters=[], transaction_states=[])
-    known = {state.value for state in State}
+    known = {state.value for state in TransactionState}
     transactions = exchange.engine.transactions
     fits = _filter(request, exchange.now)
     pause = pauses(IDS) if pattern is None else pauses(MATCHED_AT_ONCE)
@@ -40,7 +41,7 @@ def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:
         if pattern is None or pattern.matches(transactional_id):
             state = transaction.state.value
             listed.append(
-                TransactionState(
+                ListedTransaction(
                     transactional_id=transactional_id, producer_id=transaction.producer_id, transaction_state=state
                 )
             )

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from math import inf
 from typing import Any
@@ -121,29 +121,39 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="keep everything in this directory, or in several, in Kafka's own files; without it in memory")  # fmt: skip
     add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, flush the files "
         "before each response, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
-    add("--faults", metavar="FILE.toml", help="load the faults in this file")
-    add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
-    add("--random-seed", type=whole_number, metavar="N", help="make ids and the probabilities of faults repeatable")
+    _faults(add, "make ids and the probabilities of faults repeatable")
     add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
     add("--warm", action="store_true", help="the coordinators' topics exist, and clients need not try again at first")
     repeated("--max-version", metavar="API=N", help="offer this API up to version N (repeatable)")
-    add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
     add("--record-checks", default="full", choices=("full", "header"), help="check every record as Kafka does, or "
         "the batch header only (%(default)s)")  # fmt: skip
-    repeated("--trace", metavar="console|FILE.jsonl", help="show or write the events of --trace-level (repeatable)")
-    add(
-        "--capture", metavar="FILE.pcapng", help="write what passes into this file for Wireshark, with the verdicts as comments"
-    )
-    add("--control", metavar="H:P", help="open the HTTP control, for tests in any language; a port alone listens on "
-        "127.0.0.1, 0 = any free (needs the extra control)")  # fmt: skip
-    repeated("--control-allow-host", metavar="NAME", help="accept requests to the control under "
-        "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
-    add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
-        help="each level adds events: verdicts and faults; changes of state and connections; responses and fetched batches; "
-        "requests (%(default)s)")  # fmt: skip
+    _watching(add)
     _end_with_parent(parser)
     _mirror(parser, parser._actions)
     parser.set_defaults(command="serve")
+
+
+def _faults(add: Callable[..., argparse.Action], seed_help: str) -> None:
+    """Add the flags of faults, which `serve` and `proxy` have in common."""
+    add("--faults", metavar="FILE.toml", help="load the faults in this file")
+    add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
+    add("--random-seed", type=whole_number, metavar="N", help=seed_help)
+
+
+def _watching(add: Callable[..., argparse.Action]) -> None:
+    """Add the flags with which people see what happens, and the loop: `serve` and `proxy` have them in common."""
+    add("--control", metavar="H:P", help="open the HTTP control and the live page; a port alone listens on 127.0.0.1, "
+        "0 = any free (needs the extra control)")  # fmt: skip
+    add("--control-allow-host", action="append", default=[], metavar="NAME", help="accept requests to the control under "
+        "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
+    add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write the events of --trace-level "
+        "(repeatable)")  # fmt: skip
+    add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
+        help="each level adds events: verdicts and faults; connections and, in a broker, changes of state; responses and "
+        "fetched batches; requests (%(default)s)")  # fmt: skip
+    add("--capture", metavar="FILE.pcapng",
+        help="write all requests and responses into this file for Wireshark, with the verdicts as comments")  # fmt: skip
+    add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="the event loop (%(default)s)")
 
 
 def _end_with_parent(parser: argparse.ArgumentParser) -> argparse.Action:
@@ -184,10 +194,8 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--upstream", required=True, type=_named, metavar="H:P", help="a broker of the cluster")
     add("--listen", default="127.0.0.1:19092", type=_named, metavar="H:P", help="where clients connect (%(default)s)")
     add("--advertise", type=_named, metavar="HOST", help="the name of this machine for clients, if they are not on it")
-    add("--faults", metavar="FILE.toml", help="load the faults in this file")
+    _faults(add, "make the probabilities of faults repeatable")
     add("--allow-faults", action="store_true", help="load faults although the cluster is not on this machine")
-    add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
-    add("--random-seed", type=int, metavar="N", help="make the probabilities of faults repeatable")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="a limit for clients, by Kafka's name: "
         "socket.request.max.bytes, queued.max.request.bytes, max.connections … (repeatable)")  # fmt: skip
     add("--tls-cert", metavar="FILE", help="speak TLS with clients, with this certificate (PEM)")
@@ -198,18 +206,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")
     add("--upstream-tls-cert", metavar="FILE", help="the certificate that the brokers want from clients (PEM)")
     add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")
-    add("--control", metavar="H:P", help="open the HTTP control and the live page; a port alone listens on 127.0.0.1, "
-        "0 = any free (needs the extra control)")  # fmt: skip
-    add("--control-allow-host", action="append", default=[], metavar="NAME", help="accept requests to the control under "
-        "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
-    add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write the events (repeatable)")
-    add(
-        "--capture", metavar="FILE.pcapng", help="write what passes into this file for Wireshark, with the verdicts as comments"
-    )
-    add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
-        help="each level adds events: verdicts and faults; connections; responses and fetched batches; requests "
-        "(%(default)s)")  # fmt: skip
-    add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
+    _watching(add)
     _mirror(parser, [_end_with_parent(parser)])
     parser.set_defaults(command="proxy")
 

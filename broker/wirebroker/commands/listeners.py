@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import shutil
 import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -68,6 +70,7 @@ def _given_tls(arguments: argparse.Namespace, hosts: list[str]) -> Tls | None:
             given = Tls(arguments.tls_cert, arguments.tls_key)
         elif arguments.tls == "auto":
             folder = Path(tempfile.mkdtemp(prefix="wirebroker-tls-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
             given = make_certificates(folder, sorted({"localhost", "127.0.0.1", *filter(None, hosts)}))
             print(f"certificate authority in {folder / CA}", flush=True)
         if given is not None:

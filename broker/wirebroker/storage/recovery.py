@@ -85,7 +85,7 @@ class Recovered(NamedTuple):
     """The leader epochs in the checkpoint."""
 
 
-class State:
+class RecoveredState:
     """The producers and transactions of a partition, from its batches."""
 
     def __init__(self, rules: Rules) -> None:
@@ -165,7 +165,7 @@ class Walked(NamedTuple):
     """A segment all of whose batches were looked at, the state after it, and where it ends."""
 
     segment: Segment
-    state: State
+    state: RecoveredState
     end: int
 
 
@@ -277,10 +277,10 @@ class Recovery:
                     raise DamagedFile(path, f"{each} is of another segment")
                 self._expected.aborted.add((each.producer_id, each.last_offset))
 
-    def _state_before(self, base: int) -> State:
+    def _state_before(self, base: int) -> RecoveredState:
         if self._last is None:
             return self._state_at(base, self.segments[:-1])
-        state = State(self._settings.rules)
+        state = RecoveredState(self._settings.rules)
         state.load({key: last_batch_only(packed) for key, packed in self._last.state.producers.items()})
         return state
 
@@ -417,9 +417,9 @@ class Recovery:
             (self.folder / file_name(offset, SNAPSHOT)).unlink()
         self._snapshots -= offsets
 
-    def _state_at(self, offset: int, segments: Sequence[Segment]) -> State:
+    def _state_at(self, offset: int, segments: Sequence[Segment]) -> RecoveredState:
         """The state before `offset`, from the newest readable snapshot and the batches after it."""
-        state = State(self._settings.rules)
+        state = RecoveredState(self._settings.rules)
         since = self._log_start
         for snapshot in sorted(self._snapshots, reverse=True):
             if not since < snapshot <= offset:

@@ -32,11 +32,11 @@ from wirebroker.engine.engine import Engine
 from wirebroker.testing.operations import DEFAULT
 
 
-class State(msgspec.Struct, forbid_unknown_fields=True):
+class StateView(msgspec.Struct, forbid_unknown_fields=True):
     """The state of something when it was read."""
 
 
-class Quota(State):
+class Quota(StateView):
     """The limits of clients; `<default>` stands for all that have no limit of their own."""
 
     user: str | None
@@ -45,7 +45,7 @@ class Quota(State):
     limits: Annotated[dict[str, float], Meta(description="by Kafka's names")]
 
 
-class PartitionState(State):
+class PartitionState(StateView):
     """A partition. Leaders and replicas are node ids."""
 
     partition: int
@@ -61,7 +61,7 @@ class PartitionState(State):
     last_stable_offset: Annotated[int, Meta(description="up to where read_committed consumers may read")]
 
 
-class TopicState(State):
+class TopicState(StateView):
     """A topic."""
 
     name: str
@@ -71,7 +71,7 @@ class TopicState(State):
     partitions: list[PartitionState]
 
 
-class Broker(State):
+class Broker(StateView):
     """A broker, and the advertised address of each of its listeners."""
 
     node_id: int
@@ -81,14 +81,14 @@ class Broker(State):
     ]  # fmt: skip
 
 
-class Partitions(State):
+class Partitions(StateView):
     """Partitions of a topic."""
 
     topic: str
     partitions: list[int]
 
 
-class Transaction(State):
+class Transaction(StateView):
     """A transactional id. Times are ms since the epoch; −1 stands for "none"."""
 
     transactional_id: str
@@ -101,7 +101,7 @@ class Transaction(State):
     partitions: Annotated[list[Partitions], Meta(description="the offsets in the open transaction")]
 
 
-class Member(State):
+class Member(StateView):
     """A member of a group."""
 
     member_id: str
@@ -113,7 +113,7 @@ class Member(State):
     ]  # fmt: skip
 
 
-class Offset(State):
+class Offset(StateView):
     """A committed offset."""
 
     topic: str
@@ -125,7 +125,7 @@ class Offset(State):
     pending: Annotated[bool, Meta(description="whether it waits for the end of a transaction")]
 
 
-class Group(State):
+class Group(StateView):
     """A group."""
 
     group_id: str

@@ -36,7 +36,7 @@ class BadReport(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ReportState:
     """How far a report has read each partition."""
 
     is_cluster: bool
@@ -55,7 +55,7 @@ class State:
         (report / COVERED).write_text(json.dumps(told), encoding="utf-8")
 
 
-def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> State:
+def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> ReportState:
     """The state of a report, if an audit with these settings can go on from it. Raises BadReport."""
     where = f"--since {report}"
     try:
@@ -79,7 +79,7 @@ def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> State:
     if told["expiration_ms"] != expiration_ms:
         raise BadReport(f"{where}: that audit had --producer-expiration {told['expiration_ms']}, this one {expiration_ms}")
     found = {(topic, number): Mark(*rest) for topic, number, *rest in told["partitions"]}
-    return State(is_cluster, expiration_ms, told["pieces"], found, summary["audited_at"])
+    return ReportState(is_cluster, expiration_ms, told["pieces"], found, summary["audited_at"])
 
 
 def ends_of(folded: DataFrame) -> dict[Key, Row]:
@@ -104,7 +104,7 @@ class Onward:
     """the base offset of the segment for each name in rows that is not the file's own"""
 
 
-def onward(state: State, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
+def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
     """The unread pieces of a directory; `pieces` are all its pieces. Raises OSError."""
     by_partition: dict[Key, list[Piece]] = {}
     for each in pieces:
@@ -121,7 +121,7 @@ def onward(state: State, folders: Sequence[PartitionFolder], pieces: Iterable[Pi
     return found
 
 
-def vanished(state: State, here: Iterable[Key]) -> list[str]:
+def vanished(state: ReportState, here: Iterable[Key]) -> list[str]:
     """A sentence about partitions that are no longer there."""
     gone = [f"{topic}-{number}" for topic, number in sorted(state.partitions.keys() - set(here))]
     names = f"{', '.join(gone[:20])}{' …' if gone[20:] else ''}"
@@ -194,7 +194,9 @@ def _after(piece: Piece, begin: Mark, mark: Mark, found: Onward) -> list[Piece]:
     return [replace(piece, begin=piece.begin._replace(position=start, label=label), size=piece.end.position - start)]
 
 
-def onward_live(state: State, live: Sequence[LivePartition], crc_before: Callable[[LivePartition, int], int]) -> OnwardLive:
+def onward_live(
+    state: ReportState, live: Sequence[LivePartition], crc_before: Callable[[LivePartition, int], int]
+) -> OnwardLive:
     """The unread part of a cluster; `crc_before` returns the checksum of the batch before an offset, −1 if it cannot tell."""
     found = OnwardLive(notices=vanished(state, [(each.topic, each.partition) for each in live]))
     for each in live:

@@ -20,7 +20,7 @@ from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from wirebroker.core.groups.group import AnyGroup, Committer, Where
 from wirebroker.core.groups.offsets import Committed
-from wirebroker.core.groups.states import PREVIOUS, State
+from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
 from wirebroker.core.names import java_hash
 from wirebroker.core.purgatory import Timer, Timers
 
@@ -139,9 +139,9 @@ class Group(AnyGroup):
         written: Callable[[Group, int], ErrorCode], entered: Callable[[Group], None],
     ) -> None:  # fmt: skip
         self.group_id = group_id
-        self.state = State.EMPTY
+        self.state = ClassicGroupState.EMPTY
         self.state_since = now
-        self.previous = State.EMPTY
+        self.previous = ClassicGroupState.EMPTY
         """The previous state. If it is EMPTY, the first members are joining."""
         self.generation = 0
         self.protocol_type: str | None = None
@@ -179,7 +179,7 @@ class Group(AnyGroup):
     @property
     def is_empty(self) -> bool:
         """Whether the group's state is EMPTY."""
-        return self.state is State.EMPTY
+        return self.state is ClassicGroupState.EMPTY
 
     def subscribes(self, topic: str) -> bool:
         """Whether members subscribe to the topic. Consumers whose subscriptions cannot be read are assumed to."""
@@ -196,7 +196,7 @@ class Group(AnyGroup):
             return committed.time
         if self.is_empty:
             return self.state_since
-        return committed.time if self.protocol_type == CONSUMER and self.state is State.STABLE else None
+        return committed.time if self.protocol_type == CONSUMER and self.state is ClassicGroupState.STABLE else None
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
         """The error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the session."""
@@ -208,7 +208,7 @@ class Group(AnyGroup):
         if by.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         if not transactional:
-            if self.state is State.COMPLETING_REBALANCE:
+            if self.state is ClassicGroupState.COMPLETING_REBALANCE:
                 return ErrorCode.REBALANCE_IN_PROGRESS
             self.alive(self.members[by.member_id], now)
         return ErrorCode.NONE
@@ -238,7 +238,7 @@ class Group(AnyGroup):
 
     # State
 
-    def transition(self, state: State, now: int) -> None:
+    def transition(self, state: ClassicGroupState, now: int) -> None:
         """Enter a state. Raises ValueError if the table does not allow it from the present state."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
@@ -257,7 +257,7 @@ class Group(AnyGroup):
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a client that supports these protocols can be a member."""
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everybody = len(self.members)
         return self.protocol_type == protocol_type and any(self._votes[name] == everybody for name, _ in protocols)
@@ -267,10 +267,10 @@ class Group(AnyGroup):
 
         During a rebalance only members that have joined count, so the last ones to join are refused.
         """
-        if self.state in (State.EMPTY, State.DEAD):
+        if self.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
             return True
         member = self.members.get(member_id)
-        if self.state is not State.PREPARING_REBALANCE or len(self.members) < largest:
+        if self.state is not ClassicGroupState.PREPARING_REBALANCE or len(self.members) < largest:
             return member is not None or len(self.members) < largest
         joined = sum(known.joiner is not None for known in self.members.values())
         return (member is not None and member.joiner is not None) or joined < largest
@@ -311,7 +311,7 @@ class Group(AnyGroup):
             self.drop_pending(member.member_id)
         self._admit(member)
         member.joiner = joiner
-        if self.state is State.PREPARING_REBALANCE and self.previous is State.EMPTY:
+        if self.state is ClassicGroupState.PREPARING_REBALANCE and self.previous is ClassicGroupState.EMPTY:
             self._added_meanwhile = True
         self._await_heartbeat(member, NEW_MEMBER_TIMEOUT_MS, now)
         self.rebalance_or_complete(now)
@@ -343,9 +343,9 @@ class Group(AnyGroup):
         if self.leader == old.member_id:
             self.leader = member.member_id
         self._await_heartbeat(member, old.session_timeout, now)
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE:
             self.prepare_rebalance(now)  # the leader may already have assigned partitions to the old id
-        elif self.state is State.PREPARING_REBALANCE:
+        elif self.state is ClassicGroupState.PREPARING_REBALANCE:
             self.complete_join_if_all_joined(now)
         elif self.protocol != self._choose_protocol():
             self.rebalance_or_complete(now)
@@ -391,17 +391,17 @@ class Group(AnyGroup):
 
     def rebalance_or_complete(self, now: int) -> None:
         """Begin a rebalance, or end the join phase of a running one if it is complete."""
-        if self.state in PREVIOUS[State.PREPARING_REBALANCE]:
+        if self.state in PREVIOUS[ClassicGroupState.PREPARING_REBALANCE]:
             self.prepare_rebalance(now)
         else:
             self.complete_join_if_all_joined(now)
 
     def prepare_rebalance(self, now: int) -> None:
         """Ask all members to join again."""
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE:
             self._respond_to_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
-        initial = self.state is State.EMPTY
-        self.transition(State.PREPARING_REBALANCE, now)
+        initial = self.state is ClassicGroupState.EMPTY
+        self.transition(ClassicGroupState.PREPARING_REBALANCE, now)
         self._cancel_phase()
         if initial:
             delay = self._initial_delay()
@@ -428,11 +428,11 @@ class Group(AnyGroup):
 
     def complete_join_if_all_joined(self, now: int) -> None:
         """End the join phase if all members have joined; in a group that was empty they always wait for the whole delay."""
-        if self.previous is not State.EMPTY:
+        if self.previous is not ClassicGroupState.EMPTY:
             self._complete_join_after_loss(now)
 
     def _complete_join_after_loss(self, now: int) -> None:
-        if self.state is State.PREPARING_REBALANCE and self._all_have_joined():
+        if self.state is ClassicGroupState.PREPARING_REBALANCE and self._all_have_joined():
             self._complete_join(now)
 
     def _all_have_joined(self) -> bool:
@@ -459,7 +459,7 @@ class Group(AnyGroup):
             return
         self.protocol = self._choose_protocol()
         self._read_subscriptions()
-        self.transition(State.COMPLETING_REBALANCE, now)
+        self.transition(ClassicGroupState.COMPLETING_REBALANCE, now)
         self._unsynced = set(self.members)
         self._phase = self._timers.at(now + self._rebalance_timeout(), self._sync_expired)
         for member in self.members.values():
@@ -470,7 +470,7 @@ class Group(AnyGroup):
                 joiner(self.joined(member))
 
     def _become_empty(self, now: int) -> None:
-        self.transition(State.EMPTY, now)
+        self.transition(ClassicGroupState.EMPTY, now)
         self.protocol = None
         self._read_subscriptions()
         self._persist(now)  # Kafka continues without the record: a restart finds the last generation, and its members time out
@@ -511,7 +511,7 @@ class Group(AnyGroup):
                 self._respond_to_syncs(error, now)
                 self.prepare_rebalance(now)
                 return
-            self.transition(State.STABLE, now)
+            self.transition(ClassicGroupState.STABLE, now)
             self._respond_to_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
@@ -550,7 +550,7 @@ class Group(AnyGroup):
             waiting = member.joiner is not None or member.syncer is not None
             if self.members.get(member.member_id) is member and (member.is_new or not waiting):
                 self.remove(member)
-                if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
+                if self.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
                     self.prepare_rebalance(when)
                 else:
                     self._complete_join_after_loss(when)
@@ -596,7 +596,7 @@ class Group(AnyGroup):
 
     def take_over(self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]) -> None:
         """Become the stable group of these members of another protocol; `assignment` returns the partitions of each."""
-        self.state = self.previous = State.STABLE
+        self.state = self.previous = ClassicGroupState.STABLE
         self.generation, self.protocol_type = generation, CONSUMER
         for member in members:
             self._admit(member)
@@ -626,7 +626,7 @@ class Group(AnyGroup):
     def restart(self, now: int) -> None:
         """Restore the state that was last written down, like a broker that loads the group."""
         kept = self.snapshot
-        self.state = self.previous = State.STABLE if kept.members else State.EMPTY
+        self.state = self.previous = ClassicGroupState.STABLE if kept.members else ClassicGroupState.EMPTY
         self.state_since = now
         self.generation, self.protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
         self.leader = kept.leader
@@ -644,7 +644,7 @@ class Group(AnyGroup):
 
     def die(self, now: int) -> None:
         """The group is deleted."""
-        self.transition(State.DEAD, now)
+        self.transition(ClassicGroupState.DEAD, now)
         self._cancel_timers()
 
     def _cancel_timers(self) -> None:

@@ -15,7 +15,7 @@ from wirebroker.core.groups.classic import Group, Joined, Joiner, JoinRequest, M
 from wirebroker.core.groups.classic_members import ClassicMembers
 from wirebroker.core.groups.consumer_group import ConsumerGroup
 from wirebroker.core.groups.registry import Registry
-from wirebroker.core.groups.states import State
+from wirebroker.core.groups.states import ClassicGroupState
 
 
 class ClassicGroups:
@@ -93,10 +93,11 @@ class ClassicGroups:
             return
         member = group.members[requested.member_id]
         same = list(member.protocols) == list(requested.protocols)
-        if group.state is State.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, requested.member_id))
         elif same and (
-            group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and group.leader != member.member_id)
+            group.state is ClassicGroupState.COMPLETING_REBALANCE
+            or (group.state is ClassicGroupState.STABLE and group.leader != member.member_id)
         ):
             joiner(group.joined(member))
         else:
@@ -115,7 +116,7 @@ class ClassicGroups:
             self._members.sync(modern, member_id, instance_id, generation, protocol_type, protocol, syncer, now)
             return
         group, error = self._member_of(group_id, member_id, instance_id, generation)
-        if group is None or group.state is State.EMPTY:
+        if group is None or group.state is ClassicGroupState.EMPTY:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if group is None or error:
             syncer(Synced(error))
@@ -124,9 +125,9 @@ class ClassicGroups:
             syncer(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         member = group.members[member_id]
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             syncer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
-        elif group.state is State.STABLE:
+        elif group.state is ClassicGroupState.STABLE:
             group.has_synced(member)
             syncer(group.synced(member))
         else:
@@ -140,10 +141,10 @@ class ClassicGroups:
         group, error = self._member_of(group_id, member_id, instance_id, generation)
         if group is None or error:
             return error
-        if group.state is State.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         group.alive(group.members[member_id], now)
-        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING_REBALANCE else ErrorCode.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def _member_of(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
@@ -169,7 +170,7 @@ class ClassicGroups:
         if not isinstance(group, Group):
             return ErrorCode.UNKNOWN_MEMBER_ID
         codes = [self._leave(group, member_id, instance_id) for member_id, instance_id in leaving]
-        if ErrorCode.NONE in codes and group.state is not State.EMPTY:
+        if ErrorCode.NONE in codes and group.state is not ClassicGroupState.EMPTY:
             group.rebalance_or_complete(now)
         return codes
 

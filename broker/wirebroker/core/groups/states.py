@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class State(Enum):
+class ClassicGroupState(Enum):
     """A group's state; DescribeGroups and ListGroups show the value."""
 
     EMPTY = "Empty"
@@ -23,11 +23,13 @@ class State(Enum):
     """Deleted."""
 
 
-PREVIOUS: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE}),
-    State.PREPARING_REBALANCE: frozenset({State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY}),
-    State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE}),
-    State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
-    State.DEAD: frozenset(State),
+PREVIOUS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.PREPARING_REBALANCE: frozenset(
+        {ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY}
+    ),
+    ClassicGroupState.COMPLETING_REBALANCE: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
+    ClassicGroupState.DEAD: frozenset(ClassicGroupState),
 }
 """The states from which each may be entered."""

@@ -19,7 +19,7 @@ from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.features import TRANSACTION
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.transactions.log import read_transactions, transaction_batch
-from wirebroker.core.transactions.states import State
+from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, NO_EPOCH, NO_ID, TopicPartition, Transaction, is_exhausted
 
 CompleteOffsets = Callable[[int, int, bool], None]
@@ -170,7 +170,7 @@ class TransactionCoordinator:
             return ProducerResult(ErrorCode.PRODUCER_FENCED)
         if known.state.ending or known.is_stuck:
             return ProducerResult(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if known.state is State.ONGOING:
+        if known.state is TransactionState.ONGOING:
             return ProducerResult(self._fence(known, now) or ErrorCode.CONCURRENT_TRANSACTIONS)
         after = known.copy()
         if known.exhausted and (requested.current is None or requested.current[1] == known.producer_epoch):
@@ -225,7 +225,7 @@ class TransactionCoordinator:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if transaction is None or error:
             return error
-        if transaction.state is State.ONGOING and transaction.partitions.issuperset(partitions):
+        if transaction.state is TransactionState.ONGOING and transaction.partitions.issuperset(partitions):
             return ErrorCode.NONE
         if error := self._log_error(transactional_id):
             return error
@@ -308,7 +308,7 @@ class TransactionCoordinator:
             return
         log = self._cluster.coordinator_log("transaction", transaction.transactional_id)
         marker = EndMarker(
-            transaction.producer_id, transaction.producer_epoch, transaction.state is State.PREPARE_COMMIT,
+            transaction.producer_id, transaction.producer_epoch, transaction.state is TransactionState.PREPARE_COMMIT,
             log.leader_epoch if log else 0, transaction.client_version,
         )  # fmt: skip
         run = self._runs[transaction] = object()
@@ -397,7 +397,7 @@ class TransactionCoordinator:
 
         Kafka always does so. Here a clock that is moved by a year would stop three million times.
         """
-        if transaction.state is State.ONGOING and not self._looks_for_timeouts:
+        if transaction.state is TransactionState.ONGOING and not self._looks_for_timeouts:
             self._looks_for_timeouts = True
             interval = max(self._cluster.configs.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"), 1)
             self._cluster.timers.at(now + interval - (now - self._started) % interval, self._abort_timed_out)
@@ -405,7 +405,7 @@ class TransactionCoordinator:
     def _abort_timed_out(self, now: int) -> None:
         self._looks_for_timeouts = False
         for transaction in list(self.transactions.values()):
-            if transaction.state is State.ONGOING and transaction.started + transaction.timeout_ms < now:
+            if transaction.state is TransactionState.ONGOING and transaction.started + transaction.timeout_ms < now:
                 self._fence(transaction, now)
             self._watch(transaction, now)
 
@@ -419,7 +419,7 @@ class TransactionCoordinator:
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
         """A transactional id has expired; its next user is a new producer. The id stays if this cannot be written down."""
         after = transaction.copy()
-        after.enter(State.DEAD, now)
+        after.enter(TransactionState.DEAD, now)
         error = self._change(transaction, after, now)
         if not error:
             del self.transactions[transaction.transactional_id]
@@ -482,12 +482,12 @@ def _judge_end(transaction: Transaction, requested: EndRequest) -> ErrorCode | N
         return ErrorCode.PRODUCER_FENCED
     if transaction.is_stuck:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if state is State.ONGOING:
+    if state is TransactionState.ONGOING:
         return None
     if state.ending:
-        same = requested.commit == (state is State.PREPARE_COMMIT)
+        same = requested.commit == (state is TransactionState.PREPARE_COMMIT)
         return ErrorCode.CONCURRENT_TRANSACTIONS if same else ErrorCode.INVALID_TXN_STATE
-    ended_so = (State.COMPLETE_COMMIT if requested.commit else State.COMPLETE_ABORT) is state
+    ended_so = (TransactionState.COMPLETE_COMMIT if requested.commit else TransactionState.COMPLETE_ABORT) is state
     if not bumps or again:
         return ErrorCode.NONE if ended_so else ErrorCode.INVALID_TXN_STATE
     return ErrorCode.INVALID_TXN_STATE if requested.commit else None
@@ -497,6 +497,6 @@ def _epoch_fits(transaction: Transaction, requested: EndRequest, again: bool) ->
     epoch = transaction.producer_epoch
     if requested.fences:
         return requested.producer_epoch >= epoch
-    if requested.transaction_version < BUMPS_EPOCH or transaction.state in (State.ONGOING, State.EMPTY):
+    if requested.transaction_version < BUMPS_EPOCH or transaction.state in (TransactionState.ONGOING, TransactionState.EMPTY):
         return requested.producer_epoch == epoch
     return again or (requested.producer_epoch == epoch and not transaction.state.ending)

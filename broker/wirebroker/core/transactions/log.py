@@ -10,7 +10,7 @@ from kafkawire.coordinator_log import CoordinatorRecord, read_record
 from kafkawire.coordinator_records import TRANSACTION_RECORDS
 from kafkawire.coordinator_records.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from kafkawire.errors import ProtocolError
-from wirebroker.core.transactions.states import State
+from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import NO_EPOCH, Transaction
 
 
@@ -22,13 +22,13 @@ def value_version(level: int) -> int:
 def transaction_batch(transaction: Transaction, level: int, now: int) -> bytes:
     """The batch with the record of the transactional id's state, or with a tombstone if it is dead. Raises EncodeError."""
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
-    value = None if transaction.state is State.DEAD else _value(transaction)
+    value = None if transaction.state is TransactionState.DEAD else _value(transaction)
     return build_batch([Record(0, 0, *CoordinatorRecord(key, value, value_version(level)).encode())], base_timestamp=now)
 
 
 def _value(transaction: Transaction) -> TransactionLogValue:
     partitions: list[PartitionsSchema] | None = None
-    if transaction.state is not State.EMPTY:
+    if transaction.state is not TransactionState.EMPTY:
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, index in sorted(transaction.partitions):
             by_topic[topic].append(index)
@@ -64,7 +64,7 @@ def read_transactions(batches: Iterable[memoryview], transactions: dict[str, Tra
 
 
 def _transaction(transactional_id: str, value: TransactionLogValue) -> Transaction:
-    states = {state.number: state for state in State}
+    states = {state.number: state for state in TransactionState}
     if value.transaction_status not in states:
         raise ProtocolError(f"{transactional_id} is in the unknown state {value.transaction_status}")
     return Transaction(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class State(Enum):
+class TransactionState(Enum):
     """A transactional id's state; DescribeTransactions and ListTransactions show the value."""
 
     EMPTY = "Empty"
@@ -37,24 +37,32 @@ class State(Enum):
     @property
     def ending(self) -> bool:
         """Whether markers are being written."""
-        return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def may_expire(self) -> bool:
         """Whether a transactional id in this state is forgotten after transactional.id.expiration.ms."""
-        return self in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+        return self in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
-_NUMBERS = {state: number for number, state in enumerate(State)}
+_NUMBERS = {state: number for number, state in enumerate(TransactionState)}
 
-PREVIOUS: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
-    State.ONGOING: frozenset({State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
-    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
-    State.PREPARE_ABORT: frozenset({State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
-    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
-    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
-    State.DEAD: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
-    State.PREPARE_EPOCH_FENCE: frozenset(),
+PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.EMPTY: frozenset(
+        {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+    ),
+    TransactionState.ONGOING: frozenset(
+        {TransactionState.ONGOING, TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+    ),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: frozenset(
+        {TransactionState.ONGOING, TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+    ),
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.DEAD: frozenset(
+        {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+    ),
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset(),
 }
 """The states from which each may be entered. From transaction version 2 on, a transaction that never began may be aborted."""

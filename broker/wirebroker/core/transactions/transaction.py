@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 
-from wirebroker.core.transactions.states import PREVIOUS, State
+from wirebroker.core.transactions.states import PREVIOUS, TransactionState
 
 NO_ID = NO_EPOCH = -1
 LAST_EPOCH = 32767
@@ -27,7 +27,7 @@ class Transaction:
     producer_id: int
     timeout_ms: int
     updated: int
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH
     """The previous epoch, of a client that may not know the new epoch yet."""
@@ -57,7 +57,7 @@ class Transaction:
         """Whether the producer needs a new id for its next epoch."""
         return is_exhausted(self.producer_epoch)
 
-    def enter(self, state: State, now: int, producer_id: int | None = None) -> None:
+    def enter(self, state: TransactionState, now: int, producer_id: int | None = None) -> None:
         """Enter this state. Raises ValueError if the table does not allow it from the present state."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.value} to {state.value}")
@@ -69,23 +69,23 @@ class Transaction:
 
     def initialize(self, timeout_ms: int, now: int, producer_id: int | None = None) -> None:
         """A producer was initialized: nothing is open."""
-        self.enter(State.EMPTY, now, producer_id)
+        self.enter(TransactionState.EMPTY, now, producer_id)
         self.timeout_ms = timeout_ms
         self.partitions = set()
         self.started = -1
 
     def add(self, partitions: set[TopicPartition], client_version: int, now: int) -> None:
         """Partitions join the transaction, which begins if none is open."""
-        if self.state is not State.ONGOING:
+        if self.state is not TransactionState.ONGOING:
             self.started = now
-        self.enter(State.ONGOING, now)
+        self.enter(TransactionState.ONGOING, now)
         self.partitions |= partitions
         self.client_version = client_version
 
     def prepare(self, commit: bool, client_version: int, next_producer_id: int, now: int) -> None:
         """The transaction's end is decided. From version 2 on, the producer's epoch rises with it."""
-        began = self.state is State.ONGOING
-        self.enter(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now)
+        began = self.state is TransactionState.ONGOING
+        self.enter(TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT, now)
         if client_version >= BUMPS_EPOCH:
             self.last_producer_epoch = self.producer_epoch
             self.producer_epoch = min(self.producer_epoch + 1, LAST_EPOCH)
@@ -98,9 +98,9 @@ class Transaction:
     def complete(self, now: int) -> None:
         """All markers are written."""
         rotates = self.client_version >= BUMPS_EPOCH and self.next_producer_id != NO_ID
-        committed = self.state is State.PREPARE_COMMIT
+        committed = self.state is TransactionState.PREPARE_COMMIT
         self.enter(
-            State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT, now,
+            TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT, now,
             self.next_producer_id if rotates else None,
         )  # fmt: skip
         if rotates:
