@@ -197,6 +197,10 @@ def without_epoch(log: Writer) -> None:
 def compacted(log: Writer) -> None:
     """As a follower has it of a leader that had compacted: nothing beside the log says so, only what is missing."""
     log.faults = [each for each in log.faults if each.kind != "offset_gap"]  # now compaction may be the reason
+    log.data(7010, count=1, attributes=TRANSACTIONAL)
+    log.end(7010, 0, commit=True)
+    log.offset += 2  # this producer's next transaction, all of whose records are gone
+    log.sequences[7010, 0] += 2
     seq = 0
     for left in ([1, 3], None, [], [2], None, [4]):
         values = log.values(5)
@@ -207,6 +211,7 @@ def compacted(log: Writer) -> None:
             log.put(raw, len(values))
         seq += len(values)
     log.sequences[7008, 0] = seq
+    log.end(7010, 0, commit=True)
 
 
 INNOCENT: tuple[Callable[[Writer], None], ...] = (

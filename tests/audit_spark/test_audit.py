@@ -97,7 +97,7 @@ def test_every_fault_is_found_and_nothing_else(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
     monkeypatch.setattr(tables, "FEW", 0)  # no intermediate table is small
-    made = make_directory(tmp_path / "logs", seed=11, partitions=40)
+    made = make_directory(tmp_path / "logs", seed=12, partitions=40)
     assert len({fault.kind for fault in made.faults}) == 13
     result = audit(spark, Request(tmp_path / "out", tmp_path / "logs", together=together))
     findings = found_in(spark, tmp_path / "out")

@@ -30,9 +30,10 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
     A batch with a damaged header may end a transaction, or explain an end without a beginning. It does not begin one.
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", kind_of_row())
+    unsound = damaged.select(*ABOUT, "kind").withColumns({"sound": sf.lit(False), "reach": sf.col("base_offset")})
     events = (
-        united([_events(folded), damaged.select(*ABOUT, "kind").withColumn("sound", sf.lit(False))])
-        .withColumn("known", sf.row_number().over(by_log(PRODUCER)) > 1)
+        united([_events(folded), unsound])
+        .withColumn("before", sf.max("reach").over(earlier(PRODUCER)))
         .withColumn("ended", sf.coalesce(sf.sum(is_marker().cast("int")).over(earlier(PRODUCER)), sf.lit(0)))
     )  # fmt: skip
     span = (*PRODUCER, "ended")
@@ -58,7 +59,8 @@ def _events(folded: DataFrame) -> DataFrame:
         sf.when(goes_on & sf.col("open").isNotNull(), _event(sf.col("open"), sf.col("kind"), sound=True)),
     )
     rows = folded.where("producer_id >= 0").withColumn("event", sf.explode(sf.array_compact(events)))
-    return rows.select(*PRODUCER, "segment", "event.batch.*", "event.kind", "event.sound")
+    reach = sf.col("last.base_offset").alias("reach")
+    return rows.select(*PRODUCER, "segment", "event.batch.*", "event.kind", "event.sound", reach)
 
 
 def _event(batch: Column, kind: Column, *, sound: bool) -> Column:
@@ -74,8 +76,13 @@ def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
 
 
 def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataFrame:
-    """The exceptions: the data may have been deleted, compacted away, or damaged; `torn` is the first damaged place."""
+    """Markers without data, unless the data may have been deleted, compacted away, or damaged.
+
+    `before` is the base offset of the producer's previous batch: only data after that batch can belong to the marker. `torn` is
+    the first damaged place of a partition.
+    """
     rows = spans.join(sf.broadcast(bounds), [*PARTITION]).join(sf.broadcast(torn), [*PARTITION], "left")
-    lost = (sf.col("base_offset") < sf.col("cleaned_until")) | ((sf.col("log_start") > 0) & ~sf.col("known"))
+    compacted = sf.col("cleaned_until") > sf.coalesce("before", sf.lit(0))
+    lost = compacted | (sf.col("before").isNull() & (sf.col("log_start") > 0))
     lost |= sf.coalesce(sf.col("torn") < sf.struct(*LOG_ORDER), sf.lit(False))
     return finding(rows.where(~lost), "marker_without_data", place_of_row(), WORDS.marker_without_data(ROW))
