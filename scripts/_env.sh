@@ -11,10 +11,10 @@ python_for_venv() {
     return 1
 }
 
-# ensure_env GROUP: installs the project with an extra (demo or audit, and the control) or with its development group (dev).
+# ensure_env GROUP: installs the project with an extra (demo or audit, and the control) or with a dependency group (dev, compile).
 # The second call costs nothing.
 ensure_env() {
-    local group=$1 stamp python
+    local group=$1 stamp python extras
     stamp=.venv/.wirebroker-$group
     if [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt uv.lock ]; then
         return
@@ -22,6 +22,8 @@ ensure_env() {
     if command -v uv >/dev/null 2>&1 && [ -z "${WIREBROKER_NO_UV:-}" ]; then
         if [ "$group" = dev ]; then
             uv sync --quiet --frozen --group dev >&2
+        elif [ "$group" = compile ]; then
+            uv sync --quiet --frozen --inexact --no-group dev --group compile >&2
         else
             uv sync --quiet --frozen --inexact --no-group dev --extra "$group" --extra control >&2
         fi
@@ -34,15 +36,16 @@ ensure_env() {
             echo "making the environment .venv with $("$python" --version) ..." >&2
             "$python" -m venv .venv
         fi
-        if [ "$group" = dev ]; then
+        if [ "$group" = dev ] || [ "$group" = compile ]; then
             .venv/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" >&2
-            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[demo,codecs,control,uvloop]" --group dev >&2
+            extras=; [ "$group" = compile ] || extras="[demo,codecs,control,uvloop]"
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".$extras" --group "$group" >&2
         else
             [ "$group" != audit ] || echo "fetching PySpark and a Java runtime, some 500 MB ..." >&2
             .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$group,control]" >&2
         fi
     fi
     touch "$stamp"
-    [ "$group" = dev ] && touch .venv/.wirebroker-demo .venv/.wirebroker-audit
+    [ "$group" = dev ] && touch .venv/.wirebroker-demo .venv/.wirebroker-audit .venv/.wirebroker-compile
     return 0
 }

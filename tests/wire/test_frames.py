@@ -91,7 +91,7 @@ def test_a_damaged_request_header_is_refused(frame: bytes) -> None:
         frames.read_request_header(frame)
 
 
-@pytest.mark.parametrize(("correlation_id", "client_id"), [(2**31, "me"), (1, "x" * 32768), (1, "\ud800"), (1, 5)])
+@pytest.mark.parametrize(("correlation_id", "client_id"), [(2**31, "me"), (1, "x" * 32768), (1, "\ud800")])
 def test_a_request_header_that_cannot_be_written_is_the_callers_mistake(correlation_id: int, client_id: str) -> None:
     with pytest.raises(EncodeError, match="request header"):
         frames.encode_request(correlation_id, client_id, MetadataRequest(topics=None), 9)

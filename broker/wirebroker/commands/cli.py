@@ -32,7 +32,7 @@ EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    from wirebroker.common.version import __version__
+    from wirebroker.common.version import __version__, build
 
     parser = Parser(
         prog="wirebroker",
@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"wirebroker {__version__}")
+    parser.add_argument("--version", action="version", version=f"wirebroker {__version__} ({build()})")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _serve(commands)
     demo = commands.add_parser("demo", help="real clients and raw retries, with the reason for each verdict")

@@ -1,3 +1,13 @@
-"""The release of the package."""
+"""The release of the package, and whether it is compiled."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
 
 __version__ = "0.1.0"
+
+
+def build() -> str:
+    """Whether the modules that do most of the work are compiled to machine code; does not import them."""
+    found = find_spec("kafkawire.record_walk")
+    return "pure Python" if found is None or (found.origin or "").endswith(".py") else "compiled"
