@@ -271,9 +271,8 @@ def test_the_quick_walk_finds_the_damage_that_a_slow_one_does(rows: list[Any], d
 def in_small_pieces() -> Iterator[None]:
     """A body of a few hundred bytes is walked as one of many megabytes is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafkawire.record_walk._MOST_AT_ONCE", 2)
+        patch.setattr("kafkawire.record_patterns._MOST_AT_ONCE", 2)
         patch.setattr("kafkawire.record_walk._WINDOW", 100)
-        patch.setattr("kafkawire.record_walk._MARGIN", 8)
         yield
 
 

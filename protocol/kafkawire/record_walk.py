@@ -1,42 +1,28 @@
 """Walking over a batch's records without making objects of them: are they well formed, and how late is the latest.
 
-Producers mostly send records of one shape: the same lengths, again and again. A shape is compiled into a pattern of
-bytes that a whole run of such records must match, which the regular expression engine decides in half a microsecond
-where a walk in Python takes one for each record. Records that match no pattern are walked; a shape that repeats gets a
-pattern.
+Compiled to machine code, a walk looks at each record in some ten nanoseconds. In Python it takes nearly a microsecond, so there
+`record_patterns` first looks for runs of records of one shape, which the regular expression engine checks as fast.
 
 A large body is matched and copied in pieces, because a match and a copy keep all other threads waiting.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from threading import Lock
-from typing import NamedTuple
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkawire.errors import ProtocolError
-from kafkawire.varints import read_varint, write_varint
+from kafkawire.record_patterns import Shape, find_run, latest_run, note
+from kafkawire.varints import read_varint
 
-_ODD = bytes(range(1, 256, 2))
-_SEEN_BEFORE_COMPILED = 3
-"""How often a shape is walked before it is worth a pattern; compiling one costs as much as walking 200 records."""
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int that compiled code keeps in a register; it is not there when this runs as Python
+
 _ONE_BY_ONE = 32
-"""How many records are walked one by one before the shape of the next one is looked up."""
-_UNUSUAL = 0x4001
-"""Bits of an undecoded varint's first two bytes: bit 14 says that a third byte follows, bit 0 that the number is negative."""
-_NULL = 1
-"""The varint of −1, which as a length stands for null."""
-_MOST_AT_ONCE = 1 << 16
-"""Records that one match may run over."""
-_WINDOW = 1 << 20
-"""Bytes of the body that are copied at once, to be walked one by one."""
-_MARGIN = 1 << 12
-"""The next copy is made when less than this remains of the last one."""
-_LONGEST_LENGTHS = 16
-"""Bytes that `_walk_mixed` may look at before it compares a record's end with that of the copy."""
-_MOST_PATTERNS = 256
-_MOST_SHAPES = 4096
+"""How many records are walked one by one in Python before the shape of the next one is looked up."""
+_WINDOW = 1 << 16
+"""Bytes of the body that are copied at once, to be walked one by one: so few stay in the processor's cache."""
+_new: Final[Any] = tuple.__new__
 
 
 class Walked(NamedTuple):
@@ -47,153 +33,226 @@ class Walked(NamedTuple):
     null_key: bool
 
 
-class _Pattern(NamedTuple):
-    """A shape's pattern. `delta_at` is where a record's timestamp delta is, relative to its start, `size` its length."""
-
-    match: re.Pattern[bytes]
-    size: int
-    delta_at: int
-    delta_size: int
-    null_key: bool
-    still: Walked
-    """The result if all timestamps are the base timestamp."""
-
-
-_Shape = tuple[int, int, int, int, int]
-"""size, size of the timestamp delta, size of the offset delta, key length, value length"""
-_Latest = tuple[Callable[[memoryview], "re.Match[bytes] | None"], int, _Pattern]
-
-_patterns: dict[_Shape, _Pattern] = {}
-_seen: dict[_Shape, int] = {}
-_latest: list[_Latest | None] = [None]
-"""The pattern that matched last; its `fullmatch` and `size` are at hand."""
-_noting = Lock()
-"""Several threads may walk at the same time."""
-
-
 def walk_records(body: memoryview, count: int) -> Walked:
     """Walk `count` records that must fill `body` exactly. Raises ProtocolError (Kafka's DefaultRecord.readFrom)."""
-    end = len(body)
-    latest = _latest[0]
-    if latest is not None:
-        fullmatch, size, pattern = latest
-        if end == count * size and count <= _MOST_AT_ONCE and fullmatch(body):
-            if pattern.delta_size == 1 and body[pattern.delta_at :: size].tobytes().count(0) == count:
-                return pattern.still
-            low, high = _deltas(body, 0, end, pattern)
-            return Walked(high, low, pattern.null_key)
+    if _COMPILED:
+        walked, _ = walk_in_order(body, count)
+        return walked
+    if (found := latest_run(body, count)) is not None:
+        low, high, keyless = found
+        return Walked(high, low, keyless)
+    walk = _Walk(body)
     try:
-        return _walk(body, count, end)
+        _walk_runs(walk, body, count)
     except IndexError as damage:
         raise ProtocolError("a record runs past the end of its batch") from damage
+    return walk.result()
 
 
-def _walk(body: memoryview, count: int, end: int) -> Walked:
+def walk_in_order(body: memoryview, count: int) -> tuple[Walked, bool]:
+    """The same, and whether the records are numbered 0, 1, 2 …"""
+    if len(body) <= _WINDOW:
+        raw = bytes(body)
+        walked, stop, low, high, keyless, ordered = _walk_each(raw, 0, 0, count)
+        if walked == count and stop == len(raw):
+            return _new(Walked, (high, low, keyless)), ordered
+    walk = _Walk(body)
+    try:
+        walk.go_on(count)
+    except IndexError as damage:
+        raise ProtocolError("a record runs past the end of its batch") from damage
+    return walk.result(), walk.ordered
+
+
+class _Walk:
+    """A walk over a body, as far as it has come."""
+
+    __slots__ = ("_base", "_body", "_end", "_high", "_keyless", "_low", "_raw", "_walked", "ordered", "pos")
+
+    def __init__(self, body: memoryview) -> None:
+        self._body = body
+        self._end = len(body)
+        self._raw, self._base = b"", 0
+        """A copy of the body from `_base` on."""
+        self._low, self._high, self._keyless = 2**63 - 1, -(2**63), False
+        self._walked = 0
+        self.pos = 0
+        self.ordered = True
+        """Whether the records that were walked one by one are numbered 0, 1, 2 …"""
+
+    def go_on(self, count: int) -> None:
+        """Walk the next `count` records one by one. Raises ProtocolError, and IndexError at the end of the body."""
+        until = self._walked + count
+        while self._walked < until:
+            base = self._base
+            walked, stop, low, high, keyless, ordered = _walk_each(self._raw, self.pos - base, self._walked, until)
+            if walked > self._walked:
+                self.pos, self._walked = base + stop, walked
+                self._see(low, high, keyless)
+                self.ordered = self.ordered and ordered
+            elif base + len(self._raw) < self._end and (self.pos > base or not self._raw):
+                self._base = self.pos
+                self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
+            else:
+                _, stop, delta, keyless, number = _parse(self._body, self.pos, self._end)
+                self.ordered = self.ordered and number == self._walked
+                self.passed(stop, 1, delta, delta, keyless)
+
+    def passed(self, stop: int, records: int, low: int, high: int, keyless: bool) -> None:
+        """These records, which end at `stop`, have been walked otherwise."""
+        self.pos = stop
+        self._walked += records
+        self._see(low, high, keyless)
+
+    def _see(self, low: int, high: int, keyless: bool) -> None:
+        if low < self._low:
+            self._low = low
+        if high > self._high:
+            self._high = high
+        if keyless:
+            self._keyless = True
+
+    def result(self) -> Walked:
+        """What was found. Raises ProtocolError if the records do not fill the body."""
+        if self.pos != self._end:
+            raise ProtocolError(f"{self._end - self.pos} bytes are left after the last record")
+        walked: Walked = _new(Walked, (self._high, self._low, self._keyless))
+        return walked
+
+
+def _walk_runs(walk: _Walk, body: memoryview, count: int) -> None:
     """In turns: as many records of one shape as there are, by its pattern, and some of different shapes one by one."""
-    largest, smallest, null_key = -(2**63), 2**63 - 1, False
-    raw, base = b"", 0
-    pos, left = 0, count
+    left, end = count, len(body)
     while left > 0:
-        shape, stop, low, keyless = _parse(body, pos, end)
-        high, walked = low, 1
-        pattern = _patterns.get(shape) if shape is not None else None
-        matched = pattern.match.match(body, pos, pos + pattern.size * _MOST_AT_ONCE) if pattern is not None else None
-        if pattern is not None and matched is not None and matched.end() > stop:
-            stop = min(matched.end(), pos + left * pattern.size)
-            low, high = _deltas(body, pos, stop, pattern)
-            walked = (stop - pos) // pattern.size
-            _latest[0] = (pattern.match.fullmatch, pattern.size, pattern)
-        elif left > 1:
-            if not raw or (base + len(raw) < end and stop + _MARGIN > base + len(raw)):
-                raw, base = bytes(body[stop : stop + _WINDOW]), stop
-            size = stop - pos
+        start = walk.pos
+        shape, stop, delta, keyless, _ = _parse(body, start, end)
+        run = find_run(shape, body, start, left) if shape is not None else None
+        if run is not None:
+            stop, low, high = run
+            walked = (stop - start) // shape[0] if shape is not None else 0
+            walk.passed(stop, walked, low, high, keyless)
+        else:
+            walk.passed(stop, 1, delta, delta, keyless)
             walked = min(left, _ONE_BY_ONE)
-            others = _walk_mixed(raw, base, stop, body, walked - 1, (low, high, keyless))
-            if shape is not None and others[0] - stop == size * (walked - 1):
-                _note(shape)
-            stop, low, high, keyless = others
+            walk.go_on(walked - 1)
+            if shape is not None and walk.pos - stop == shape[0] * (walked - 1) and walked > 1:
+                note(shape)
         left -= walked
-        if high > largest:
-            largest = high
-        if low < smallest:
-            smallest = low
-        null_key = null_key or keyless
-        pos = stop
-    if pos != end:
-        raise ProtocolError(f"{end - pos} bytes are left after the last record")
-    return Walked(largest, smallest, null_key)
 
 
-def _walk_mixed(  # noqa: C901, PLR0915 - one loop without calls: it runs for every record
-    raw: bytes, base: int, start: int, body: memoryview, count: int, so_far: tuple[int, int, bool]
-) -> tuple[int, int, int, bool]:
-    """Walk `count` records of any shape: where they stop, the smallest and largest delta, if some record has no key.
+def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it runs for every record
+    raw: bytes, start: i64, first: i64, until: i64
+) -> tuple[i64, i64, i64, i64, bool, bool]:
+    """Walk the records with the numbers from `first` on and below `until`, as far as they are sound and whole in `raw`.
 
-    `raw` is a copy of the body from `base` on. A record whose lengths take at most two bytes each, which has no headers
-    and lies in the copy is dealt with here; any other, and any that is damaged, by `_parse`.
+    Returns the number of the first record that is not walked, where it begins, the smallest and largest delta of the others,
+    whether one of them has no key, and whether they are numbered in order. A varint of more than nine bytes is not read here.
     """
-    low, high, null_key = so_far
-    pos, end = start - base, len(raw)
-    inside = end if base + end == len(body) else end - _LONGEST_LENGTHS
-    for _ in range(count):
-        start = pos
-        if pos > inside:
-            _, pos, delta, keyless = _parse(body, base + start, len(body))
-            pos -= base
-            low, high, null_key = min(low, delta), max(high, delta), null_key or keyless
-            continue
-        size = raw[pos]
-        if size > 127:
-            size = size & 127 | raw[pos + 1] << 7
+    pos: i64 = start
+    end: i64 = len(raw)
+    index: i64 = first
+    low: i64 = 9223372036854775807
+    high: i64 = -9223372036854775807 - 1
+    keyless, ordered = False, True
+    try:
+        while index < until:
+            size: i64 = raw[pos]
             pos += 1
-        if not size & _UNUSUAL:
-            stop = pos + 1 + (size >> 1)
-            delta = raw[pos + 2]
-            pos += 3
+            if size > 127:
+                size, pos = _longer(raw, pos, size)
+            stop: i64 = pos + (size >> 1)
+            if size & 1 or stop > end:
+                break
+            delta: i64 = raw[pos + 1]  # after the attributes; no bit of them is defined
+            pos += 2
             if delta > 127:
-                delta = delta & 127 | raw[pos] << 7
-                pos += 1
-            pos += 2 if raw[pos] > 127 else 1  # the offset delta
-            key = raw[pos]
+                delta, pos = _longer(raw, pos, delta)
+            number: i64 = raw[pos]
+            pos += 1
+            if number > 127:
+                number, pos = _longer(raw, pos, number)
+            key: i64 = raw[pos]
             pos += 1
             if key > 127:
-                key = key & 127 | raw[pos] << 7
-                pos += 1
-            if key != _NULL:
+                key, pos = _longer(raw, pos, key)
+            if not key & 1:
                 pos += key >> 1
-            if pos < stop <= end and (key == _NULL or not key & _UNUSUAL):
-                value = raw[pos]
-                pos += 1
-                if value > 127:
-                    value = value & 127 | raw[pos] << 7
-                    pos += 1
-                if value != _NULL:
-                    pos += value >> 1
-                usual = (value == _NULL or not value & _UNUSUAL) and not delta & _UNUSUAL
-                if usual and pos + 1 == stop and not raw[pos]:
-                    delta >>= 1
-                    if delta > high:
-                        high = delta
-                    if delta < low:
-                        low = delta
-                    if key == _NULL:
-                        null_key = True
-                    pos = stop
-                    continue
-        _, pos, delta, keyless = _parse(body, base + start, len(body))
-        pos -= base
-        low, high, null_key = min(low, delta), max(high, delta), null_key or keyless
-    return base + pos, low, high, null_key
+            value: i64 = raw[pos]
+            pos += 1
+            if value > 127:
+                value, pos = _longer(raw, pos, value)
+            if not value & 1:
+                pos += value >> 1
+            headers: i64 = raw[pos]
+            pos += 1
+            if headers:
+                pos = _skip_plain_headers(raw, pos, headers, stop)
+            if pos != stop:
+                break
+            start = stop
+            delta = (delta >> 1) ^ -(delta & 1)
+            if delta > high:
+                high = delta
+            if delta < low:
+                low = delta
+            if key & 1:
+                keyless = True
+            if number != index << 1:
+                ordered = False
+            index += 1
+    except IndexError:  # in the record at `start`
+        pass
+    return index, start, low, high, keyless, ordered
 
 
-def _parse(body: memoryview, start: int, end: int) -> tuple[_Shape | None, int, int, bool]:
-    """One record in full: its shape (None if it has headers), where it stops, its timestamp delta, if it has no key."""
+def _longer(raw: bytes, pos: i64, first: i64) -> tuple[i64, i64]:
+    """An undecoded varint of several bytes (the second is at `pos`), and the position after it; IndexError beyond 63 bits."""
+    byte: i64 = raw[pos]
+    number: i64 = first & 127 | (byte & 127) << 7
+    shift: i64 = 14
+    while byte > 127:
+        pos += 1
+        byte = raw[pos]
+        if shift > 56:
+            raise IndexError
+        number |= (byte & 127) << shift
+        shift += 7
+    return number, pos + 1
+
+
+def _skip_plain_headers(raw: bytes, pos: i64, headers: i64, stop: i64) -> i64:
+    """The position after so many headers (an undecoded varint of one byte); IndexError if `_parse` has to look at them."""
+    if headers > 127 or headers & 1:
+        raise IndexError
+    left: i64 = headers >> 1
+    while left:
+        name: i64 = raw[pos]
+        pos += 1
+        if name > 127:
+            name, pos = _longer(raw, pos, name)
+        if name & 1:
+            raise IndexError
+        pos += name >> 1
+        value: i64 = raw[pos]
+        pos += 1
+        if value > 127:
+            value, pos = _longer(raw, pos, value)
+        if not value & 1:
+            pos += value >> 1
+        if pos > stop:
+            raise IndexError
+        left -= 1
+    return pos
+
+
+def _parse(body: memoryview, start: int, end: int) -> tuple[Shape | None, int, int, bool, int]:
+    """One record in full: its shape (None with headers), where it stops, its timestamp delta, if it has no key, its number."""
     size, at = read_varint(body, start)
     stop = at + size
     if size < 0 or stop > end:
         raise ProtocolError(f"a record of {size} bytes where {end - at} are left")
     delta, offset_at = read_varint(body, at + 1)
-    _, key_at = read_varint(body, offset_at)
+    number, key_at = read_varint(body, offset_at)
     key, pos = read_varint(body, key_at)
     if key > 0:
         pos += key
@@ -206,7 +265,7 @@ def _parse(body: memoryview, start: int, end: int) -> tuple[_Shape | None, int, 
     if pos != stop:
         raise ProtocolError(f"a record of {size} bytes holds {pos - at}")
     shape = None if headers else (stop - start, offset_at - at - 1, key_at - offset_at, key, value)
-    return shape, stop, delta, key < 0
+    return shape, stop, delta, key < 0, number
 
 
 def _skip_headers(body: memoryview, pos: int, stop: int, headers: int) -> int:
@@ -223,77 +282,5 @@ def _skip_headers(body: memoryview, pos: int, stop: int, headers: int) -> int:
     return pos
 
 
-def _note(shape: _Shape) -> None:
-    """Count a shape that was walked, and compile it when it has come often enough. Both tables are bounded."""
-    with _noting:
-        seen = _seen.get(shape, 0) + 1
-        if seen < _SEEN_BEFORE_COMPILED:
-            if len(_seen) >= _MOST_SHAPES:
-                _seen.clear()
-            _seen[shape] = seen
-            return
-        _seen.pop(shape, None)
-        if len(_patterns) >= _MOST_PATTERNS:
-            del _patterns[next(iter(_patterns))]
-        _patterns[shape] = _compile(shape)
-
-
-def _compile(shape: _Shape) -> _Pattern:
-    size, delta_size, offset_size, key, value = shape
-    inside = 1 + delta_size + offset_size + len(_varint(key)) + max(key, 0) + len(_varint(value)) + max(value, 0) + 1
-    one = b"".join(
-        (
-            _literal(inside),
-            b".",  # attributes; no bit of them is defined
-            _any_varint(delta_size),
-            _any_varint(offset_size),
-            _literal(key),
-            b".{%d}" % key if key > 0 else b"",
-            _literal(value),
-            b".{%d}" % value if value > 0 else b"",
-            rb"\x00",  # no headers
-        )
-    )
-    # Greedy and not possessive: possessive repeats end in the middle of a record in CPython before 3.11.5.
-    match = re.compile(b"(?:" + one + b")+", re.DOTALL)
-    return _Pattern(match, size, size - inside + 1, delta_size, key < 0, Walked(0, 0, key < 0))
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    write_varint(out, number)
-    return bytes(out)
-
-
-def _literal(number: int) -> bytes:
-    return re.escape(_varint(number))
-
-
-def _any_varint(size: int) -> bytes:
-    return rb"[\x80-\xff]" * (size - 1) + rb"[\x00-\x7f]"
-
-
-def _deltas(body: memoryview, start: int, stop: int, pattern: _Pattern) -> tuple[int, int]:
-    """The smallest and largest timestamp delta of a run that has matched."""
-    at = start + pattern.delta_at
-    if pattern.delta_size == 1:
-        column = body[at : stop : pattern.size].tobytes()
-        if column.count(column[0]) == len(column):
-            delta = (column[0] >> 1) ^ -(column[0] & 1)
-            return delta, delta
-        if len(column.translate(None, _ODD)) == len(column):  # none of them negative
-            return min(column) >> 1, max(column) >> 1
-    deltas = [read_varint(body, position)[0] for position in range(at, stop, pattern.size)]
-    return min(deltas), max(deltas)
-
-
-def offset_deltas_in_order(body: memoryview, count: int) -> bool:
-    """Whether the records are numbered 0, 1, 2 …; the body has been walked before."""
-    pos = 0
-    for expected in range(count):
-        size, at = read_varint(body, pos)
-        _, at_offset = read_varint(body, at + 1)
-        if read_varint(body, at_offset)[0] != expected:
-            return False
-        pos = at + size
-    return True
+_COMPILED: Final = not isinstance(_walk_each, FunctionType)
+"""Whether this module runs as machine code."""

@@ -37,7 +37,7 @@ from kafkawire.batches import (
 from kafkawire.compression import NAMES, ZSTD, CodecMissing, TooLarge, compress
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.primitives import Buffer
-from kafkawire.record_walk import Walked, offset_deltas_in_order, walk_records
+from kafkawire.record_walk import Walked, walk_in_order, walk_records
 from kafkawire.varints import read_varint
 from wirebroker.core.configs import TopicConfigs
 
@@ -316,7 +316,7 @@ def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
 def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
     """Walk a compressed batch that is stored as it came; also returns whether its offset deltas are 0, 1, 2 …"""
     try:
-        return walk_records(body, count), offset_deltas_in_order(body, count)
+        return walk_in_order(body, count)
     except ProtocolError:
         high, low, keyless, ordered = -(2**63), 2**63 - 1, False, True
         for index, record in enumerate(_skim(body, count)):
