@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from wirebroker_audit.job import Request, Result
 
 SHOWN = 3
-"""The findings of each kind and severity that the terminal shows."""
+"""The number of findings of each kind and severity that the terminal shows."""
 TOPICS_SHOWN = 40
 """The number of topics that the terminal shows, largest first."""
 REFRESH = 0.25
 """Seconds between two looks at Spark's tasks."""
 PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
-"""Flags with a path; Spark reads the last two itself."""
+"""Flags with a path. Spark reads the paths of the last two itself."""
 ONCE_ONLY = ("policy", "since", "findings-table")
 """Flags that do not work together with --follow, besides those of `Exports`."""
 JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
@@ -87,7 +87,7 @@ def _left_behind(out: Path) -> str:
 
 
 class Refused(Exception):
-    """The audit cannot be done; the text gives the reason."""
+    """Raised if the audit cannot be done. The text gives the reason."""
 
 
 def _run(options: argparse.Namespace, err: Console, interruption: Interruption) -> int:
@@ -175,7 +175,7 @@ def _follow(spark: SparkSession, request: Request, say: Callable[[str], None], s
 
 
 def access_of(options: argparse.Namespace) -> Access:
-    """How to reach clusters, by the flags. Raises BadConfig, and Refused for flags without a cluster."""
+    """Returns how to reach clusters, from the flags. Raises BadConfig, and Refused for flags without a cluster."""
     if options.max_rate is not None and options.bootstrap is None:
         raise Refused("--max-rate limits what is fetched from a cluster: it needs --bootstrap")
     if options.command_config is not None and options.bootstrap is None and options.findings_to is None:

@@ -46,9 +46,9 @@ from wirebroker_audit.wire import PLAINTEXT, BrokerError, ask
 RECORDS_LIMIT = 1_000_000
 """A topic with more records is compared batch by batch, unless a journal names records."""
 OPEN_LIMIT = 10_000
-"""Open transactions at most that are joined with their coordinators' state."""
+"""The largest number of open transactions that are joined with their coordinators' state."""
 SAID = 20
-"""The number of problems that are listed; all are counted."""
+"""The number of problems that are listed. All are counted."""
 SUMMARY = "summary.json"
 LIVE = "live"
 """The folder of the live form's state."""
@@ -74,7 +74,7 @@ REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, Bad
 
 
 class CannotAudit(Exception):
-    """The audit cannot be done; the text gives the reason and the remedy."""
+    """Raised if the audit cannot be done. The text gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +113,17 @@ class Request:
         return read_description(self.intended) if self.intended is not None and is_description(self.intended) else None
 
     def with_expiration(self, expiration_ms: int) -> Request:
-        """The same with another producer.id.expiration.ms."""
+        """Returns the same request with another producer.id.expiration.ms."""
         return replace(self, expiration_ms=expiration_ms)
 
     def earlier_state(self) -> ReportState | None:
-        """How far the earlier report has read; None without one. Raises BadReport."""
+        """How far the earlier report has read; None without an earlier report. Raises BadReport."""
         if self.since is None:
             return None
         return read_state(self.since, is_cluster=self.bootstrap is not None, expiration_ms=self.expiration_ms)
 
     def looks_small(self) -> bool:
-        """Whether the log and the other inputs are small, as their files say. Raises NotALogDirectory."""
+        """Whether the sizes of the files show that the log and the other inputs are small. Raises NotALogDirectory."""
         return self.inputs_are_small() and self.path is not None and is_small(find_partitions(self.path, self.topics))
 
     def inputs_are_small(self) -> bool:
@@ -156,13 +156,13 @@ class Request:
 
 
 def _log_dir_above(out: Path, partitions: Sequence[PartitionFolder]) -> Path | None:
-    """The log directory that the place lies in; what is audited may be a partition's folder."""
+    """Returns the log directory that contains the place, because a partition's folder alone may be audited."""
     log_dirs = {each.path.resolve().parent for each in partitions}
     return next((folder for folder in (out.resolve(), *out.resolve().parents) if folder in log_dirs), None)
 
 
 def _bytes_of(path: Path) -> int:
-    """Of a file, or of all in a folder."""
+    """Returns the size of a file, or of all files in a folder."""
     return sum(each.stat().st_size for each in path.rglob("*")) if path.is_dir() else path.stat().st_size
 
 
@@ -330,7 +330,7 @@ class _Audit:
         return Result(summary, shown)
 
     def _read_table(self) -> bool:
-        """Read the application's table, if the journal is one; whether the driver can hold it."""
+        """Reads the application's table, if the journal is a table. Returns whether the driver can hold it."""
         if (described := self.request.table) is None:
             return True
         self.stage("reading the application's table")
@@ -340,7 +340,8 @@ class _Audit:
         return self.table.count() <= SMALL_RECORDS
 
     def _to_read(self) -> tuple[list[Piece], Earlier | None]:
-        """The pieces to read: all, or with an earlier report those after its marks; then its rows that count, too."""
+        """Returns the pieces to read: all, or those after the marks of an earlier report; and the earlier report's rows that
+        still count."""
         if self.request.since is None or (state := self.request.earlier_state()) is None:
             return self.origin.pieces, None
         pieces, goes_on, notices = self.origin.after(state)
@@ -349,7 +350,7 @@ class _Audit:
         return pieces, Earlier(self.spark, self.request.since, goes_on, starts)
 
     def _with_coordinators(self, findings: DataFrame) -> DataFrame:
-        """The findings; a finding about an open transaction also gets the state that its coordinator has written."""
+        """Returns the findings. A finding about an open transaction also gets the state that its coordinator has written."""
         open_ms = sf.get_json_object("evidence", "$.open_ms").cast("long")
         rows = collected(findings.where("kind = 'open_transaction'").select(*_OPEN, open_ms.alias("open_ms")).limit(OPEN_LIMIT))
         if not rows:
@@ -368,7 +369,7 @@ class _Audit:
     def _with_groups(
         self, findings: DataFrame, batches: DataFrame, ranges: list[dict[str, Any]]
     ) -> tuple[DataFrame, dict[str, Any]]:  # fmt: skip
-        """The findings, now also about groups' commits, and the summary's fields about these commits."""
+        """Adds the findings about groups' commits, and returns the summary's fields about these commits."""
         work = self.origin.pieces_of(groups.OFFSETS_TOPIC)
         seen = consumers.commits(self.spark, work, frozenset(self.request.topics))
         if seen is None:
@@ -421,7 +422,8 @@ class _Audit:
             self.problems.append("… and more") if problems else self.notices.append("… and more")
 
     def _totals(self, folded: DataFrame, by_partition: Mapping[tuple[str, int], Row]) -> dict[str, dict[str, int]]:
-        """By topic: partitions, batches, records, bytes, producers, committed, aborted. Markers count for the last two only."""
+        """Returns the partitions, batches, records, bytes, producers, commits and aborts of each topic. Markers count only as
+        commits and aborts."""
         sums = ("batches", "records", "bytes", "committed", "aborted")
         topics = sorted({topic for topic, _ in by_partition})
         totals = {topic: dict.fromkeys(("partitions", *sums, "producers"), 0) for topic in topics}
@@ -471,7 +473,7 @@ class _Audit:
             yield self._against_table(self.table, units)
         if intended is None:
             compared = contents.without_tombstones(stored)
-            alike = settled(contents.repeated(contents.external(compared)))  # few: only their transactions are looked at
+            alike = settled(contents.repeated(contents.external(compared)))  # few rows: only their transactions are read
             if not alike.isEmpty():
                 alike = contents.units_of_records(contents.with_outcome(alike, data, batches))
                 yield from self._stored_again(contents.visible(alike), found, among=contents.without_tombstones(units))
@@ -523,7 +525,7 @@ class _Audit:
     def _stored_again(
         self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None, *, among: DataFrame | None = None
     ) -> Iterator[DataFrame]:
-        """Findings about repeated units; `among` has all units of a topic if `units` does not."""
+        """Returns the findings about repeated units. `among` has all units of a topic if `units` has only some."""
         alike = settled(contents.repeated(units))
         again = None if alike.isEmpty() else contents.copies(self._meaningful(units if among is None else among, alike))
         if beyond is not None:

@@ -42,12 +42,13 @@ from wirebroker_audit.spark.columns import PARTITION
 from wirebroker_audit.spark.tables import collected, in_groups, settled
 
 SAID = 500
-"""Characters of a failure that are shown."""
+"""The number of characters of a failure that are shown."""
 SAID_NOTICES = 20
 LIMIT = 10_000
-"""Findings that `findings.json` lists; all are counted."""
+"""The number of findings that `findings.json` lists. All are counted."""
 PATIENCE, PAUSE = 600.0, 2.0
-"""Seconds for which the failing stream of a cluster is begun again although it reads nothing, and between two attempts."""
+"""Seconds for which a failing stream of a cluster is restarted although it reads nothing, and seconds between two
+attempts."""
 _REASON = re.compile(r"(?:OSError|BrokerError|NotALogDirectory|\w*NotFoundError|PermissionError): (?:\[Errno \d+\] )?(.+)")
 
 
@@ -118,13 +119,13 @@ class LiveState:
         return self._batches.all()
 
     def runs(self) -> DataFrame:
-        """Their runs, from the log start on."""
+        """Returns their runs, from the log start on."""
         runs, starts = self._runs.all(), self._runs.log_starts()
         return runs if starts is None else from_log_starts(settled(runs), self.batches(), starts)
 
 
 class Restarts:
-    """The micro-batch with which each restarted partition began again, in a file that is replaced whole."""
+    """The micro-batch in which each partition restarted, in a file that is replaced whole."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -132,7 +133,7 @@ class Restarts:
         self._began = {(topic, partition): micro for topic, partition, micro in told}
 
     def begin(self, partitions: list[tuple[str, int]], micro: int) -> None:
-        """These partitions restart with this micro-batch; a repeated call changes nothing."""
+        """Notes that these partitions restart with this micro-batch. A repeated call changes nothing."""
         if partitions:
             self._began |= dict.fromkeys(partitions, micro)
             _write(self._path, [[*each, began] for each, began in self._began.items()])
@@ -214,8 +215,8 @@ def follow(
 ) -> tuple[int, str]:
     """Report changes until Ctrl-C; returns the exit code and why it ended.
 
-    The code is 1 if a finding fails the audit, else 0; 2 if the stream failed or has read nothing. With `again` a failed stream
-    is begun again where it ended, until it has read nothing for PATIENCE seconds.
+    The code is 1 if a finding fails the audit, else 0; 2 if the stream failed or has read nothing. With `again`, a failed
+    stream is restarted where it ended, until it has read nothing for PATIENCE seconds.
     """
     shown = _Shown(out, say)
     failing_since = None
@@ -267,7 +268,7 @@ class _Shown:
         return progressed
 
     def trouble(self, why: str) -> None:
-        """Say once that the stream is begun again."""
+        """Says once that the stream is restarted."""
         if why != self._trouble:
             self._trouble = why
             self._say(f"{why}; trying again for {PATIENCE / 60:.0f} minutes")

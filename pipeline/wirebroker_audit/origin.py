@@ -31,11 +31,11 @@ from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client, LivePartition
 SMALL_RECORDS = 100_000
 """The most records of a small log."""
 TASKS = 1000
-"""Tasks at most of a comparison of replicas."""
+"""The largest number of tasks of a comparison of replicas."""
 
 
 class Origin(ABC):
-    """What is audited. The constructor raises the errors of a wrong directory or address."""
+    """What is audited. The constructor raises an error for a wrong directory or address."""
 
     name: str
     is_cluster: bool
@@ -48,7 +48,7 @@ class Origin(ABC):
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
     unsure: frozenset[str] = frozenset()
-    """topics of which nothing says whether they are compacted, so that compaction may be the reason of missing offsets"""
+    """topics that may be compacted because nothing says otherwise, so that compaction may explain missing offsets"""
     is_small: bool = False
     """whether the driver can read it as fast as the executors; known when it is pinned"""
     problems: list[str]
@@ -70,10 +70,11 @@ class Origin(ABC):
 
     @abstractmethod
     def after(self, state: ReportState) -> tuple[list[Piece], dict[Key, Mark], list[str]]:
-        """The part of `pieces` that an earlier report has not read; the partitions whose earlier rows count; notices."""
+        """Returns the part of `pieces` that an earlier report has not read, the partitions whose earlier rows count, and
+        notices."""
 
     def state_of(self, folded: DataFrame, expiration_ms: int) -> ReportState:
-        """How far an audit has read, by its runs."""
+        """Returns how far an audit has read, as its runs show."""
         ends = ends_of(folded)
         marks = {}
         for topic, partition, start, _ in self.bounds:
@@ -91,7 +92,8 @@ class Origin(ABC):
         """The id of the topic of this partition, "" if it is not known."""
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:
-        """For the report: the replica that is read (`read`), why (`why`), and its `others`; nothing without a choice."""
+        """Returns, for the report, the replica that is read (`read`), the reason (`why`) and the `others`; nothing if there
+        was no choice."""
         return {}
 
     def coordinators(self, producers: Iterable[int]) -> Coordinators:
@@ -100,7 +102,8 @@ class Origin(ABC):
 
     @abstractmethod
     def pieces_of(self, topic: str) -> list[list[Piece]]:
-        """The pieces of an internal topic, audited or not: a list for each partition; none if the topic is not here."""
+        """Returns a list of pieces for each partition of an internal topic, audited or not; no list if the topic is not
+        here."""
 
     def between_replicas(self) -> DataFrame | None:
         """Findings about the replicas of a partition; None if there is nothing to compare."""
@@ -198,7 +201,7 @@ class Cluster(Origin):
         }  # fmt: skip
 
     def pin(self) -> None:
-        """The offsets are those of the last look."""
+        """The offsets are as the last request to the brokers found them."""
         self.pieces = self._plan(self._live)
         self.is_small = sum(each.size for each in self.pieces) <= SMALL_RECORDS
 

@@ -50,7 +50,8 @@ NEEDS_CONFIG = "; a listener with TLS or SASL needs --command-config"
 
 
 class BrokerError(Exception):
-    """The broker is unreachable, or responds with an error; the text says which broker, which request and why."""
+    """Raised if the broker is unreachable or responds with an error. The text names the broker, the request and the
+    reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Client:
         self._brokers.close()
 
     def partitions(self, topics: Iterable[str] = ()) -> list[LivePartition]:
-        """The partitions of these topics, or of all, with their offsets, in order."""
+        """Returns the partitions of these topics, or of all topics, with their offsets, in order."""
         wanted = tuple(topics)
         self.refresh(wanted)
         for topic in wanted:
@@ -127,7 +128,7 @@ class Client:
         self._of_leader(topic, partition, "Produce", ask)
 
     def refresh(self, topics: tuple[str, ...]) -> None:
-        """Ask again who leads what."""
+        """Asks again for the leaders."""
         names = [MetadataRequestTopic(name=name) for name in topics] if topics else None
         response = self._ask_any(MetadataRequest(topics=names, allow_auto_topic_creation=False))
         self._leaders.update(leaders_in(response))
@@ -175,7 +176,8 @@ class Client:
         return records, watermark
 
     def _unthrottled(self, leader: str, request: Message) -> Any:
-        """The answer to a Fetch. Over its quota Kafka answers without partitions, and says how long it will not listen."""
+        """Returns the response to a Fetch. To a client above its quota Kafka responds without partitions, and says how long
+        it will not read requests."""
         waited = 0.0
         while True:
             response = self._ask(leader, request)
@@ -197,7 +199,7 @@ class Client:
         return any(COMPACT in (value or "") for value in told) if told else None
 
     def _of_leader(self, topic: str, partition: int, what: str, ask: Callable[[str], tuple[int, Any]]) -> Any:
-        """The answer of the partition's leader, which may have to be found again."""
+        """Returns the response of the partition's leader, after finding the leader again if needed."""
         where = f"{topic}-{partition}"
         why = "it has no leader"
         for attempt in range(ATTEMPTS):
@@ -223,7 +225,7 @@ class Client:
         raise BrokerError(f"{where}: {why}")
 
     def _ask_any(self, request: Message) -> Any:
-        """The answer of whichever broker answers first."""
+        """Returns the response of the first broker that responds."""
         reasons = []
         for address in dict.fromkeys([*self._bootstrap, *filter(None, self._leaders.values())]):
             try:
@@ -240,7 +242,7 @@ class Client:
                 self._versions[address] = {each.api_key: each.max_version for each in offered.api_keys}
             version = min(NEWEST[key], self._versions[address].get(key, -1))
             if version < request.__schema__.versions[0]:
-                raise BrokerError(f"{address} offers no {type(request).__name__} that is spoken here")
+                raise BrokerError(f"{address} offers no version of {type(request).__name__} that this client speaks")
             return self._brokers.request(request, version, address)
         except (OSError, WireError, LoginFailed, ValueError) as broken:
             self._brokers.drop(address)
@@ -248,7 +250,7 @@ class Client:
 
 
 def ask(bootstrap: str, topics: tuple[str, ...] = (), access: Access = PLAINTEXT) -> None:
-    """See whether a broker answers and has these topics. Raises BrokerError."""
+    """Checks that a broker responds and has these topics. Raises BrokerError."""
     client = Client(bootstrap, access)
     try:
         client.refresh(topics or ("",))
@@ -265,7 +267,7 @@ def _only(leader: str, topics: list[Any]) -> Any:
     """The one partition in the response. Raises BrokerError."""
     found = [partition for topic in topics for partition in topic.partitions]
     if len(found) != 1:
-        raise BrokerError(f"{leader} was asked about one partition, and answered about {len(found)}")
+        raise BrokerError(f"{leader} was asked about one partition, and responded about {len(found)}")
     return found[0]
 
 

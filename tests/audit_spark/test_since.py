@@ -105,7 +105,7 @@ def test_offsets_that_nobody_read_are_told(tmp_path: Path) -> None:
     [
         (log(9), OTHER_ID, "the topic was deleted and created again"),
         (log(4), ID, "the log was read up to offset 6 but now ends before that"),
-        (log(9, seed=2), ID, "the batch before offset 6 is another one than before, so the log was truncated"),
+        (log(9, seed=2), ID, "the batch before offset 6 has changed, so the log was truncated"),
     ],
 )
 def test_a_log_that_restarted_is_read_from_its_beginning(tmp_path: Path, after: Writer, topic_id: str, words: str) -> None:
@@ -132,7 +132,7 @@ def test_a_partition_that_is_gone_is_told(tmp_path: Path) -> None:
         (LivePartition(*KEY, "", 0, 9, False, ID), -1, 6, ""),
         (LivePartition(*KEY, "", 0, 9, True, ID), 8, 6, ""),
         (LivePartition(*KEY, "", 8, 9, False, ID), 8, 8, "offsets 6 to 7 were deleted"),
-        (LivePartition(*KEY, "", 0, 9, False, ID), 8, 0, "the batch before offset 6 is another one"),
+        (LivePartition(*KEY, "", 0, 9, False, ID), 8, 0, "the batch before offset 6 has changed"),
         (LivePartition(*KEY, "", 0, 5, False, ID), 5, 0, "the log was read up to offset 6"),
         (LivePartition(*KEY, "", 0, 9, False, OTHER_ID), 5, 0, "the topic was deleted and created again"),
     ],

@@ -1,8 +1,9 @@
 """The application's own table as the journal: which of its rows have no record, and how late the others' records are.
 
 A TOML file describes the table; see docs/how-to/audit-spark/inputs.md. Its rows and the records are matched by topic, key and,
-if the table has it, value. A pair is a row and its record: of a key with as many rows as records the first row and the first
-record, the second of both, and so on. Of other keys a record belongs to the latest row before it that has none.
+if the table has it, value. A pair is a row and its record. If a key has as many rows as records, the first row belongs to the
+first record, the second row to the second record, and so on. For any other key, a record belongs to the latest earlier row
+that has no record yet.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from wirebroker_audit.spark.wording import ROW, WORDS
 
 NAME = ("topic", "key", "value_hash")
 STATES = ("stored", "missing", "pending", "gone", "beyond", "unnamed")
-"""Of a row: its record is stored, or missing; pending: it is younger than `grace`; gone: retention or compaction may have
-removed its record. Of a record: it is beyond the rows of its key; unnamed: no row has its key."""
+"""States of a row. stored: its record is in the log; missing: it is not; pending: the row is younger than `grace`; gone:
+retention or compaction may have removed the record. States of a record. beyond: its key has fewer rows than records; unnamed:
+no row has its key."""
 BUCKETS = 60
-"""Stretches of time at most into which the rows are counted."""
+"""The largest number of intervals for which rows are counted."""
 WIDTHS = tuple(1000 * seconds for seconds in (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400))
-"""Milliseconds that a stretch may have, and multiples of the last one."""
+"""The lengths of an interval in milliseconds; larger intervals are multiples of the last length."""
 _FACTS = StructType(
     [StructField("topic", StringType()), *(StructField(name, LongType()) for name in ("begins", "ends", "compacted"))]
 )
@@ -45,7 +47,7 @@ _FIELDS = {
 
 
 class BadTable(Exception):
-    """A file does not describe a table, or the table cannot be read; the text gives the reason."""
+    """Raised if a file does not describe a table or the table cannot be read. The text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Description:
     jars: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     grace_ms: int = 60_000
-    """a younger row may still be sent"""
+    """the record of a younger row may still be sent"""
 
     @property
     def settings(self) -> dict[str, str]:
@@ -136,7 +138,7 @@ def read_table(spark: SparkSession, described: Description) -> DataFrame:
 
 
 def _bytes(rows: DataFrame, expression: str) -> Column:
-    """Binary columns as they are, others as text in UTF-8."""
+    """Returns binary columns unchanged, and other columns as UTF-8 text."""
     kind = rows.select(sf.expr(expression).alias("it")).schema["it"].dataType.typeName()
     return sf.expr(expression) if kind == "binary" else sf.expr(expression).cast("string").cast("binary")
 
@@ -148,7 +150,8 @@ def _milliseconds(rows: DataFrame, expression: str) -> Column:
 
 
 def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
-    """Rows and records in pairs: `time` and `timestamp`, null without a partner; how many `rows` and `records` are alike."""
+    """Joins rows and records into pairs. `time` or `timestamp` is null without a partner; `rows` and `records` count the
+    equal ones."""
     wanted = rows.select(*NAME, ROW.time.alias("at"), sf.lit(0).alias("side"), sf.lit(-1).cast("bigint").alias("base_offset"))
     stored = units.select(*NAME, ROW.timestamp.alias("at"), sf.lit(1).alias("side"), "base_offset")
     both = united([wanted, stored])
@@ -186,7 +189,7 @@ def facts_of(units: DataFrame, bounds: list[tuple[str, int, int, int]]) -> DataF
 
 
 def judged(pairs: DataFrame, facts: DataFrame, now: int, grace_ms: int) -> DataFrame:
-    """The pairs with their `state`, and the `severity` of a missing record."""
+    """Adds the `state` of each pair, and the `severity` of a missing record."""
     row = sf.when(ROW.timestamp.isNotNull(), "stored")
     row = row.when((sf.coalesce("compacted", sf.lit(0)) > 0) & (ROW.records > 0), "gone").when(ROW.time < ROW.begins, "gone")
     row = row.when(ROW.time > now - grace_ms, "pending").otherwise("missing")
@@ -210,15 +213,15 @@ def lost(judged: DataFrame) -> DataFrame:
 
 
 def width_for(first: int, last: int) -> int:
-    """Milliseconds of each stretch between these times."""
+    """Returns the length in milliseconds of each interval between these times."""
     needed = (last - first) // BUCKETS + 1
     return next((width for width in WIDTHS if width >= needed), -(-needed // WIDTHS[-1]) * WIDTHS[-1])
 
 
 def by_time(judged: DataFrame, first: int, last: int, width: int) -> DataFrame:
-    """Counts of each state by topic and stretch of time, and the rows' lateness in ms: `median`, `p99`, `latest`.
+    """Counts each state by topic and interval, and computes how late the records are in ms: `median`, `p99`, `latest`.
 
-    A record without a row that is older or younger than all rows is in the stretch −1.
+    A record without a row belongs to interval −1 if it is older or younger than all rows.
     """
     at = sf.coalesce("time", sf.when(ROW.timestamp.between(first, last), ROW.timestamp))
     late = sf.when(ROW.state == "stored", sf.greatest(ROW.timestamp - ROW.time, sf.lit(0)))
@@ -234,7 +237,7 @@ def by_time(judged: DataFrame, first: int, last: int, width: int) -> DataFrame:
 
 
 def summary_of(file: str, buckets: list[dict[str, Any]], width: int) -> dict[str, Any]:
-    """For the report: the sums of each topic, and its stretches of time."""
+    """Returns the sums and the intervals of each topic, for the report."""
     topics: dict[str, Any] = {}
     for each in buckets:
         sums = topics.setdefault(each["topic"], dict.fromkeys(STATES, 0) | {"latest_ms": 0, "buckets": []})

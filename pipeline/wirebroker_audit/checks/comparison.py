@@ -1,7 +1,7 @@
 """The replicas of a partition, batch by batch: what `kafka-replica-verification` does, for logs at rest.
 
 A follower stores its leader's batches unchanged, so below the high watermark two replicas have the same batches with the same
-checksums. A task compares one segment of another replica with the same offsets of the one that is read, side by side. So memory
+checksums. A task compares one segment of another replica with the same offsets of the replica that the audit reads. So memory
 does not grow with the logs, and there is at most one finding of each kind for a segment.
 """
 
@@ -25,12 +25,12 @@ from wirebroker_audit.reading.scan import headers_at
 from wirebroker_audit.reading.segments import whole_batches
 
 BASE, LAST, CRC, COMPUTED, POSITION = range(5)
-"""The columns of batches: the checksum in the header, and that of the bytes."""
+"""The columns of batches that hold the checksum in the header and the checksum of the bytes."""
 _SAME = np.dtype([("base", "i8"), ("last", "i8"), ("crc", "i8")])
 
 
 def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
-    """Findings where a replica ends before a high watermark that a broker wrote down."""
+    """Reports each replica that ends before a high watermark that a broker wrote down."""
     read = folder if folder.others else folder.with_tail(tail_of(folder.path))
     for each in (read, *read.others):
         if 0 <= each.tail.end < each.high_watermark:
@@ -46,7 +46,8 @@ def at_the_ends(folder: PartitionFolder) -> Iterator[Finding]:
 
 
 def _truncated(folder: PartitionFolder) -> Finding:
-    """A broker that is shut down writes the checkpoint last. A copy of a running one may have a checkpoint of a later time."""
+    """A broker that is shut down writes the checkpoint last. A copy of a running broker's directory may have a checkpoint
+    that is later than its log."""
     end, mark = folder.tail.end, folder.high_watermark
     words = (
         f"{folder.name}: the log of {folder.owner} ends at offset {end}, but its broker wrote down the high watermark {mark}: "
@@ -108,7 +109,7 @@ def compare(pair: Pair) -> list[Finding]:
 
 @dataclass(slots=True)
 class _Stretch:
-    """The first and the last offset of some batches, their number, and the first one's position."""
+    """The first and the last offset of some batches, their number, and the position of the first batch."""
 
     first: int = -1
     last: int = -1
@@ -116,7 +117,7 @@ class _Stretch:
     count: int = 0
 
     def add(self, rows: Array) -> None:
-        """Batches of higher offsets than those before."""
+        """Yields only batches whose offsets are above those of all earlier batches."""
         if len(rows):
             at = int(rows[:, BASE].argmin())
             if self.first < 0:
@@ -135,10 +136,10 @@ def _differ(found: _Stretch, pair: Pair, theirs: Array, ours: Array) -> None:
 
 
 def _limit(pair: Pair) -> int:
-    """The offset below which both must be alike.
+    """Returns the offset below which both replicas must have the same batches.
 
-    In one leader epoch only the leader appends, so that followers have nothing else. In an older one the other replica's
-    records count up to its high watermark: those beyond it were never committed.
+    In one leader epoch only the leader appends, so followers have nothing but the leader's batches. In an older leader epoch,
+    the other replica's records count only up to its high watermark: later records were never committed.
     """
     read, other = pair.read.tail, pair.other.tail
     if other.leader_epoch >= read.leader_epoch:
@@ -147,7 +148,8 @@ def _limit(pair: Pair) -> int:
 
 
 def _batches(folder: Path, first: int, stop: int) -> Iterator[tuple[Array, int | None]]:
-    """Batches from the segments that may hold these offsets; and the position of bytes before them that hold no batch."""
+    """Yields the batches of the segments that may hold these offsets, and the position of any bytes before a batch that hold
+    no batch."""
     starts = offsets_in(folder, LOG)
     for start, following in zip(starts, [*starts[1:], stop], strict=True):
         if following <= first or start >= stop:
@@ -164,14 +166,14 @@ def _batches(folder: Path, first: int, stop: int) -> Iterator[tuple[Array, int |
 
 
 class _Cursor:
-    """Takes the batches of a replica in order, as far as the other one has come."""
+    """Reads a replica's batches in order, up to the offset that the other replica has reached."""
 
     def __init__(self, batches: Iterator[tuple[Array, int | None]]) -> None:
         self._batches = batches
         self._held: Array = np.empty((0, POSITION + 1), np.int64)
 
     def until(self, end: int) -> Array:
-        """The next batches that begin before this offset."""
+        """Returns the next batches that begin before this offset."""
         taken = []
         while True:
             count = int(np.searchsorted(self._held[:, BASE], end))

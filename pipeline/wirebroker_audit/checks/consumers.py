@@ -1,4 +1,5 @@
-"""The groups' commits on Spark: one task for each partition of `__consumer_offsets`, and what producers wrote between."""
+"""Reads the groups' commits on Spark, with one task for each partition of `__consumer_offsets`, and counts what producers
+wrote between commits."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ TASKS = 1000
 
 
 def commits(spark: SparkSession, work: list[list[Piece]], topics: frozenset[str]) -> Seen | None:
-    """The groups' commits for these topics. `work` has the pieces of each partition of `OFFSETS_TOPIC`; None if it is empty."""
+    """The groups' commits for these topics. `work` has the pieces of each partition of `OFFSETS_TOPIC`. Returns None if
+    `work` is empty."""
     if not work:
         return None
 

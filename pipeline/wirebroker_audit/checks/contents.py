@@ -40,7 +40,7 @@ SIDE = ("partition", "producer_id", "producer_epoch", "base_sequence", "last_seq
 
 
 def head(data: str) -> Column:
-    """The beginning of the bytes in a column, as `wirebroker.audit.content.head` shows it; they need not be UTF-8."""
+    """Shows the beginning of a column's bytes as `wirebroker.audit.content.head` does. The bytes need not be UTF-8."""
     text = sf.make_valid_utf8(sf.substring(data, 1, SHOWN * 4).cast("string"))
     line = sf.regexp_replace(sf.substring(text, 1, SHOWN), r"[\p{C}\p{Z}&&[^ ]]", "\N{MIDDLE DOT}")
     more = sf.when((sf.length(text) > SHOWN) | (sf.length(data) > SHOWN * 4), "…").otherwise("")
@@ -60,7 +60,7 @@ def outcomes(data: DataFrame, batches: DataFrame) -> DataFrame:
 
 
 def with_outcome(rows: DataFrame, data: DataFrame, batches: DataFrame) -> DataFrame:
-    """Rows with the `transaction` of the batch at their place in the log, one of `data`: committed, aborted, open, or none."""
+    """Adds to each row the `transaction` of its batch, which is in `data`: committed, aborted, open, or none."""
     data = data.where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL)) == TRANSACTIONAL)
     if data.isEmpty():
         return rows.withColumn("transaction", sf.lit("none"))
@@ -68,7 +68,7 @@ def with_outcome(rows: DataFrame, data: DataFrame, batches: DataFrame) -> DataFr
 
 
 def visible(rows: DataFrame) -> DataFrame:
-    """The rows that a read_committed consumer of an ordinary topic sees."""
+    """Keeps the rows that a read_committed consumer of an ordinary topic sees."""
     return external(rows).where(sf.col("transaction").isin("none", "committed"))
 
 
@@ -125,10 +125,10 @@ def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
 # Copies
 
 BUCKET = 500_000
-"""About how many checksums are sorted at a time."""
+"""The approximate number of checksums that are sorted at a time."""
 MOST_BUCKETS = 10_000
 TASKS = 1000
-"""Tasks at most that read files."""
+"""The largest number of tasks that read files."""
 PACKED = StructType(
     [StructField("topic", StringType()), StructField("bucket", IntegerType()), StructField("contents", BinaryType())]
 )
@@ -208,9 +208,10 @@ def packed_batches(data: DataFrame, topics: Sequence[str], buckets: int) -> Data
 
 
 def repeated_batches(batches: DataFrame, topics: Sequence[str], count: int) -> DataFrame:
-    """Batches of data with the same checksum as another one of their topic, one of these; `count` is their approximate number.
+    """Returns batches whose checksum occurs more than once in their topic, one batch for each checksum. `count` is the
+    approximate number of such batches.
 
-    The checksums travel as arrays: that costs a small part of a comparison of rows.
+    Spark sends the checksums as arrays, which costs a small part of what a comparison of rows costs.
     """
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
     data = data_batches(batches).where(sf.col("topic").isin(*topics))
@@ -220,7 +221,7 @@ def repeated_batches(batches: DataFrame, topics: Sequence[str], count: int) -> D
 
 
 def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
-    """How often the contents of each topic repeat. `alike` are the units that do."""
+    """How often the contents of each topic repeat. `alike` are the repeated units."""
     counted = alike.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies"))
     many = sf.col("copies") > MANY
     among = counted.groupBy("topic").agg(
@@ -244,7 +245,7 @@ def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
 
 
 def copies(units: DataFrame) -> DataFrame:
-    """All repeated units but the originals, each with the `first` copy that it is compared with."""
+    """Returns all repeated units except the originals, each with the `first` copy with which it is compared."""
     alike = ("topic", "content")
     ranked = units.withColumn("rank", sf.row_number().over(Window.partitionBy(*alike, "partition").orderBy("base_offset")))
     order = Window.partitionBy(*alike).orderBy("rank", "timestamp", "partition", "base_offset")
@@ -275,7 +276,8 @@ def untold(again: DataFrame, told: DataFrame) -> DataFrame:
 
 
 def stored_again(again: DataFrame) -> DataFrame:
-    """A finding for each stretch of copies that lie side by side both times, of the same producers and epochs."""
+    """Makes one finding for each stretch of copies that are neighbours in both places and have the same producers and
+    epochs."""
     likeness = (
         "topic", "partition", "kind", "severity", "producer_id", "producer_epoch", "first_partition", "first_producer_id",
         "first_producer_epoch",

@@ -51,14 +51,14 @@ class Open(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The coordinator's addition to a finding about an open transaction."""
+    """What the coordinator's state adds to a finding about an open transaction."""
 
     words: str
-    """follows the sentence; "" if nothing is known"""
+    """the text after the finding's sentence; "" if nothing is known"""
     evidence: str
     """fields of JSON, without braces"""
     severity: Severity = "certain"
-    """info if the coordinator is going to end it in time"""
+    """info if the coordinator will end the transaction in time"""
 
 
 class Coordinators:
@@ -86,7 +86,7 @@ class Coordinators:
                 self._states[name] = state
 
     def about(self, opened: Open, began_ms: int) -> Told:
-        """The addition to the finding about this transaction; the log was read at `began_ms` (ms since the epoch)."""
+        """Returns the addition to the finding about this transaction. The log was read at `began_ms` (ms since the epoch)."""
         found = [(name, state) for name, state in self._states.items() if state and state.producer_id == opened.producer_id]
         if not found:
             if not self._is_whole:

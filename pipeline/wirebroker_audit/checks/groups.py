@@ -1,7 +1,8 @@
-"""The consumers' half: what `__consumer_offsets` says that groups have committed, against the logs. No Spark here.
+"""Compares the commits of groups in `__consumer_offsets` with the logs. No Spark here.
 
-A task reads one partition of the topic in the order of its log. A commit inside a transaction counts when its marker comes, as
-in Kafka (OffsetMetadataManager). Compaction removes earlier commits, so what a group did long ago may not show.
+A task reads one partition of the topic in the order of its log. A commit inside a transaction counts once the transaction's
+marker is stored, as in Kafka (OffsetMetadataManager). Compaction removes earlier commits, so what a group did long ago may
+not show.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from wirebroker_audit.reading.scan import Chunk
 OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS = {1: GROUP_RECORDS[1]}
 BACK_LIMIT = 1000
-"""Commits that went back that a task lists; all are counted."""
+"""The largest number of commits below an earlier commit that a task lists. It counts all of them."""
 LISTED = 1000
 """Groups' partitions, and consume-transform-produce groups, that the summary lists."""
 Key = tuple[str, int]
@@ -36,15 +37,15 @@ class Commit(NamedTuple):
     topic: str
     partition: int
     offset: int
-    """the next one to read; −1 if the record deletes the commit"""
+    """the next offset to read; −1 if the record deletes the commit"""
     at_ms: int
     topic_id: bytes
     producer_id: int
-    """of the transaction, −1 without one"""
+    """the transaction's producer id, −1 outside a transaction"""
 
 
 class Back(NamedTuple):
-    """A commit below the one before it."""
+    """A commit whose offset is below the commit before it."""
 
     before: Commit
     commit: Commit
@@ -61,7 +62,7 @@ class Pipeline:
     inputs: int = 0
     """offsets that committed transactions have passed"""
     again: int = 0
-    """offsets by which they went back: these inputs were transformed twice"""
+    """offsets by which later commits were lower: these inputs were transformed twice"""
     open: int = 0
     """transactions without a marker"""
 
@@ -191,7 +192,8 @@ def _is_another_topic(one: bytes, other: bytes) -> bool:
 
 
 def findings_of(seen: Seen, ranges: Mapping[Key, tuple[int, int]], began_ms: int) -> Iterator[Finding]:
-    """The findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or later."""
+    """Returns the findings about groups. `ranges` has each partition's log start and end, as they were at `began_ms` or
+    later."""
     for before, commit in seen.back:
         if (commit.topic, commit.partition) in ranges:
             yield _went_back(before, commit)

@@ -1,4 +1,4 @@
-"""Runs that reach across the log start of their partition, although the batches below it no longer count."""
+"""Runs that reach across the log start of their partition. Batches below the log start no longer count."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from wirebroker_audit.spark.tables import settled
 
 
 def from_log_starts(folded: DataFrame, batches: DataFrame, starts: DataFrame) -> DataFrame:
-    """The runs; a run that reaches across a log start, and matters to a check, is folded again from its remaining batches.
+    """Returns the runs. If a run reaches across a log start and matters to a check, it is folded again from its remaining
+    batches.
 
-    A check looks at the beginning of a run only if its producer is suspicious, or if a transaction is open since then. So the
-    batches of a healthy log are not read. `starts` has topic, partition and log_start.
+    A check looks at the beginning of a run only if the producer is suspicious or a transaction has been open since that
+    beginning. So the batches of a healthy log are not read. `starts` has topic, partition and log_start.
     """
     across = folded.join(sf.broadcast(starts), [*PARTITION]).where("producer_id >= 0 AND first.last_offset < log_start")
     across = settled(across)

@@ -21,7 +21,7 @@ from wirebroker_audit.spark.wording import ROW, RULES, WORDS
 
 
 def damages(troubled: DataFrame) -> DataFrame:
-    """Bytes that hold no batch, and batches that cannot be trusted, as the scan found them."""
+    """Reports the bytes without a batch, and the untrustworthy batches, that the scan found."""
     rows = troubled.where(sf.col("problem").isin(*DAMAGE))
     no_batch = sf.col("crc_stored") < 0
     for name in ("producer_id", "producer_epoch"):
@@ -32,7 +32,7 @@ def damages(troubled: DataFrame) -> DataFrame:
 
 
 def offset_regressions(troubled: DataFrame, between: DataFrame) -> DataFrame:
-    """Batches whose base offset is not above the last offset before them: within a split, and `between` splits."""
+    """Reports batches whose base offset is not above the last offset before them, within a split and `between` splits."""
     fallen = RULES.is_offset_regression(ROW.base_offset, ROW.last_before)
     ends = between.where(fallen).withColumn("detail", sf.col("last_before").cast("string"))
     within = troubled.where("problem = 'offset_regression'")
@@ -53,7 +53,7 @@ def splits(folded: DataFrame) -> DataFrame:
 
 
 def boundaries(divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> DataFrame:
-    """The first batches of splits that do not simply go on where the one before them ended.
+    """Returns the first batch of each split that does not continue at the next offset.
 
     `missing`: the number of offsets before it that are missing · `after_damage`: whether damage lies before it · `last_before`:
     the last offset of the batch before it.
@@ -87,9 +87,9 @@ def holes(batches: DataFrame, between: DataFrame, bounds: DataFrame) -> DataFram
 
 
 def offset_gaps(missing: DataFrame, told: DataFrame | None) -> DataFrame:
-    """Offsets that are missing for no reason, unless the gaps over them, in `told`, have as many missing sequences.
+    """Reports offsets that are missing for no reason, unless the sequence gaps in `told` explain as many.
 
-    They are only likely a finding if compaction may be the reason and nothing tells.
+    The finding is only likely if compaction may be the reason and no file says whether the topic is compacted.
     """
     found = (
         missing.where(~is_internal())

@@ -19,7 +19,7 @@ NO_IDEMPOTENCE = "no idempotence"
 
 
 class Variant(NamedTuple):
-    """Rules to judge by; None stands for a broker without idempotence."""
+    """The rules by which batches are judged; None stands for a broker without idempotence."""
 
     name: str
     rules: Rules | None
@@ -76,9 +76,9 @@ class Arrived(NamedTuple):
 
 
 def what_if(arrivals: DataFrame, chosen: Sequence[Variant] | None = None, expiration_ms: int = EXPIRATION_MS) -> DataFrame:
-    """An `Outcome` for each partition and variant. `arrivals` have the fields of Arrived and an `order`.
+    """Returns an `Outcome` for each partition and variant. `arrivals` have the fields of Arrived and an `order`.
 
-    A partition's arrivals are streamed: memory holds the producers' states and not the arrivals.
+    A partition's arrivals are streamed, so memory holds only the producers' states.
     """
     ordered = (
         arrivals.select(*Arrived._fields, "order")

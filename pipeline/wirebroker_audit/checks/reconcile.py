@@ -58,7 +58,8 @@ def _named(rows: DataFrame) -> DataFrame:
 
 
 def _trivial(stored: DataFrame, wanted: DataFrame) -> DataFrame:
-    """The names that occur once in the journal and once in the log, on a matching partition, and did not fail."""
+    """Returns the names that occur once in the journal and once in the log, on a matching partition, if sending did not
+    fail."""
     once = wanted.groupBy("name").agg(
         sf.count(sf.lit(1)).alias("wanted"),
         sf.max("partition").alias("meant"),
@@ -71,7 +72,7 @@ def _trivial(stored: DataFrame, wanted: DataFrame) -> DataFrame:
 
 
 def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
-    """`outcome` of each record without a match: beyond, failed or missing."""
+    """Adds the `outcome` of each record without a match: beyond, failed or missing."""
     left = stored.withColumn("side", sf.lit("stored"))
     right = wanted.withColumn("side", sf.lit("wanted"))
     both = united([left, right])
@@ -96,7 +97,7 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
 
 
 def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
-    """The stored copies and the intended records of one name that `wirebroker.audit.matching` does not give to each other."""
+    """Returns the stored copies and the intended records of one name that `wirebroker.audit.matching` leaves unmatched."""
     places = [Place(row["partition"], row["base_offset"], row["timestamp"]) for row in stored]
     matched = match(places, [Wish(each["partition"], each["acknowledged"]) for each in wanted])
     made = [wanted[wish] | {"outcome": "missing"} for wish in matched.missing]
@@ -115,7 +116,8 @@ def _unacknowledged(matched: DataFrame) -> DataFrame:
 
 
 def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFrame:
-    """Records that are not stored. If no more are missing than offsets were deleted, they may be among the deleted ones."""
+    """Records that are not stored. If at most as many records are missing as offsets were deleted, the deletion may explain
+    all of them."""
     place = sf.coalesce("partition", sf.lit(-1))
     near = hidden.groupBy("name").agg(
         *(sf.max_by(name, "base_offset").alias(f"near_{name}") for name in ("transaction", "partition", "base_offset"))

@@ -28,7 +28,7 @@ def earlier(keys: tuple[str, ...]) -> WindowSpec:
 
 
 def kind_of_row() -> Column:
-    """Transactional and control: as in the attributes."""
+    """Returns the transactional and the control bit of the attributes."""
     return sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL))
 
 
@@ -48,7 +48,7 @@ def is_internal() -> Column:
 
 
 def place_of_row() -> Column:
-    """`PLACE` as one column."""
+    """Returns `PLACE` as one column."""
     return sf.struct(*PLACE)
 
 

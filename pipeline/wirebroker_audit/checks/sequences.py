@@ -1,7 +1,8 @@
 """Epochs and sequences: duplicates, gaps, disorder, and epochs that fall back.
 
-The checks do not look at every batch. `suspects` finds the producers whose runs do not simply follow each other, and `examined`
-has only their troubled epochs: as whole runs, and where these overlap as parts of runs, and where the parts overlap as batches.
+The checks do not look at every batch. `suspects` finds the producers whose runs do not simply follow each other. `examined`
+returns only their suspicious epochs: as whole runs where runs do not overlap, otherwise as parts of runs, and where parts
+overlap, as batches.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ from wirebroker_audit.spark.wording import ROW, RULES, WORDS
 LIFE = (*PRODUCER, "life")
 EPOCH = (*LIFE, "producer_epoch")
 GRAIN = 64 * 1024
-"""Bytes of the log in which a producer's batches are one stretch. If such stretches overlap, their batches are looked at."""
+"""A producer's batches within this many bytes of the log form one stretch. If two stretches overlap, the checks read their
+batches."""
 OVERLAPS = 500
-"""Sets of batches whose sequences overlap, that are looked at together."""
+"""The number of sets of overlapping batches that are examined together."""
 FEW = 200_000
-"""So many rows fit into every executor."""
+"""This many rows fit into every executor."""
 _STRETCH = (*ABOUT, "life", "run", "tail", "before")
 
 
 def suspects(folded: DataFrame) -> DataFrame:
-    """The epochs of producers, by partition, that do not simply go on from run to run: `producer_epoch` to `up_to`."""
+    """Returns the producers' epochs, from `producer_epoch` to `up_to`, in which a run does not simply continue the run before
+    it."""
     log = (*PRODUCER, "segment", "position")
     narrow = folded.where("producer_id >= 0").select(
         *log[:-1], "kind", *(sf.col(f"first.{name}").alias(name) for name in ("position", "base_sequence", "base_offset")),
@@ -72,9 +75,10 @@ def suspects(folded: DataFrame) -> DataFrame:
 
 
 def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expiration_ms: int) -> DataFrame:
-    """The suspects' runs, each with its producer's span between expirations (`life`), and the batch `before` it in that span.
+    """Returns the suspects' runs. Each has the number of its producer's span between two expirations (`life`), and the batch
+    `before` it in that span.
 
-    The columns of a batch are those of the first one; `tail` is the last one that is not a marker. A damaged header counts for
+    The columns describe the run's first batch; `tail` is the last batch that is not a marker. A damaged header counts for
     the spans of its producer.
     """
     log, ends = by_log(PRODUCER), sf.struct("producer_epoch", *PLACE)
@@ -100,7 +104,8 @@ def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expir
 
 
 def examined(heads: DataFrame, suspicious: DataFrame, batches: DataFrame) -> DataFrame:
-    """The stretches of the suspicious epochs, as `in_sequence` returns them; overlapping stretches are single batches."""
+    """Returns the stretches of the suspicious epochs in the form of `in_sequence`. Overlapping stretches are divided into
+    single batches."""
     epochs = (
         suspicious.withColumn("producer_epoch", sf.explode(sf.sequence("producer_epoch", "up_to")))
         .select(*PRODUCER, "producer_epoch").distinct()
@@ -124,7 +129,7 @@ def examined(heads: DataFrame, suspicious: DataFrame, batches: DataFrame) -> Dat
 
 
 def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
-    """The batches of these stretches under their `epoch`, folded by `part`."""
+    """Returns the batches of these stretches under their `epoch`, folded by `part`."""
     chosen = stretches.select(
         *PRODUCER, "life", "segment", "run", sf.col("epoch").alias("producer_epoch"), ROW.position.alias("start"),
         ROW.tail.position.alias("stop"), "before",
@@ -174,10 +179,10 @@ def in_sequence(stretches: DataFrame) -> DataFrame:
 
 
 def with_copies(ordered: DataFrame) -> DataFrame:
-    """The batches of `in_sequence`, each with its part that was stored before; the columns are null if none was.
+    """Adds to each batch of `in_sequence` its part that was stored before. The columns are null if no part was.
 
     `from_place`, `to_place`: the first and last repeated place · `doubled`: the number of repeated places between them ·
-    `first`, `last`: the first batch in the log that has the one place, and the other.
+    `first`, `last`: the first batch in the log that has `from_place`, and the first that has `to_place`.
     """
     rows = ordered.withColumn("side", sf.struct("place", *PLACE))
     side = rows.schema["side"].dataType
@@ -193,7 +198,7 @@ def with_copies(ordered: DataFrame) -> DataFrame:
 
 
 def _copied(overlaps: pa.Table) -> pa.Table:
-    """The batches of whole sets of an epoch with the results of `wirebroker.audit.copies`."""
+    """Adds the results of `wirebroker.audit.copies` to the batches of whole sets of an epoch."""
     rows = overlaps.drop_columns(["lot"]).sort_by("order")
     extents = zip(rows.column("place").to_pylist(), rows.column("end").to_pylist(), strict=True)
     found = {each.batch: each for each in copied(list(extents))}
@@ -210,7 +215,7 @@ def _numbers(told: Sequence[Copied | None], name: str) -> pa.Array:
 
 
 def epoch_regressions(heads: DataFrame) -> DataFrame:
-    """Batches of an older epoch than the one before them."""
+    """Reports batches whose epoch is older than the epoch before them."""
     fallen = heads.where(RULES.is_epoch_regression(ROW.producer_epoch, ROW.before.producer_epoch))
     before = sf.struct("before.producer_epoch", "before.base_offset", "before.last_offset")
     words = WORDS.epoch_regression(ROW, is_marker(), ROW.before)
@@ -218,7 +223,7 @@ def epoch_regressions(heads: DataFrame) -> DataFrame:
 
 
 def duplicates(ordered: DataFrame) -> DataFrame:
-    """Sequences that one producer has stored twice within an epoch."""
+    """Reports sequences that one producer has stored twice within an epoch."""
     rows = (
         ordered.where("first IS NOT NULL")
         .withColumn("once", sf.col("first.base_offset") + sf.col("from_place") - sf.col("first.place"))
@@ -233,7 +238,8 @@ def duplicates(ordered: DataFrame) -> DataFrame:
 
 
 def gaps(ordered: DataFrame) -> DataFrame:
-    """Sequences that are missing between two stored batches: batches with the one `before` the gap, and its first place."""
+    """Reports sequences that are missing between two stored batches. Each row has the batch `before` the gap, and the gap's
+    first place."""
     return ordered.where(RULES.is_gap(ROW.place, ROW.reach.end)).select(
         *ABOUT, "place", sf.col("reach.tail").alias("before"), (sf.col("reach.end") + 1).alias("from_place"),
         sf.lit(False).alias("late"),
@@ -241,7 +247,7 @@ def gaps(ordered: DataFrame) -> DataFrame:
 
 
 def late_starts(ordered: DataFrame) -> DataFrame:
-    """New epochs of a known producer that do not begin at sequence 0: the first sequences are missing. As `gaps`."""
+    """Reports new epochs of a known producer that do not begin at sequence 0: the first sequences are missing. As `gaps`."""
     rows = ordered.where((ROW.number == 1) & RULES.is_late_start(ROW.place, ROW.lower.producer_epoch, ROW.producer_epoch))
     return rows.select(
         *ABOUT, "place", sf.struct(*(f"lower.{name}" for name in PLACE)).alias("before"),
@@ -250,7 +256,7 @@ def late_starts(ordered: DataFrame) -> DataFrame:
 
 
 def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
-    """`gaps` with `holes`: the number of offsets between the two batches that are `missing` for a reason."""
+    """Adds `holes` to `gaps`: the number of offsets between the two batches that are `missing` for a reason."""
     reasons = missing.where("reason > 0").select(*PARTITION, *LOG_ORDER, "reason")
     if reasons.isEmpty():
         return gaps.withColumn("holes", sf.lit(0).cast("bigint"))
@@ -259,7 +265,7 @@ def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
     points = sides[0].unionByName(sides[1]).distinct().withColumn("asked", sf.lit(True))
     below = (
         united([points, reasons])
-        .withColumn("holes", sf.coalesce(sf.sum("reason").over(by_log(PARTITION)), sf.lit(0)))  # up to its own place
+        .withColumn("holes", sf.coalesce(sf.sum("reason").over(by_log(PARTITION)), sf.lit(0)))  # up to the row's own place
         .where("asked")
         .select(*PARTITION, sf.struct(*LOG_ORDER).alias("at"), "holes")
     )
@@ -276,7 +282,7 @@ def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
 
 
 def unexplained(missing: DataFrame) -> DataFrame:
-    """The gaps and late starts for which no missing offsets account."""
+    """Keeps the gaps and late starts that no missing offsets explain."""
     rows = missing.where(RULES.is_unexplained(ROW.place - ROW.from_place, ROW.holes)).transform(_between)
     about = (ROW, _sequences(), ROW.before, ROW.after)
     words = WORDS.choose(ROW.late, WORDS.late_start(*about), WORDS.gap(*about))
@@ -284,7 +290,7 @@ def unexplained(missing: DataFrame) -> DataFrame:
 
 
 def disorder(ordered: DataFrame) -> DataFrame:
-    """Batches that are stored after a later one of their epoch, unless they are copies."""
+    """Reports batches that are stored after a later batch of their epoch, unless they are copies."""
     tail = sf.struct(sf.col("tail_place").alias("place"), *(f"tail.{name}" for name in PLACE))
     rows = (
         ordered.where("first IS NULL")
@@ -295,7 +301,7 @@ def disorder(ordered: DataFrame) -> DataFrame:
 
 
 def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
-    """Let the sequences of a row be those at these places."""
+    """Sets the sequences of a row to those at these places."""
 
     def named(rows: DataFrame) -> DataFrame:
         rows = rows.withColumn("base_sequence", sf.pmod(first, sf.lit(SEQUENCES)))
@@ -305,7 +311,7 @@ def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
 
 
 def _between(rows: DataFrame) -> DataFrame:
-    """Let a row describe the gap between `from_place` and its batch; `before` is the batch before the gap."""
+    """Makes a row describe the gap between `from_place` and its batch; `before` is the batch before the gap."""
     return (
         rows.withColumn("after", place_of_row())
         .withColumn("last_offset", sf.col("base_offset"))

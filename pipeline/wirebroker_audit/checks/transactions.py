@@ -50,7 +50,8 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
 
 
 def _events(folded: DataFrame) -> DataFrame:
-    """For each producer's run: its first batch, its last marker if that ended a transaction, and the first batch afterwards."""
+    """Returns, for each producer's run, its first batch, its last marker if that marker ended a transaction, and the first
+    batch after the marker."""
     goes_on = ~is_marker() & (sf.col("marked") >= 0)
     ended = sf.col("first").withField("position", sf.col("marked"))
     events = sf.array(

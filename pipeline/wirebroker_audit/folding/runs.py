@@ -52,13 +52,13 @@ HIGHEST = ("marked", "max_timestamp", "compacted_to")
 FAR = 1 << 62
 """A position beyond all others."""
 HELD = 50_000
-"""Runs that a worker holds; it gives away the ones that cannot go on."""
+"""The number of runs that a worker holds. It emits the runs that cannot continue."""
 _REPEATING = ["topic", "segment", "problem", "detail"]
 """Columns with a Parquet dictionary; numbers are written without one, which is faster."""
 
 
 def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
-    """Several runs as one: those in `order` from one of the `starts` up to the next. A group begins with its first run."""
+    """Merges runs: those in `order` from one of the `starts` up to the next become one. A group begins with its first run."""
     at, sizes = np.arange(len(order)), np.diff(np.append(starts, len(order)))
 
     def numbers(name: str) -> Array:
@@ -69,7 +69,7 @@ def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
         return runs.column(name).take(pa.array(order[chosen], mask=chosen < 0))
 
     def at_highest(places: Array) -> Array:
-        """The run of each group with the highest place, −1 if all are negative."""
+        """Returns the run with the highest place of each group, −1 if all places are negative."""
         is_highest = (places >= 0) & (places == np.repeat(np.maximum.reduceat(places, starts), sizes))
         result: Array = np.maximum.reduceat(np.where(is_highest, at, -1), starts)
         return result
@@ -81,13 +81,13 @@ def merged(runs: pa.RecordBatch, order: Array, starts: Array) -> pa.RecordBatch:
     columns |= {name: pa.array(each) for name, each in highest.items()}
     columns["data"] = taken("data", at_highest(_of_batch(runs, "data")[order]))
     begun = _of_batch(runs, "open")[order]
-    begun = np.where(begun > np.repeat(highest["marked"], sizes), FAR - begun, -1)  # the first one since the last marker
+    begun = np.where(begun > np.repeat(highest["marked"], sizes), FAR - begun, -1)  # the first batch since the last marker
     columns["open"] = taken("open", at_highest(begun))
     return pa.RecordBatch.from_arrays([columns[field.name] for field in RUNS], schema=RUNS)
 
 
 def runs_of(batches: pa.RecordBatch) -> pa.RecordBatch:
-    """Each batch as a run of its own, without batches whose headers cannot be trusted."""
+    """Makes each batch a run of its own, except batches whose headers cannot be trusted."""
     if batches.column("problem").null_count < len(batches):
         batches = batches.filter(is_intact(batches))
 
@@ -116,7 +116,7 @@ def runs_of(batches: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _compacted_to(numbers: Callable[[str], Array]) -> Array:
-    """The end of each batch that has fewer records than offsets, or a delete horizon; −1 for the others."""
+    """Returns the end of each batch that has fewer records than offsets or a delete horizon, and −1 for the other batches."""
     last = numbers("last_offset")
     shown = numbers("records") < last - numbers("base_offset") + 1
     shown |= numbers("attributes") & DELETE_HORIZON != 0
@@ -125,7 +125,7 @@ def _compacted_to(numbers: Callable[[str], Array]) -> Array:
 
 
 def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
-    """The runs of these batches by their numbers; batches without a producer have one for each piece."""
+    """Returns the runs of these batches by their numbers. The batches without a producer form one run in each piece."""
     return _by_number(runs_of(batches))
 
 
@@ -138,26 +138,26 @@ def _by_number(runs: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _begins(order: Array, *keys: Array) -> Array:
-    """Where in this order one of the keys changes."""
+    """Returns the places in this order where one of the keys changes."""
     changes = np.ones(len(order), bool)
     changes[1:] = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
     return np.flatnonzero(changes)
 
 
 def _codes(texts: pa.Array) -> Array:
-    """A number for each different text."""
+    """Gives each different text a number."""
     result: Array = texts.dictionary_encode().indices.to_numpy()
     return result
 
 
 def _of_batch(runs: pa.RecordBatch, batch: str, name: str = "position") -> Array:
-    """A field of a batch of each run."""
+    """Returns one field of a batch of each run."""
     result: Array = pc.fill_null(pc.struct_field(runs.column(batch), name), -1).to_numpy()
     return result
 
 
 def folded(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The runs of batches that come chunk by chunk. A run is whole if its batches come in the order of the log."""
+    """Yields the runs of batches that come chunk by chunk. Each run is whole if the batches come in the order of the log."""
     held = NONE
     for rows in chunks:
         held = _by_number(_together([held, runs_of(rows)]))
@@ -170,7 +170,7 @@ def folded(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _latest(runs: pa.RecordBatch) -> Array:
-    """Which runs are the last ones of their producer in a segment, so that they may go on."""
+    """Tells which runs are their producer's last run in a segment, so that they may continue."""
     keys = (_codes(runs.column("segment")), runs.column("producer_id").to_numpy())
     order = np.lexsort((_of_batch(runs, "first"), *keys[::-1]))
     result = np.zeros(len(runs), bool)
@@ -187,7 +187,7 @@ NONE = pa.RecordBatch.from_pylist([], schema=RUNS)
 
 
 def kept(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """The batches as they are; they are also written into a Parquet file, which appears after the last one.
+    """Passes the batches on, and also writes them into a Parquet file. The file appears after the last batch.
 
     A repeated task replaces the file with an equal one.
     """
@@ -206,10 +206,10 @@ def kept(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBat
 
 
 def joined(runs: pa.Table, expiration_ms: int) -> pa.Table:
-    """The runs of one segment, joined where they go on from piece to piece, as if the pieces had been read at once.
+    """Joins the runs of one segment where they continue from piece to piece, as if the pieces had been read at once.
 
-    Pieces whose offsets go on are one stretch. The runs of a joined stretch have negative numbers: their batches still have the
-    numbers of before, and are found by their positions.
+    Pieces with successive offsets form one stretch. The runs of a joined stretch have negative numbers. Their batches keep
+    their earlier run numbers and are found by position.
     """
     whole = _together(runs.to_batches())
     if not len(whole):
@@ -228,7 +228,7 @@ def joined(runs: pa.Table, expiration_ms: int) -> pa.Table:
 
 
 def _stretches(ordered: pa.RecordBatch) -> tuple[Array, Array]:
-    """The stretch of each run, and by stretch the number of its first piece; the runs are in log order."""
+    """Returns the stretch of each run, and the number of each stretch's first piece. The runs are in log order."""
     number = ordered.column("run").to_numpy() >> 32
     pieces, first, piece = np.unique(number, return_index=True, return_inverse=True)
     in_log = np.argsort(first)
@@ -263,7 +263,7 @@ def _chained(runs: pa.RecordBatch, stretch: Array, begins: Array, expiration_ms:
 
 
 def _events(runs: pa.RecordBatch) -> Array:
-    """The runs as `follows` sees them."""
+    """Returns the runs as the events that `follows` reads."""
     events = np.zeros(len(runs), EVENT)
     events["producer_id"], events["kind"] = runs.column("producer_id").to_numpy(), runs.column("kind").to_numpy()
     for name, batch, field in (

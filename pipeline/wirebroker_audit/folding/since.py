@@ -32,7 +32,7 @@ FORMAT = 2
 
 
 class BadReport(Exception):
-    """A report cannot be continued; the text says why, and what to do."""
+    """Raised if a report cannot be continued. The text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ReportState:
     is_cluster: bool
     expiration_ms: int
     pieces: int
-    """the numbers of its pieces are below this one"""
+    """the numbers of its pieces are below this number"""
     partitions: dict[Key, Mark]
     audited_at: str = ""
 
@@ -56,7 +56,7 @@ class ReportState:
 
 
 def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> ReportState:
-    """The state of a report, if an audit with these settings can go on from it. Raises BadReport."""
+    """Returns the state of a report, if an audit with these settings can continue it. Raises BadReport."""
     where = f"--since {report}"
     try:
         told = json.loads((report / COVERED).read_text(encoding="utf-8"))
@@ -83,7 +83,8 @@ def read_state(report: Path, *, is_cluster: bool, expiration_ms: int) -> ReportS
 
 
 def ends_of(folded: DataFrame) -> dict[Key, Row]:
-    """Each partition's last batch in these runs: segment, position, last_offset, last_bytes, last_crc, and the last `piece`."""
+    """Returns each partition's last batch in these runs: segment, position, last_offset, last_bytes, last_crc, and the last
+    `piece`."""
     place = sf.struct("segment", sf.col("last.position").alias("position"))
     names = ("segment", "last.position", "last.last_offset", "last_bytes", "last_crc")
     rows = folded.groupBy(*PARTITION).agg(
@@ -98,10 +99,10 @@ class Onward:
 
     pieces: list[Piece] = field(default_factory=list)
     goes_on: dict[Key, Mark] = field(default_factory=dict)
-    """the partitions whose earlier rows count, with the mark from which on they are read"""
+    """the partitions whose earlier rows count, with the mark from which they are read"""
     notices: list[str] = field(default_factory=list)
     physical: dict[str, int] = field(default_factory=dict)
-    """the base offset of the segment for each name in rows that is not the file's own"""
+    """the segment's base offset for each segment name in rows that differs from the file's name"""
 
 
 def onward(state: ReportState, folders: Sequence[PartitionFolder], pieces: Iterable[Piece]) -> Onward:
@@ -155,10 +156,8 @@ def _left(folder: PartitionFolder, mark: Mark, pieces: list[Piece], found: Onwar
 
 
 def another(offset: int) -> str:
-    """Why a log restarted whose last batch that was read is another one now."""
-    return (
-        f"the batch before offset {offset} is another one than before, so the log was truncated; it is read from its beginning"
-    )
+    """Says why a log restarted, if another batch is now at the place of the last batch that was read."""
+    return f"the batch before offset {offset} has changed, so the log was truncated; it is read from its beginning"
 
 
 def _another(folder: PartitionFolder, pieces: list[Piece], mark: Mark) -> str:
@@ -174,7 +173,8 @@ def _another(folder: PartitionFolder, pieces: list[Piece], mark: Mark) -> str:
 
 
 def _after(piece: Piece, begin: Mark, mark: Mark, found: Onward) -> list[Piece]:
-    """The part of a piece after the mark; rows from a rewritten segment get a name that sorts after the earlier rows."""
+    """Returns the part of a piece after the mark. Rows from a rewritten segment get a segment name that sorts after the
+    earlier rows."""
     base = piece.begin.segment
     if base != begin.segment:
         return [piece] if base < 0 or base > begin.segment else []
@@ -197,7 +197,8 @@ def _after(piece: Piece, begin: Mark, mark: Mark, found: Onward) -> list[Piece]:
 def onward_live(
     state: ReportState, live: Sequence[LivePartition], crc_before: Callable[[LivePartition, int], int]
 ) -> OnwardLive:
-    """The unread part of a cluster; `crc_before` returns the checksum of the batch before an offset, −1 if it cannot tell."""
+    """Returns the unread part of a cluster. `crc_before` returns the checksum of the batch before an offset, −1 if it is not
+    known."""
     found = OnwardLive(notices=vanished(state, [(each.topic, each.partition) for each in live]))
     for each in live:
         key = (each.topic, each.partition)
@@ -233,7 +234,7 @@ def _why_new(each: LivePartition, mark: Mark, crc_before: Callable[[LivePartitio
 
 
 class Earlier:
-    """The rows of an earlier report about partitions that went on, from their log start up to the mark."""
+    """The rows of an earlier report about partitions that this audit continues, from their log start up to the mark."""
 
     def __init__(self, spark: SparkSession, report: Path, goes_on: Mapping[Key, Mark], starts: Mapping[Key, int]) -> None:
         self._spark, self._report = spark, report
@@ -244,7 +245,7 @@ class Earlier:
         self._goes_on = spark.createDataFrame(rows, "topic string, partition int, seam string, at long, log_start long")
 
     def batches(self) -> DataFrame:
-        """Its batches; damage after the last sound batch is read again, because more may have been written there."""
+        """Returns its batches. Damage after the last sound batch is read again, because more may have been written there."""
         rows = self._read(BATCHES, schema.BATCHES.names, "last_offset")
         before = sf.struct(*LOG_ORDER) < sf.struct(sf.col("seam").alias("segment"), sf.col("at").alias("position"))
         rows = rows.where(sf.col("problem").isNull() | (sf.col("problem") == "offset_regression") | before)

@@ -36,14 +36,14 @@ PARTS = pa.schema(
 of lines, the `line`."""
 COLUMNS = ("topic", "partition", "key", "value_hash", "acknowledged", "producer", "shown")
 CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "producer": "string"}
-"""Columns whose Parquet type may differ: pandas stores partitions as floating point if some are null."""
+"""Columns whose Parquet type may differ: pandas stores partitions as floating point numbers if some partitions are null."""
 
 LOOKED_AT = 20_000
 """Lines at the beginning of a journal that are checked before Spark starts."""
 
 
 class BadJournal(Exception):
-    """A line or a file is not a journal; the text names it and the reason."""
+    """Raised if a line or a file is not a journal. The text names the line or file, and the reason."""
 
 
 def check_journal(path: str) -> None:
@@ -153,7 +153,7 @@ def _check_names(names: list[str], where: str) -> None:
 def _merged(parts: DataFrame) -> DataFrame:
     """Rows with the same id are one record: each adds fields that the others leave null, and true outranks false.
 
-    A `problem` is one that only all rows together show.
+    `problem` says what is wrong only with all rows together.
     """
     plain = [name for name in COLUMNS if name != "acknowledged"]
     two = [_two_forms(name, sf.min(f"{name}_form"), sf.max(f"{name}_form")) for name in _FORMS]

@@ -35,7 +35,7 @@ IGNORED = "ignored"
 
 
 class BadPolicy(Exception):
-    """A file is not a policy; the text names the file, the place and the reason."""
+    """Raised if a file is not a policy. The text names the file, the place and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Policy:
     skip: bool = False
     """whether the topic is not audited at all"""
     compacted: bool = False
-    """whether compaction may explain missing offsets anywhere in it"""
+    """whether compaction may explain missing offsets anywhere in the topic"""
     severities: Mapping[str, str] = field(default_factory=dict)
     """by kind; IGNORED for a finding that does not count"""
 
@@ -57,7 +57,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies by the patterns of topics' names, and the one for all other topics."""
+    """The policies by patterns of topic names, and the policy for all other topics."""
 
     default: Policy = Policy("likely")
     by_pattern: tuple[tuple[str, Policy], ...] = ()
@@ -67,12 +67,13 @@ class Policies:
         return next((policy for pattern, policy in self.by_pattern if fnmatchcase(topic, pattern)), self.default)
 
     def severities(self, topics: Iterable[str]) -> list[tuple[str, str, str]]:
-        """Topic, kind and severity wherever a policy names one."""
+        """Returns topic, kind and severity wherever a policy names a severity."""
         return [(topic, kind, severity) for topic in topics for kind, severity in self.of(topic).severities.items()]
 
 
 def read_policies(path: str | None, fail_on: str | None) -> Policies:
-    """The policies of a file, or those of every topic without one; `fail_on` outranks the file's. Raises BadPolicy, OSError."""
+    """Returns the policies of a file; without a file, every topic has the default. `fail_on` overrides the file's value.
+    Raises BadPolicy, OSError."""
     given: dict[str, Any] = {}
     if path is not None:
         try:

@@ -24,11 +24,11 @@ ROWS = StructType(
 
 
 class BadTrace(Exception):
-    """A file is not a trace; the text gives the reason."""
+    """Raised if a file is not a trace. The text gives the reason."""
 
 
 def read_trace(spark: SparkSession, path: str, topics: tuple[str, ...] = ()) -> tuple[DataFrame, int]:
-    """The Produce rows with their `order`, and the number of malformed lines. Raises BadTrace."""
+    """Returns the Produce rows with their `order`, and the number of malformed lines. Raises BadTrace."""
     lines = spark.read.text(path).where("trim(value) <> ''")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
     order = sf.struct("_metadata.file_path", "_metadata.file_block_start", sf.monotonically_increasing_id().alias("line"))
@@ -37,6 +37,6 @@ def read_trace(spark: SparkSession, path: str, topics: tuple[str, ...] = ()) -> 
     whole = rows.where(f"{_BROKEN} IS NULL AND topic IS NOT NULL AND verdict IS NOT NULL AND time IS NOT NULL")
     total, good = rows.count(), whole.count()
     if not good and total:
-        raise BadTrace(f"{path}: the file is not a trace: none of its {total} lines is a row of one")
+        raise BadTrace(f"{path}: the file is not a trace: none of its {total} lines is a row of a trace")
     chosen = whole.where(sf.col("topic").isin(*topics)) if topics else whole
     return chosen.select(*Arrived._fields, "order"), total - good

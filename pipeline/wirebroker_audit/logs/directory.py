@@ -1,8 +1,8 @@
-"""A Kafka log directory: which partitions it holds, where each log starts, and how far compaction got.
+"""A Kafka log directory: its partitions, where each log starts, and how far compaction got.
 
-The directory may be a broker's (`log.dirs`), or contain several of those, or be a single partition's folder. `replicas` chooses
-the one that is read if several brokers hold a partition. The audit leaves out what Kafka does not count as part of a log:
-`.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and `__cluster_metadata`.
+The directory may be a broker's (`log.dirs`), or contain several of those, or be a single partition's folder. If several
+brokers hold a partition, `replicas` chooses the replica that is read. The audit leaves out what Kafka does not count as part
+of a log: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and `__cluster_metadata`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOST_AND_FOUND = "lost+found"
 
 
 class NotALogDirectory(Exception):
-    """The directory holds nothing to audit; the text names the missing thing."""
+    """Raised if the directory holds nothing to audit. The text names what is missing."""
 
 
 class LogDirectory(NamedTuple):
@@ -66,7 +66,7 @@ class _LogDir(NamedTuple):
 
 
 def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
-    """The partitions of these topics under `root`, or of all. Raises NotALogDirectory."""
+    """Returns the partitions of these topics under `root`, or of all topics. Raises NotALogDirectory."""
     try:
         if not root.is_dir():
             raise NotALogDirectory(f"{root} is not a directory" if root.exists() else f"{root} does not exist")
@@ -107,7 +107,7 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
 
 
 def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionFolder]:
-    """The partitions alone, as `read_directory` finds them. Raises NotALogDirectory."""
+    """Returns only the partitions that `read_directory` finds. Raises NotALogDirectory."""
     return read_directory(root, topics).partitions
 
 
@@ -117,7 +117,7 @@ def _is_partition(name: str) -> bool:
 
 
 def _tiered_segment(folder: Path, depth: int = 3) -> Path | None:
-    """The first segment of tiered storage in the folder and those below it."""
+    """Returns the first segment of tiered storage in the folder and its subfolders."""
     with suppress(OSError):
         for each in sorted(folder.iterdir()):
             if _TIERED.fullmatch(each.name):
@@ -134,7 +134,8 @@ def _folders_in(log_dir: Path) -> list[Path]:
 
 
 def _is_log_dir(folder: Path) -> bool:
-    """Whether the folder is a broker's, although its name could be a partition's. Copies may lack the broker's own files."""
+    """Tells whether the folder is a broker's, although its name could be a partition's name. A copied directory may lack the
+    broker's own files."""
     with suppress(OSError):
         return (folder / META_PROPERTIES).exists() or any(
             _is_partition(each.name) and each.is_dir() for each in folder.iterdir()
@@ -155,7 +156,7 @@ def _log_dirs_in(root: Path) -> tuple[dict[Path, list[Path]], list[str]]:
 
 
 def _set_aside(log_dir: Path, topics: tuple[str, ...]) -> list[str]:
-    """A sentence for each kind of folder that Kafka keeps beside the partitions and does not count as one."""
+    """Returns a sentence for each kind of folder that Kafka keeps beside the partitions and does not count as a partition."""
     found: dict[str, list[str]] = {}
     for name in sorted(each.name for each in log_dir.iterdir()):
         if (match := _ASIDE.fullmatch(name)) and (not topics or match[1] in topics):
@@ -224,11 +225,11 @@ def _topic_id(folder: Path) -> bytes | None:
 
 
 def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
-    """Add what the segments' names show and the checkpoints do not.
+    """Adds what the segments' names show and the checkpoints do not.
 
     The cleaner rewrites whole segments: it drops aborted batches up to the end of the segment in which its checkpoint lies
-    (Kafka's Cleaner.doClean). It writes the checkpoint after a pass; during a pass it may be anywhere but in the last
-    segment.
+    (Kafka's Cleaner.doClean). The cleaner writes the checkpoint after a pass. During a pass it may work anywhere except in
+    the last segment.
     """
     try:
         starts = offsets_in(folder.path, LOG)
@@ -243,7 +244,8 @@ def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
 
 
 def _chosen(found: Sequence[PartitionFolder], cluster: Cluster) -> tuple[list[PartitionFolder], list[str]]:
-    """The replica of each partition that is read, in the order of topic and partition; and sentences about the others."""
+    """Returns the replica of each partition that is read, in the order of topic and partition, and sentences about the other
+    replicas."""
     replicas: dict[tuple[str, int], list[PartitionFolder]] = {}
     for each in found:
         replicas.setdefault((each.topic, each.partition), []).append(each)

@@ -13,11 +13,11 @@ _ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 
 
 class BadPlace(Exception):
-    """An address is not one of this machine; the text says which, and what to do."""
+    """Raised for an address of another machine. The text names the address, and says what to do."""
 
 
 def is_elsewhere(text: str) -> bool:
-    """Whether the text is an address of another scheme than `file:`."""
+    """Tells whether the text is an address whose scheme is not `file:`."""
     match = _ADDRESS.match(text)
     return match is not None and match[1].lower() != "file"
 
@@ -44,5 +44,5 @@ def log_path(text: str, flag: str) -> Path:
 
 
 def input_path(text: str, flag: str) -> str:
-    """For what Spark reads itself: `file:` addresses as paths, and addresses of other schemes as they are. Raises BadPlace."""
+    """Returns the place for Spark's own readers: `file:` addresses as paths, other addresses unchanged. Raises BadPlace."""
     return text if is_elsewhere(text) else str(local_path(text, flag))

@@ -24,13 +24,14 @@ from wirebroker_audit.reading.segments import CHUNK
 from wirebroker_audit.wire import PLAINTEXT, LivePartition
 
 LEAST_SHARE = 16 * 1024 * 1024
-"""The least bytes of a task when a segment is divided."""
+"""The least number of bytes of a task when a segment is divided."""
 SMALL_BYTES = 8 * 1024 * 1024
-"""The most that the segments of a small log have together."""
+"""The largest total size of the segments of a small log, in bytes."""
 
 
 def is_small(folders: Iterable[PartitionFolder]) -> bool:
-    """Whether the driver reads the logs in these folders as fast as executors would. It looks no farther than it must."""
+    """Whether the driver reads the logs in these folders as fast as executors would. It stops looking as soon as the log is
+    too large."""
     total = 0
     for folder in folders:
         with suppress(OSError):  # the reader of the pieces reports it
@@ -76,7 +77,7 @@ def find_pieces(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPL
 
 
 def numbered(pieces: Iterable[Piece], first: int = 0) -> list[Piece]:
-    """The pieces with their numbers, from `first` on."""
+    """Numbers the pieces, from `first` on."""
     return [replace(each, number=number) for number, each in enumerate(pieces, first)]
 
 
@@ -119,7 +120,7 @@ def _unreadable(folder: PartitionFolder, detail: str) -> Piece:
 
 
 def _boundaries(path: Path, size: int, split_bytes: int) -> list[int]:
-    """Positions inside the segment, about `split_bytes` apart, where a batch provably begins."""
+    """Returns positions in the segment, about `split_bytes` apart, at which a batch provably begins."""
     if size <= split_bytes * 5 // 4:
         return []
     indexed = _index_positions(path.with_suffix(OFFSET_INDEX))

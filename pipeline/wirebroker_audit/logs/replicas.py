@@ -1,8 +1,8 @@
-"""The replicas of a partition, and which of them is read: that of the current topic, then the one of the newest leader epoch.
+"""Chooses the replica of a partition that is read: first by the current topic, then by the newest leader epoch.
 
-How far a replica reaches decides last. After an unclean election the old leader's log reaches farther than the log that the
-cluster has now. The folder of a deleted topic, on a broker that was down when the topic was created again, may reach farther
-than that of its successor.
+The end offset decides last. After an unclean election the old leader's log reaches farther than the log that the
+cluster has now. If a broker was down while a topic was deleted and created again, its old folder may reach farther than the
+new topic's folders.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wirebroker_audit.reading.folders import PartitionFolder
 
 
 class Choice(NamedTuple):
-    """The replica to read, if one belongs to the current topic; and sentences about folders that do not."""
+    """Returns the replica to read, if a folder belongs to the current topic, and sentences about the folders that do not."""
 
     read: PartitionFolder | None
     notices: list[str]
@@ -34,7 +34,8 @@ class Cluster:
         self._ids = {} if newest is None else {topic.name: topic_id for topic_id, topic in newest.image.topics.items()}
 
     def why_not(self, folder: PartitionFolder) -> str:
-        """Why the folder is not part of its topic, as a clause; "" if it is, or if the metadata does not tell."""
+        """Returns a clause that says why the folder is not part of its topic; "" if it is, or if the metadata does not
+        tell."""
         current = self._ids.get(folder.topic)
         if self._image is None or folder.topic_id in (None, current):
             return ""
@@ -52,7 +53,7 @@ class Cluster:
 
 
 def choose(alike: Sequence[PartitionFolder], cluster: Cluster) -> Choice:
-    """Which of the replicas of one partition is read, with its `why` and its `others`."""
+    """Returns the replica of one partition that is read, with its `why` and its `others`."""
     notices, current = [], []
     for each in alike:
         if wrong := cluster.why_not(each):
@@ -76,7 +77,8 @@ def choose(alike: Sequence[PartitionFolder], cluster: Cluster) -> Choice:
 
 
 def _newest_topic(found: list[PartitionFolder]) -> tuple[list[PartitionFolder], list[PartitionFolder]]:
-    """The replicas of one topic, and those of others. Without metadata the time of the last record tells which is current."""
+    """Returns the replicas of one topic, and the replicas of other topics. Without metadata, the topic whose last record is
+    the newest is current."""
     ids = {each.topic_id for each in found if each.topic_id is not None}
     if len(ids) < 2:
         return found, []
@@ -87,7 +89,7 @@ def _newest_topic(found: list[PartitionFolder]) -> tuple[list[PartitionFolder], 
 
 
 def _standing(folder: PartitionFolder, image: PartitionImage | None) -> tuple[int, bool, bool, int]:
-    """Reasons to prefer a replica, the weightiest first."""
+    """The reasons to prefer a replica, the most important first."""
     leads = image is not None and folder.node == image.leader
     in_sync = image is not None and folder.node in image.in_sync
     epoch = max(folder.tail.leader_epoch, image.leader_epoch) if image is not None and leads else folder.tail.leader_epoch
@@ -109,7 +111,7 @@ def _why(best: PartitionFolder, others: Sequence[PartitionFolder], image: Partit
 
 
 def _is_ahead(other: PartitionFolder, best: PartitionFolder) -> bool:
-    has_lost = best.tail.end < best.high_watermark  # that is a finding, and its records may not be lost to the cluster
+    has_lost = best.tail.end < best.high_watermark  # a finding of its own, and the cluster may still have the records
     return other.tail.end > best.tail.end and other.tail.leader_epoch < best.tail.leader_epoch and not has_lost
 
 

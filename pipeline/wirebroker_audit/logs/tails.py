@@ -1,4 +1,4 @@
-"""The end of a partition's log, from a few reads: the last segment is entered by its offset index. No Spark here."""
+"""Finds the end of a partition's log with a few reads, through the offset index of the last segment. No Spark here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wirebroker_audit.reading.scan import looks_like_batch
 from wirebroker_audit.reading.segments import next_batch
 
 SEARCHED = 64 * 1024 * 1024
-"""Bytes after damage in which the next batch is looked for."""
+"""The number of bytes after damage that are searched for the next batch."""
 
 
 def tail_of(folder: Path) -> Tail:
@@ -41,7 +41,8 @@ def tail_of(folder: Path) -> Tail:
 
 
 def _indexed(path: Path, size: int) -> int:
-    """The last position in an offset index where a segment of this size can have a batch, 0 without one.
+    """Returns the last position in an offset index at which a segment of this size can have a batch; 0 if there is no such
+    position.
 
     Kafka makes the file at its largest size, so zeros may follow. After a power cut the index may reach beyond the segment.
     """
@@ -63,7 +64,8 @@ def _indexed(path: Path, size: int) -> int:
 
 
 def _last_header(file: BinaryIO, begin: int) -> memoryview | None:
-    """The header of the last whole batch; from the file's beginning if no batch is at `begin`. Only headers are read."""
+    """Returns the header of the last whole batch. Reads from the file's beginning if no batch is at `begin`. Only headers are
+    read."""
     size = size_of(file)
     position, last = begin, None
     while position + HEADER_SIZE <= size:

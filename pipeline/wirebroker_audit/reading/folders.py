@@ -14,11 +14,11 @@ class Tail(NamedTuple):
     """The end of a log."""
 
     end: int = -1
-    """the offset after the last whole batch; 0 without a segment; −1 if the log cannot be read"""
+    """the offset after the last whole batch; 0 if there is no segment; −1 if the log cannot be read"""
     leader_epoch: int = -1
-    """the newest one, from leader-epoch-checkpoint and the last batch; −1 if neither has one"""
+    """the newest leader epoch in leader-epoch-checkpoint and the last batch; −1 if neither has a leader epoch"""
     timestamp: int = -1
-    """the largest of the last batch, in ms since the epoch"""
+    """the last batch's largest timestamp, in ms since the epoch"""
 
 
 UNKNOWN = Tail()
@@ -42,17 +42,18 @@ class PartitionFolder:
     topic_id: bytes | None = None
     """None without partition.metadata"""
     high_watermark: int = -1
-    """as the broker wrote it down last; −1 without a checkpoint"""
+    """the high watermark that the broker wrote down last; −1 without a checkpoint"""
     was_stopped: bool = False
     """whether the broker was shut down in order"""
     policy_known: bool = True
-    """whether a file says how far compaction got, or which topics are compacted; none does beside a folder copied alone"""
+    """whether a file says how far compaction got, or which topics are compacted; a folder that was copied alone has no such
+    file"""
     tail: Tail = UNKNOWN
     """only if there are several replicas"""
     others: tuple[PartitionFolder, ...] = ()
     """the other replicas of the same topic"""
     why: str = ""
-    """why this one of several is read"""
+    """why this replica is read and no other"""
 
     @property
     def begins_at(self) -> int:

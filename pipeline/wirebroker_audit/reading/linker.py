@@ -1,11 +1,11 @@
-"""Producers' runs: where one goes on and where one ends. No Spark or I/O.
+"""Producers' runs: where a run continues and where it ends. No Spark or I/O.
 
 A *run* is an unbroken stretch of one producer's batches: consecutive sequences, or sequence 0 of a newer epoch; rising offsets;
 no pause after which the broker forgets the producer. A marker belongs to the run whose transaction it ends. A healthy log has
 few runs, however many batches and transactions it has, so the checks look at runs first.
 
-`follows` is the rule. It sees *events*: batches while a piece is read, and whole runs when runs of several pieces are joined. A
-run may always be divided: each check finds the same in two parts of a run as in the whole run.
+`follows` is the rule. Its *events* are batches while a piece is read, and whole runs when runs of several pieces are joined.
+A run may always be divided, because each check finds the same in two parts of a run as in the whole run.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ EVENT = np.dtype(
 of the last batch that is not a marker · `is_closed`: whether the last batch is a marker that ended a transaction."""
 DAMAGED = 1 << 16
 REMEMBERED = 200_000
-"""Runs that a `Linker` keeps because they may go on. It ends a run that it has forgotten."""
+"""The number of runs that a `Linker` keeps because they may continue. A run that it no longer keeps ends."""
 NO_RUN = 0xFFFF_FFFF
-"""The low half of `run` for batches that have no sequence."""
+"""The low 32 bits of `run` for batches that have no sequence."""
 
 
 class ArrayRules(Rules):
@@ -46,10 +46,11 @@ RULES = ArrayRules()
 
 
 def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | None = None) -> Array:
-    """For each event whether it continues the run of the one before it; events are ordered by producer, then by the log.
+    """Tells for each event whether it continues the run of the event before it. Events are ordered by producer, then by the
+    log.
 
-    `numbered`: whether sequences mean something in this topic · `together`: numbers of stretches of the log; no run reaches
-    from one into another.
+    `numbered`: whether sequences mean something in this topic · `together`: numbers of stretches of the log; no run crosses
+    from one stretch into another.
     """
     result = np.zeros(len(seen), bool)
     if len(seen) < 2:
@@ -63,7 +64,7 @@ def follows(seen: Array, expiration_ms: int, numbered: bool, together: Array | N
     ends = beside & is_open & _is_control(each["kind"])
     result[1:] = ends
     at = np.arange(len(each))
-    data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # of a run's first events, −1 is never looked at
+    data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # the −1 of a run's first event is never read
     goes_on = np.ones(len(each), bool)
     if numbered:
         goes_on = RULES.continues(data["data_epoch"], data["data_sequence"], each["first_epoch"], each["first_sequence"])
@@ -121,7 +122,7 @@ class Linker:
         self._known = self._known[self._known["producer_id"] != producer_id]
 
     def last_offsets_before(self, last: Array) -> Array:
-        """For each sound batch the last offset of the one before it."""
+        """Returns, for each sound batch, the last offset of the batch before it."""
         before = np.empty_like(last)
         before[1:] = last[:-1]
         before[:1] = self._last_offset
@@ -130,7 +131,7 @@ class Linker:
         return before
 
     def missing_before(self, base: Array, last: Array, sound: Array) -> tuple[Array, Array]:
-        """For each batch the number of offsets that are missing before it, and whether damage lies before it."""
+        """Returns, for each batch, the number of offsets that are missing before it, and whether damage lies before it."""
         missing, after_damage = np.zeros(len(base), np.int64), np.zeros(len(base), bool)
         at = np.flatnonzero(sound)
         damaged = np.diff(at, prepend=-1) > 1
@@ -145,7 +146,7 @@ class Linker:
         return missing, after_damage
 
     def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, sound: Array) -> Array:
-        """The run of each batch of a producer. A damaged one has none; it ends its producer's run."""
+        """The run of each batch of a producer. A damaged batch has no run, and ends its producer's run."""
         result = np.full(len(rows), self._high | NO_RUN, np.int64)
         chosen = np.flatnonzero(rows["producer_id"] >= 0)
         if not len(chosen):
@@ -179,7 +180,8 @@ class Linker:
 
 
 def _that_may_go_on(seen: Array, continues: Array) -> Array:
-    """Each producer's last run, as one event: the run ends in data, or in a marker that ended a transaction in the run."""
+    """Returns each producer's last run as one event. The run ends in data, or in a marker that ended a transaction in the
+    run."""
     ends = np.append(np.flatnonzero(seen["producer_id"][1:] != seen["producer_id"][:-1]), len(seen) - 1)
     ends = ends[_is_data(seen["kind"][ends]) | (_is_control(seen["kind"][ends]) & continues[ends])]
     closed = _is_control(seen["kind"][ends])

@@ -16,7 +16,7 @@ EMPTY_RESPONSES = 4
 
 
 def crc_before(client: Client, each: LivePartition, offset: int) -> int:
-    """The checksum of the batch that ends before this offset, −1 if there is none."""
+    """Returns the checksum of the batch that ends before this offset, −1 if there is no such batch."""
     fetched, _ = client.fetch(each.topic, each.partition, offset - 1)
     if len(fetched) < HEADER_SIZE or read_header(fetched, 0).last_offset + 1 != offset:
         return -1
@@ -63,7 +63,7 @@ class _Reader:
             found = walk(fetched, 0, len(fetched))
             if not found.positions:
                 yield self.damage(
-                    "bad_batch", f"the broker answered with {len(fetched)} bytes that hold no batch", len(fetched)
+                    "bad_batch", f"the broker responded with {len(fetched)} bytes that hold no batch", len(fetched)
                 )
                 raise BrokerError("the batches after these bytes cannot be fetched")
             last = read_header(fetched, found.positions[-1])
@@ -75,12 +75,12 @@ class _Reader:
             self.offset = max(last.last_offset, self.offset) + 1
 
     def _is_over(self) -> bool:
-        """Whether an answer without batches means that no more follow, because compaction removed the last ones."""
+        """Tells whether a response without batches means that no more follow, because compaction removed the last batches."""
         self.empty += 1
         if self.empty < EMPTY_RESPONSES:
             return False
         if not self.piece.begin.compacted:
-            raise BrokerError(f"{self.empty} answers without a batch, although the log reaches offset {self.stop - 1}")
+            raise BrokerError(f"{self.empty} responds without a batch, although the log reaches offset {self.stop - 1}")
         return True
 
     def _fetch(self) -> memoryview | Chunk:

@@ -1,8 +1,9 @@
-"""A partition's folder while a broker works in it: how far it was read, and the batches after that. No Spark here.
+"""A partition's folder while a broker works in it: how far the folder was read, and the batches after that place. No Spark
+here.
 
-Segments change. Retention deletes them, the cleaner rewrites and joins them, and a topic can be deleted and created again. So
-an offset records how far a log was read. A mark also has the segment and position; they are used if the last batch that was
-read still ends there. Otherwise the place is found by its offset, in the segment that now holds it.
+Segments change. Retention deletes segments, the cleaner rewrites and joins segments, and a topic can be deleted and created
+again. So an offset records how far a log was read. A mark also has the segment and position. Reading continues there if the
+last batch that was read still ends there. Otherwise reading continues at the offset, in the segment that now holds it.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def holds(file: BinaryIO, mark: Mark) -> bool:
 
 
 class Found(NamedTuple):
-    """The last batch below some offset."""
+    """The last batch below a given offset."""
 
     last: int = -1
     position: int = 0
@@ -113,7 +114,8 @@ class Found(NamedTuple):
 
 
 def place_of(file: BinaryIO, offset: int) -> Found:
-    """The last batch below this offset. Damaged bytes do not count: they belong to the stretch after the batch before them."""
+    """The last batch below this offset. Damaged bytes are not a batch: they belong to what is read after the batch before
+    them."""
     found = Found()
     for each in _sound_batches(file, 0):
         beyond = np.flatnonzero(each.base >= offset)
@@ -167,7 +169,7 @@ class Ahead:
         return mark._replace(segment=first, position=position, offset=offset, last=last, crc=-1, label=mark.offset)
 
     def marks(self) -> Iterator[tuple[Mark, int]]:
-        """Each next mark, and the number of bytes before it."""
+        """Yields each next mark, and the number of bytes up to it."""
         if not self.segments:
             return
         position = self.mark.position
@@ -249,7 +251,7 @@ class _FolderReader:
         raise OSError(f"{self.folder}: its segments change faster than they can be read")
 
     def _go_on(self) -> Generator[Chunk, None, bool]:
-        """Read until the segments change; whether the end was reached."""
+        """Reads until the segments change. Returns whether the end was reached."""
         segments = self._segments()
         if (first := segments[0][0] if segments else self.end.offset) > self.mark.offset:
             yield self._gone(min(first, self.end.offset))
@@ -302,7 +304,7 @@ class _FolderReader:
             yield self._gone(self.end.offset)
 
     def _stop(self, file: BinaryIO, first: int, following: int | None, path: Path) -> tuple[int, int | None]:
-        """The position to stop at, and the log's end if it is before the offset to reach."""
+        """Returns the position at which to stop, and the log's end if the log ends before the offset to reach."""
         if first == self.end.segment and holds(file, self.end):
             return self.end.position, None
         if following is not None and following <= self.end.offset and path.suffix == LOG:
@@ -313,7 +315,7 @@ class _FolderReader:
         return found.position, max(found.offset, first) if is_cut else None
 
     def _gone(self, stop: int) -> Chunk:
-        """A row at the place of offsets that were deleted before they were read."""
+        """Returns a row in place of offsets that were deleted before they were read."""
         begin = self.mark.offset
         detail = deleted_before_read(begin, stop)
         here = replace(self.piece, begin=self.mark.at_segment(begin), number=0)

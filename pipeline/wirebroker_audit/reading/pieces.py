@@ -1,7 +1,8 @@
 """How far a partition was read (`Mark`), and what is read next (`Piece`). No Spark here.
 
-Every audit reads pieces: a whole audit those from the log's start to its end, an audit that goes on from a report (`--since`)
-those from the report's marks on, and a stream (`--follow`) in each micro-batch those from the marks of the one before it.
+Every audit reads pieces. A whole audit reads the pieces from the log's start to its end; an audit that continues a report
+(`--since`), the pieces after the report's marks; each micro-batch of a stream (`--follow`), the pieces after the marks of the
+previous micro-batch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Mark(NamedTuple):
     last: int = -1
     """the position where the batch begins; −1 if no batch of the segment was read"""
     crc: int = -1
-    """the checksum of the batch, −1 if it is not known"""
+    """the checksum of that batch, −1 if it is not known"""
     label: int = -1
     """the offset that rows give for the segment, so that rows from a rewritten segment sort after earlier rows"""
     start: int = 0
@@ -44,7 +45,7 @@ class Mark(NamedTuple):
     life: int = 0
     """how often the log restarted"""
     compacted: int = 0
-    """1 if compaction may have left holes; in a cluster alone"""
+    """1 if compaction may have left holes; only set for a cluster"""
     topic_id: str = ""
 
     def text(self) -> str:
@@ -56,11 +57,11 @@ class Mark(NamedTuple):
         return self._replace(segment=first, position=0, offset=first, last=-1, crc=-1, label=first)
 
     def is_of_another(self, topic_id: str) -> bool:
-        """Whether the mark belongs to another topic of that name."""
+        """Tells whether the mark belongs to another topic of the same name."""
         return bool(self.topic_id and topic_id and self.topic_id != topic_id)
 
     def why_restarted(self, topic_id: str) -> str:
-        """Why a log that was read up to the mark restarted; `topic_id` is that of the topic now."""
+        """Says why a log that was read up to the mark restarted. `topic_id` is the id of the current topic."""
         if self.is_of_another(topic_id):
             return "the topic was deleted and created again; it is read from its beginning"
         return f"the log was read up to offset {self.offset} but now ends before that; it is read from its beginning"
@@ -91,11 +92,11 @@ class Piece:
     bootstrap: str = ""
     access: Access = PLAINTEXT
     number: int = 0
-    """a number of its own; the numbers of its runs begin with it"""
+    """the piece's own number, with which the numbers of its runs begin"""
     cleaned_until: int = -1
     """compaction may have removed records below this offset"""
     size: int = 0
-    """about how many bytes; in a cluster, offsets"""
+    """the approximate number of bytes; in a cluster, of offsets"""
     problem: str = ""
     """`unreadable`, or `deleted` if the log restarted; then there is nothing else to read"""
     detail: str = ""
@@ -123,7 +124,7 @@ class Piece:
 
 
 def packed(pieces: Iterable[Piece], room: int) -> list[list[Piece]]:
-    """Groups of successive pieces, each group of at most about this size."""
+    """Yields groups of successive pieces; each group has at most about this size."""
     groups: list[list[Piece]] = []
     filled = 0
     for each in pieces:

@@ -1,4 +1,4 @@
-"""The records inside batches as rows, decompressed and hashed. No row has an object of its own."""
+"""The records inside batches as rows, decompressed and hashed. There is no Python object for a row."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ RECORDS = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )  # fmt: skip
-"""`RecordRow` without the outcome of its transaction, and the record's batch. A batch whose records cannot be read has one row
-with a `problem`."""
+"""The fields of `RecordRow` without the outcome of its transaction, and those of the record's batch. A batch whose records
+cannot be read has one row with a `problem`."""
 
 
 def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
@@ -70,7 +70,7 @@ class _Batch(NamedTuple):
 
 
 def _sound(chunk: Chunk) -> pa.RecordBatch:
-    """The batches of data that the scan found sound."""
+    """Returns the batches of data that the scan found sound."""
     is_data = chunk.rows.column("attributes").to_numpy() & CONTROL == 0
     return chunk.rows.select(list(_Batch._fields)).filter(pc.and_(is_intact(chunk.rows), pa.array(is_data)))
 
@@ -115,7 +115,7 @@ def _sequences(base: Array, delta: Array) -> Array:
 
 
 def beginning(value: Buffer | None) -> bytes | None:
-    """As many bytes as `contents.head` needs to show a value and to know whether there is more."""
+    """The number of bytes that `contents.head` needs to show a value and to tell whether there is more."""
     return None if value is None else bytes(value[: SHOWN * 4 + 1])
 
 
@@ -134,7 +134,7 @@ class _Rows:
         return len(self._columns["delta"])
 
     def take(self, batch: _Batch, view: memoryview) -> dict[str, Any] | None:
-        """Add the records of a batch; a row instead, if they cannot be read."""
+        """Adds the records of a batch, or one row with a problem if they cannot be read."""
         header = read_header(view)
         try:
             records = list(iter_records(view, UNFOLDED))

@@ -1,8 +1,8 @@
 """Log directories in an object store or in HDFS, read through pyarrow: `s3a://bucket/logs`, `hdfs://host:port/logs`, `abfs:`.
 
-A `RemotePath` has the methods of `Path` that the audit uses, so readers need not know which of the two they have. Its text
+A `RemotePath` has the methods of `Path` that the audit uses, so readers work with both. Its text
 keeps the scheme and the authority (`s3a://bucket/logs/orders-0`), so it travels to executors, which make the file system again.
-The driver lists a directory whole, with few requests, and looks names and sizes up after that.
+The driver lists a whole directory with few requests, and looks up names and sizes in that list.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 AZURE_ENDPOINT = "AZURE_STORAGE_ENDPOINT"
 """Environment variable with the address of an Azure Blob Storage that is not Microsoft's, such as Azurite's."""
 HDFS_SETTINGS = {"dfs.client.failover.max.attempts": "3"}
-"""A NameNode that is not there is missed after 10 s; by default it takes three minutes."""
+"""A connection to an absent NameNode fails after 10 s; by default it takes three minutes."""
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/+(.+)", re.IGNORECASE)
 
 _listed: dict[str, dict[str, dict[str, fs.FileInfo]]] = {}
-"""by the root of a listing: by folder its entries, by name"""
+"""for each listed root, the entries of each folder by name"""
 
 
 def place(text: str | Path) -> Path:
@@ -45,7 +45,7 @@ def place(text: str | Path) -> Path:
 
 
 def is_remote(path: Path) -> bool:
-    """Whether the path is not one of this machine."""
+    """Tells whether the path is remote."""
     return isinstance(path, RemotePath)
 
 
@@ -56,7 +56,7 @@ class RemotePath(PurePosixPath):
         return super().__str__().replace(":/", "://", 1)
 
     def resolve(self) -> RemotePath:
-        """Itself: there are no links."""
+        """Returns the path itself: there are no links."""
         return self
 
     def list_whole(self) -> None:
@@ -81,7 +81,7 @@ class RemotePath(PurePosixPath):
         return bool(self._info().type == fs.FileType.Directory)
 
     def exists(self) -> bool:
-        """Whether there is something of this name."""
+        """Tells whether a file or folder of this name exists."""
         return bool(self._info().type != fs.FileType.NotFound)
 
     def stat(self) -> Any:

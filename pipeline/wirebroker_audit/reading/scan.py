@@ -35,7 +35,7 @@ _LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 _MARKER = struct.Struct(">hh")
 _AT_ONCE = 4096
-"""Headers that are copied at once."""
+"""The number of headers that are copied at once."""
 _HEADER = np.dtype(
     [
         ("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4"), ("magic", "i1"), ("crc", ">u4"),
@@ -100,7 +100,7 @@ class Walk(NamedTuple):
         return Walk(self.positions[low:high], self.crcs[low:high], self.contents[low:high], self.end)
 
     def until(self, end: int) -> Walk:
-        """The walk without its last batch if that begins at `end`."""
+        """Returns the walk without its last batch if that batch begins at `end`."""
         if end == self.end:
             return self
         return Walk(self.positions[:-1], self.crcs[:-1], self.contents[:-1], end)
@@ -226,7 +226,7 @@ def _problems(rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Arra
 
 
 def _contradictory(rows: Array) -> Array:
-    """Which headers contradict themselves."""
+    """Tells which headers contradict themselves."""
     span = rows["last_offset_delta"].astype(np.int64) + 1
     attributes = rows["attributes"]
     wrong = (span < 1) | (rows["records"] < 0) | (rows["records"] > span) | (attributes & 0x07 > 4)
@@ -236,7 +236,7 @@ def _contradictory(rows: Array) -> Array:
 
 
 def _too_few(view: memoryview, positions: Array, rows: Array, bad_crc: Array, cleaned_until: int) -> Array:
-    """Which batches have fewer records than offsets for a reason other than compaction.
+    """Tells which batches have fewer records than offsets although compaction cannot be the reason.
 
     A follower may copy compacted batches without a record of the compaction; then the batches themselves show it.
     """
@@ -250,7 +250,7 @@ def _too_few(view: memoryview, positions: Array, rows: Array, bad_crc: Array, cl
 
 
 def _constant(text: str, count: int) -> pa.Array:
-    """The text `count` times."""
+    """Returns the text `count` times."""
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
@@ -300,5 +300,5 @@ def damage_row(
 
 
 def is_zero(pieces: Iterator[Buffer]) -> bool:
-    """Whether there is nothing but zeros."""
+    """Tells whether all bytes are zero."""
     return all(not np.frombuffer(piece, np.uint8).any() for piece in pieces)

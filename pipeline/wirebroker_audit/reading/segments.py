@@ -1,4 +1,4 @@
-"""Reading the batches of a piece of one segment file, and skipping what is damaged."""
+"""Reads the batches of a piece of one segment file, and skips damaged bytes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from wirebroker_audit.reading.scan import (
 )
 
 CHUNK = 8 * 1024 * 1024
-"""Bytes read at a time."""
+"""The number of bytes that are read at a time."""
 _LENGTH = struct.Struct(">i")
 _OLD = struct.Struct(">qiIb")
-"""The beginning of a message of magic 0 or 1: offset, length, CRC-32 of all after it, magic."""
+"""The beginning of a message of magic 0 or 1: offset, length, CRC-32 of all bytes after the CRC, magic."""
 OLD_CRC_START, OLD_LEAST = 16, 14
 
 
@@ -113,7 +113,7 @@ class _FileReader:
     def _trusted_end(self, file: BinaryIO, view: memoryview, found: Walk) -> int:
         """The end of the walk: before its last batch if its CRC does not match and no batch begins after it.
 
-        In that case its length is wrong, or its end was never written.
+        Then the length of that batch is wrong, or its end was never written.
         """
         begin, end = found.positions[-1], found.end
         if found.crcs[-1] == stored_crc(view, begin) or self.position + end >= self._size:
@@ -154,7 +154,7 @@ class _FileReader:
         return self._size > before
 
     def _is_same(self, file: BinaryIO) -> bool:
-        """Whether it is the file that was planned; a remote file is replaced whole."""
+        """Tells whether the file is still the planned one; a remote file is replaced whole."""
         return bool(self.piece.inode) and os.fstat(file.fileno()).st_ino == self.piece.inode
 
 
@@ -196,7 +196,7 @@ def _what_is_wrong(view: memoryview, left: int) -> str:
 
 
 def _read_at(file: BinaryIO, position: int, size: int, buffer: bytearray | None = None) -> memoryview:
-    """Up to `size` bytes from `position` on; in `buffer`, if one is given and large enough."""
+    """Returns up to `size` bytes from `position` on, in `buffer` if it is given and large enough."""
     file.seek(position)
     if buffer is None or len(buffer) < size:
         buffer = bytearray(size)
@@ -219,9 +219,9 @@ def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
 
 
 def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, memoryview, Walk]]:
-    """Each stretch of whole batches: its position, its bytes, and the walk over them. Damage is skipped.
+    """Yields each stretch of whole batches: its position, its bytes, and the walk over them. Damage is skipped.
 
-    It ends before a batch that is still being written: one that reaches beyond the file, and that no other one follows.
+    It ends before a batch that is still being written, that is, a batch that reaches beyond the file and is the last.
     """
     wanted = 2 * CHUNK
     while position < size:

@@ -1,4 +1,5 @@
-"""Batches of one uncompressed record, all of a chunk at once: they are small, so what each costs in Python counts most."""
+"""Reads the batches of one uncompressed record, all of a chunk at once. They are small, so the cost of Python for each batch
+would dominate."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from wirebroker_audit.reading.linker import Array
 from wirebroker_audit.reading.scan import headers_at
 
 LONGEST = 5
-"""Bytes of a varint that are looked at; a record with a longer one is left to the reader of any batch."""
+"""The number of bytes of a varint that are read; the general reader reads a record with a longer varint."""
 
 
 class Singles(NamedTuple):
-    """Which of the batches have one plain record without headers, and where these records are in the view."""
+    """Tells which of the batches have one plain record without headers, and where these records are in the view."""
 
     which: Array
     headers: Array
@@ -48,7 +49,8 @@ class Singles(NamedTuple):
 
 
 def find_singles(view: Buffer, places: Array) -> Singles:
-    """The batches at these places that have one plain record; a batch that does not fit exactly is left out."""
+    """Returns the batches at these places that have one plain record. A batch that does not have exactly this form is left
+    out."""
     headers = headers_at(view, places)
     which = np.flatnonzero((headers["records"] == 1) & (headers["attributes"] & COMPRESSION_MASK == 0))
     headers, places = headers[which], places[which]

@@ -16,7 +16,7 @@ ABOUT = {"origin": "audited", "time": "audited_at", "host": "host", "version": "
 
 
 class FindingsTable(NamedTuple):
-    """A table, and its format if it has to be made; "" is the session's default."""
+    """A table, and its format if it has to be created; "" is the session's default."""
 
     name: str
     format: str = ""
@@ -33,7 +33,7 @@ class FindingsTable(NamedTuple):
         return "/" in self.name
 
     def check(self, spark: SparkSession) -> None:
-        """See whether the name can be a table. Raises PySparkException."""
+        """Checks that the name can be a table. Raises PySparkException."""
         if not self.is_folder:
             spark.catalog.tableExists(self.name)
 

@@ -1,6 +1,6 @@
 """The colours of the report, for a light and a dark screen.
 
-A picture is drawn with the light ones. In its SVG each becomes a variable, `var(--certain,#c0392b)`: the page sets the
+A picture is drawn with the light colours. In its SVG each becomes a variable, `var(--certain,#c0392b)`: the page sets the
 variables, and an image that stands alone keeps the light colour.
 """
 
@@ -30,10 +30,11 @@ PALETTE = {
     "likely-tint": Shades("#fef5e7", "#332701"),
     "good-tint": Shades("#eafaf1", "#12261e"),
 }
-"""Colours by the name of the page's variable. Text in each of these can be read on the paper, and on the tint of its name."""
+"""Colours by the name of the page's variable. Text in each of these colours is readable on the page's background, and on the
+tint of the same name."""
 INK, FAINT, PAPER, STORED, RULE = (PALETTE[name].light for name in ("ink", "faint", "paper", "stored", "rule"))
 SEVERITIES = {"certain": PALETTE["certain"].light, "likely": PALETTE["likely"].light, "info": FAINT}
-"""A finding has the colour of its own severity wherever it is drawn: a kind may have several."""
+"""A finding has the colour of its own severity everywhere, because one kind may have several severities."""
 
 
 def variables(dark: bool) -> str:

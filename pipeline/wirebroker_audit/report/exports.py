@@ -17,7 +17,7 @@ from wirebroker_audit.report.formats import FORMATS, Row, key_of, read_findings,
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client, ask
 
 BATCH_BYTES, BATCH_RECORDS = 512 * 1024, 1000
-"""The most of a batch of findings; a broker takes 1 MiB by default."""
+"""The largest size of a batch of findings in bytes; a broker accepts 1 MiB by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Exports:
         return [*(f"--{name}" for name in self.files), *(["--findings-to"] if self.topic else [])]
 
     def check(self) -> None:
-        """See whether the places can be written to, before the audit begins."""
+        """Checks before the audit begins that the places can be written."""
         for path in self.files.values():
             if path.is_dir():
                 raise IsADirectoryError(21, "this is a directory", str(path))
             if any(each.exists() and not each.is_dir() for each in path.parents):
-                raise NotADirectoryError(20, "it should lie in a directory, and that is a file", str(path))
+                raise NotADirectoryError(20, "its parent is a file and not a directory", str(path))
             path.parent.mkdir(parents=True, exist_ok=True)
         if self.topic is not None:
             address, topic = _parts(self.topic)

@@ -31,16 +31,16 @@ class Size:
     width: float
     """inches"""
     letters: int
-    """of the name of a partition"""
+    """the room for the name of a partition"""
     producers: int
     """columns of the heat map"""
     columns: int
     """of a legend"""
     slant: int
-    """of long names at the lower axis, in degrees"""
+    """the rotation of long names at the lower axis, in degrees"""
 
     def room(self, largest: float) -> int:
-        """How many numbers up to the largest one find room beside each other."""
+        """Returns how many numbers as long as the largest one have room side by side."""
         return int(self.width * 0.75 / LETTER_INCHES / (len(f"{largest:,.0f}") + 3))
 
 
@@ -64,20 +64,20 @@ def picture(title: str, height: float, draw: Callable[[Figure, Axes, Size], None
 
 
 def whole_numbers(axis: Axis, size: Size, largest: float) -> None:
-    """Ticks at whole numbers alone, written out, and as many as find room beside each other."""
+    """Puts ticks only at whole numbers, written out, and as many as there is room for."""
     axis.set_major_locator(MaxNLocator(nbins=min(max(size.room(largest), 1), 7), integer=True, min_n_ticks=1))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 def legend_above(figure: Figure, axes: Axes, size: Size) -> None:
-    """The legend above the axes; the picture becomes higher by it."""
+    """Draws the legend above the axes, which makes the picture higher."""
     rows = -(-len(axes.get_legend_handles_labels()[1]) // size.columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * rows)
     figure.legend(loc="outside upper left", ncols=size.columns)
 
 
 def shortened(name: str, letters: int) -> str:
-    """The name without its middle if it is too long: the number of a partition is at its end."""
+    """Shortens a long name in the middle, because the partition's number is at the end."""
     end = letters // 2
     return printable(name if len(name) <= letters else f"{name[: letters - end - 1]}…{name[-end:]}")
 

@@ -16,9 +16,9 @@ from wirebroker.audit.findings import KINDS, severity_of
 Row = dict[str, Any]
 Summary = Mapping[str, Any]
 SHOWN = 20
-"""Findings of one topic and kind that a JUnit file has."""
+"""The number of findings of one topic and kind that a JUnit file has."""
 RESULTS = 5000
-"""Findings that a SARIF file has; GitHub takes as many from one run."""
+"""The number of findings in a SARIF file; GitHub accepts as many from one run."""
 _LEVELS = {"certain": "error", "likely": "warning", "info": "note"}
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -36,7 +36,7 @@ def key_of(finding: Row) -> str:
 
 
 def junit(summary: Summary, findings: Iterable[Row]) -> str:
-    """A test case for each topic without failing findings, and one for each kind of failing findings of a topic."""
+    """Writes a test case for each topic without failing findings, and for each topic and kind of failing findings."""
     shown: dict[tuple[str, str], list[str]] = {}
     for each in findings:
         texts = shown.setdefault((each["topic"], each["kind"]), [])

@@ -14,11 +14,12 @@ from wirebroker_audit.spark.tables import collected, is_light, settled
 
 Row = dict[str, Any]
 SHOWN = 20
-"""Findings of each kind and severity that the page shows."""
+"""The number of findings of each kind and severity that the page shows."""
 CELLS_ACROSS, CELLS_DOWN = 24, 40
-"""Producers and partitions in the heat map: those with the most findings, then those with the most records."""
+"""The number of producers and partitions in the heat map. Those with the most findings come first, then those with the most
+records."""
 TIMELINES, POINTS = 3, 2000
-"""Producers whose sequences are drawn, and batches of each at most."""
+"""The number of producers whose sequences are drawn, and the largest number of batches of each."""
 
 
 class Timeline(NamedTuple):
@@ -32,7 +33,8 @@ class Timeline(NamedTuple):
 
 
 NEAR = 50_000
-"""Offsets around a finding in which its producer's batches are looked for first: Parquet then leaves out most of a file."""
+"""The number of offsets around a finding in which its producer's batches are searched first, so that Parquet skips most of a
+file."""
 
 
 def first_findings(findings: DataFrame) -> list[Row]:
@@ -44,7 +46,7 @@ def first_findings(findings: DataFrame) -> list[Row]:
 
 
 def heat_map(folded: DataFrame, findings: DataFrame | None) -> list[Row]:
-    """Records and findings by partition and producer, of the most interesting of both."""
+    """Returns records and findings by partition and producer, for the most interesting partitions and producers."""
     data = folded.where(sf.col("kind").bitwiseAND(sf.lit(CONTROL)) == 0)
     cells = data.groupBy(*PRODUCER).agg(sf.sum("records").alias("records"))
     both = settled(_with_wrong(cells, findings))
@@ -58,7 +60,7 @@ def heat_map(folded: DataFrame, findings: DataFrame | None) -> list[Row]:
 
 
 def _with_wrong(cells: DataFrame, findings: DataFrame | None) -> DataFrame:
-    """With the number of findings that are `wrong`, and the severity of the `worst`."""
+    """Adds the number of findings (`wrong`), and the gravest severity (`worst`)."""
     if findings is None:
         return cells.select("*", sf.lit(0).alias("wrong"), sf.lit(None).cast("string").alias("worst"))
     wrong = findings.where("severity <> 'info'").groupBy(*PRODUCER).agg(
@@ -68,7 +70,8 @@ def _with_wrong(cells: DataFrame, findings: DataFrame | None) -> DataFrame:
 
 
 def timelines(batches: DataFrame, findings: list[Row]) -> list[Timeline]:
-    """The producers with the most findings about their sequences, each around its first finding."""
+    """Returns the producers with the most findings about their sequences, with the batches around the first finding of
+    each."""
     by_producer: dict[tuple[str, int, int], list[Row]] = {}
     for each in findings:
         if each["producer_id"] >= 0 and each["first_sequence"] >= 0 and each["first_offset"] >= 0:

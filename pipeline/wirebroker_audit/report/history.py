@@ -1,4 +1,5 @@
-"""The audits whose reports had the same place, and the numbers of each; a new report takes over the earlier one's list."""
+"""The audits whose reports had the same place, and their numbers. A new report continues the list of the report that it
+replaces."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 HISTORY = "history.json"
 KEPT = 400
-"""Audits in a history, the latest ones: a year of nights."""
+"""The number of audits in a history, the latest ones: a year of nightly audits."""
 NEEDED = {"time", "severities", "records", "version"}
 """The fields of an audit that the report shows."""
 

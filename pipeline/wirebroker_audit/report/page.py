@@ -43,13 +43,13 @@ td:first-child{{font-weight:600}}td+td::before{{content:attr(title)' ';color:var
 """
 """On a phone each picture is drawn narrower, and each row of a table becomes a paragraph: nothing is cut off."""
 OPEN = 5
-"""Findings of each kind in sight; the reader unfolds the others."""
+"""The number of visible findings of each kind; the reader unfolds the others."""
 CHOICES = 50
-"""Partitions at most of which the page shows the replica that was read."""
+"""The largest number of partitions for which the page shows the replica that was read."""
 DRAWN = 5
-"""Topics of the application's table that are drawn: those with the most missing rows."""
+"""The number of topics of the application's table that are drawn: those with the most missing rows."""
 EARLIER = 10
-"""Audits in the table of earlier ones."""
+"""The number of audits in the table of earlier audits."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The page shows names and contents of records from any source; the browser neither runs nor fetches any of this text."""
 
@@ -171,7 +171,7 @@ def _outcomes(outcomes: Sequence[Row]) -> str:
 
 
 def _findings(shown: Sequence[Row], kinds: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """The gravest first, a few of each kind in sight; each opens to its evidence."""
+    """Shows the gravest findings first, a few of each kind; each unfolds to its evidence."""
     if kinds:
         yield "<h2>Findings</h2>"
     for group in kinds:

@@ -25,13 +25,13 @@ _CURVES = (
     ("doubled", "stored again", SEVERITIES["certain"]),
 )
 AUDITS = 60
-"""Audits at most in the picture of earlier ones."""
+"""The largest number of audits in the picture of earlier audits."""
 SHADES = 5
-"""Degrees of the number of records in a cell."""
+"""The steps of the colour scale for the number of records in a cell."""
 
 
 def findings_by_kind(kinds: Sequence[Row]) -> str:
-    """A bar for each kind and severity, with its number."""
+    """Draws a bar for each kind and severity, with its number."""
 
     def draw(_: Figure, axes: Axes, size: Size) -> None:
         places = range(len(kinds), 0, -1)
@@ -51,7 +51,7 @@ def findings_by_kind(kinds: Sequence[Row]) -> str:
 
 
 def heat_map(cells: Sequence[Row]) -> str:
-    """Records by partition and producer; a number is that of the findings."""
+    """Draws records by partition and producer. A number in a cell counts the findings."""
     down = sorted({(each["topic"], each["partition"]) for each in cells})
 
     def draw(figure: Figure, axes: Axes, size: Size) -> None:

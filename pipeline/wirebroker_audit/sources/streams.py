@@ -37,7 +37,7 @@ Position = dict[str, str]
 RESTARTED_WORDS = "the partition was created again or truncated after offset {} was read; it is read from its beginning"
 BATCH_BYTES, BATCH_OFFSETS = 4 * 1024 * 1024 * 1024, 20_000_000
 LEAST_BYTES, LEAST_OFFSETS = 16 * 1024 * 1024, 50_000
-"""The least size of a task, if there is enough work."""
+"""The smallest size of a task, if there is enough work."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class _StreamReader(DataSourceStreamReader):
                 yield chunk.rows
 
     def _tasks(self, pieces: list[Piece], least: int) -> list[InputPartition]:
-        """Tasks of about the same size, and no more than are worth while."""
+        """Divides the work into tasks of about the same size, and no more tasks than are worthwhile."""
         room = max(sum(each.size for each in pieces) // self._parallelism, least)
         return [Task(each) for each in packed(pieces, room)]
 
@@ -93,7 +93,8 @@ class BrokerStream(_StreamReader):
         return self._at | {name: each.text() for name, each in taken.items()}
 
     def _begin(self, each: LivePartition) -> Mark:
-        """The mark to continue at; the beginning if it is another topic of that name or ends before the last read offset."""
+        """Returns the mark at which to continue: the beginning if the topic is another one of the same name, or if the log
+        ends before the last offset read."""
         text = self._at.get(f"{each.topic}-{each.partition}")
         fresh = Mark(each.start, start=each.start, compacted=int(each.compacted is not False), topic_id=each.topic_id)
         if text is None:

@@ -1,8 +1,8 @@
 """Intermediate tables: on Spark's executors, or in the driver if the log is small.
 
-A small log costs less work than Spark's tasks, shuffles, generated code and starts of Python. So `together` lets one session
-do the same queries in another way: the driver runs what is Python, and every intermediate table is a local relation of one
-partition, so that no query shuffles and queries about empty tables vanish in the optimizer. The queries stay the same.
+The work for a small log is less than Spark's tasks, shuffles, generated code and Python workers cost. So `together` lets one
+session do the same queries in another way: the driver runs what is Python, and every intermediate table is a local relation
+of one partition, so that no query shuffles and queries about empty tables vanish in the optimizer. The queries stay the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Fold = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 @contextmanager
 def together(spark: SparkSession) -> Iterator[None]:
-    """Within it, intermediate tables are in the driver. The session's settings are as before afterwards."""
+    """Inside the `with` block, intermediate tables are in the driver. The session's settings are as before afterwards."""
     with _set(spark, {TOGETHER: "true", **LIGHT}):
         yield
 
@@ -65,7 +65,7 @@ def is_together(spark: SparkSession) -> bool:
 
 
 def settled(rows: DataFrame) -> DataFrame:
-    """The rows, computed now and once; for tables that several queries read.
+    """Computes the rows now, and only once, for tables that several queries read.
 
     They are checkpointed, not cached: Spark looks through the whole history of every cached table for each query. A few rows
     become a local relation.
@@ -110,7 +110,7 @@ def local(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def _arrow(rows: DataFrame) -> pa.Table:
-    """The rows in Arrow. `toArrow` cannot do it if a struct is null that has a field which is never null."""
+    """The rows in Arrow. `toArrow` fails if a struct is null and has a field that must not be null."""
     nullable = json.loads(rows.schema.json().replace('"nullable":false', '"nullable":true'))
     return rows.to(StructType.fromJson(nullable)).toArrow()
 
@@ -151,7 +151,7 @@ def _has_few(folder: Path) -> bool:
 
 
 def united(frames: Iterable[DataFrame]) -> DataFrame:
-    """The rows of all; columns are matched by name, and absent ones are null."""
+    """Returns the rows of all tables. Columns are matched by name, and absent columns are null."""
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
     return rows.coalesce(1) if is_together(rows.sparkSession) else rows
 
