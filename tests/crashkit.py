@@ -96,7 +96,7 @@ class Sender(threading.Thread):
         return batch(sequence, count, pid=self.producer_id, epoch=0, tag=f"{self.partition}:" + "x" * self.size)
 
     def send(self, wire: WireClient, sequence: int) -> tuple[int, int]:
-        """Send one batch; the error code and the offset."""
+        """Send one batch. Returns the error code and the offset."""
         request = produce_request(TOPIC, self.data(sequence), self.partition)
         response = only(wire.request(request, 9))
         return response.error_code, response.base_offset

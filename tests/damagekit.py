@@ -320,7 +320,7 @@ KINDS_OF_FILES = ("delete", "empty", "directory", "swap", "delete folder")
 
 
 def inflict(damage: Damage, place: Path) -> bool:
-    """Damage the directory; whether anything is different now."""
+    """Damage the directory. Returns whether anything is different now."""
     path = place / damage.path
     if damage.kind == "delete":
         path.unlink()
@@ -543,7 +543,7 @@ class Report:
 
 
 def try_one(damage: Damage, made: Made, scratch: Path) -> Outcome | None:
-    """Copy the directory, damage it, start on it; None if the damage changes nothing."""
+    """Copy the directory, damage it, start on it. Returns None if the damage changes nothing."""
     place = scratch / f"tried-{next(_serial)}"
     shutil.copytree(made.places[damage.mode], place, copy_function=shutil.copyfile)
     try:

@@ -691,7 +691,7 @@ def in_dirs(admin: Admin, *names: str) -> list[list[tuple[str, int]]]:
 
 
 def moved(admin: Admin, path: str, *indexes: int) -> list[int]:
-    """Ask the broker to move its replicas of `orders` to this directory; the error codes."""
+    """Ask the broker to move its replicas of `orders` to this directory. Returns the error codes."""
     topics = [log_dirs.AlterReplicaLogDirTopic(name="orders", partitions=list(indexes))]
     response = admin.ask(log_dirs.AlterReplicaLogDirsRequest(dirs=[log_dirs.AlterReplicaLogDir(path=path, topics=topics)]), 2)
     return [each.error_code for each in sole(response.results).partitions]

@@ -193,7 +193,7 @@ def test_damaged_records_raise_nothing_but_protocol_errors(data: st.DataObject) 
 
 
 def slow_walk(body: bytes, count: int) -> Walked | None:
-    """The rules for a batch's records, spelled out; None if they are broken."""
+    """Returns the rules for a batch's records, spelled out, or None if they are broken."""
     deltas, keyless, pos = [], False, 0
     try:
         for _ in range(count):

@@ -81,7 +81,7 @@ EXPECTED = [
 
 
 def told(row: Any) -> str | None:
-    """An event in words; None for other events."""
+    """Returns an event in words, or None for other events."""
     if row.event == "reply":
         return f"{row.api} is answered"
     if row.event == "group":

@@ -454,7 +454,7 @@ def coordinator(cluster: Cluster, kind: str, key: str) -> int:
 
 
 def move_coordinator(cluster: Cluster, kind: str, key: str) -> int:
-    """Let another broker coordinate it; which."""
+    """Let another broker coordinate it. Returns that broker."""
     now = coordinator(cluster, kind, key)
     to = next(node for node in (1, 2, 3) if node != now)
     index = cluster.kafka._call(lambda engine: engine.cluster.coordinator_partition(kind, key))

@@ -92,7 +92,7 @@ class Member:
         return response
 
     def told(self, response: Any) -> Told | None:
-        """Its assignment; None if the answer has none."""
+        """Returns its assignment, or None if the answer has none."""
         assert response.error_code == 0, (response.error_code, response.error_message)
         if response.assignment is None:
             return None

@@ -83,7 +83,8 @@ class Client:
             self.broker = Broker(self.place, self.sync, self.now)
 
     def ask(self, request: Any, version: int, code_of: Callable[[Any], int], *, also: tuple[int, ...] = ()) -> Any:
-        """Ask until it is done; the answer, None if it was given up. Codes `also` say that an earlier try was done."""
+        """Ask until it is done. Returns the answer, None if it was given up. Codes `also` say that an earlier try was
+        done."""
         assert self.broker is not None
         for _ in range(8):
             response = self.broker.ask(request, version)

@@ -30,7 +30,7 @@ def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
 
 
 def update(kafka: MockKafka, kind: int = DOWNGRADE, **levels: int) -> int:
-    """Update features, which are named without their `.version`; the error."""
+    """Update features, which are named without their `.version`. Returns the error."""
     updates = [
         {"feature": f"{name}.version", "max_version_level": level, "upgrade_type": kind} for name, level in levels.items()
     ]

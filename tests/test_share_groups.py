@@ -66,7 +66,7 @@ class Shared:
         self._epochs.clear()
 
     def fetch(self, who: str, acknowledged: list[tuple[int, int, int]] | None = None, **fields: Any) -> PartitionData | None:
-        """A member's next fetch; None if the answer does not name the partition."""
+        """Returns a member's next fetch, or None if the answer does not name the partition."""
         epoch = self._epochs.get(who, 0)
         batches = [{"first_offset": a, "last_offset": b, "acknowledge_types": [kind]} for a, b, kind in acknowledged or ()]
         partition = {"partition_index": 0, "acknowledgement_batches": batches}

@@ -54,7 +54,7 @@ def kafka(request: Any, mock_kafka_factory: Any, tmp_path: Path) -> MockKafka:
 
 
 def ask(kafka: MockKafka, request: Message, version: int) -> Any:
-    """The answer to the request with 0xFF in the place of each Q; None if the connection is closed instead."""
+    """Returns the answer to the request with 0xFF in the place of each Q, or None if the connection is closed instead."""
     host, port = kafka.bootstrap_servers.split(":")
     frame = encode_request(7, "test", request, version).replace(SENT.encode(), b"\xff" * len(SENT))
     with socket.create_connection((host, int(port)), 10) as line, line.makefile("rb") as responses:

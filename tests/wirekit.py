@@ -97,13 +97,13 @@ class RawProducer:
         self.epoch = 0
 
     def send(self, first: int, last: int | None = None, *, epoch: int | None = None, version: int = 9, acks: int = -1) -> Any:
-        """Send the sequences first…last in one batch; the partition's answer."""
+        """Send the sequences first…last in one batch. Returns the partition's answer."""
         count = 1 if last is None else last - first + 1
         data = batch(first, count, pid=self.pid, epoch=self.epoch if epoch is None else epoch)
         return self.raw(data, version, acks)
 
     def raw(self, data: bytes | None, version: int = 9, acks: int = -1) -> Any:
-        """Send this record data; the partition's answer."""
+        """Send this record data. Returns the partition's answer."""
         request = produce_request(self.topic, data, self.partition, acks)
         return only(self.wire.request(request, version))
 

@@ -117,7 +117,7 @@ class Request:
         return replace(self, expiration_ms=expiration_ms)
 
     def earlier_state(self) -> ReportState | None:
-        """How far the earlier report has read; None without an earlier report. Raises BadReport."""
+        """Returns how far the earlier report has read, or None without an earlier report. Raises BadReport."""
         if self.since is None:
             return None
         return read_state(self.since, is_cluster=self.bootstrap is not None, expiration_ms=self.expiration_ms)

@@ -256,7 +256,7 @@ class _Shown:
         self.current: dict[str, Any] | None = None
 
     def watch(self, query: StreamingQuery, seconds: float) -> bool:
-        """Report changes until the stream ends; whether there were any."""
+        """Report changes until the stream ends. Returns whether there were any."""
         progressed = False
         while query.isActive:
             if self._path.exists():

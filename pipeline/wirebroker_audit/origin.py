@@ -106,7 +106,7 @@ class Origin(ABC):
         here."""
 
     def between_replicas(self) -> DataFrame | None:
-        """Findings about the replicas of a partition; None if there is nothing to compare."""
+        """Returns the findings about the replicas of a partition, or None if there is nothing to compare."""
         return None
 
     def bounds_frame(self) -> DataFrame:

@@ -91,7 +91,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence, modulo 2³¹; −1 if the batch has none."""
+        """The last record's sequence, modulo 2³¹, or −1 if the batch has none."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) % SEQUENCES
@@ -121,7 +121,7 @@ def read_header(buffer: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def transactional_header(records: Buffer | None) -> BatchHeader | None:
-    """The header of a record set whose first batch is transactional; None for any other."""
+    """Returns the header of a record set whose first batch is transactional, or None for any other."""
     if records is None or len(records) < HEADER_SIZE:
         return None
     header = read_header(records)

@@ -12,7 +12,8 @@ _MISSING = object()
 
 
 def blame(message: Message, version: int) -> str | None:
-    """The first value that this version cannot carry: `topics[0].error_code: 70000 is not a valid int16`; None without one."""
+    """Returns the first value that this version cannot carry: `topics[0].error_code: 70000 is not a valid int16`, or None
+    without one."""
     return _struct(message, type(message), version, "")
 
 

@@ -32,7 +32,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 def read_record(kinds: Mapping[int, tuple[str, str]], key: Buffer, value: Buffer | None) -> CoordinatorRecord | None:
-    """A record of one of these kinds (`GROUP_RECORDS` or `TRANSACTION_RECORDS`); None if it is of another.
+    """Returns a record of one of these kinds (`GROUP_RECORDS` or `TRANSACTION_RECORDS`), or None if it is of another.
 
     Raises ProtocolError for bytes that cannot be such a record.
     """

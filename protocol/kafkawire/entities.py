@@ -58,7 +58,7 @@ def parts(struct: Any) -> Iterator[Any]:
 
 
 def first(struct: Any, entity: Entity) -> Any:
-    """The first value of this entity that the struct itself holds and that is not empty; None if there is none."""
+    """Returns the first value of this entity that the struct itself holds and that is not empty, or None if there is none."""
     return next((value for name in holders(type(struct), entity) if (value := getattr(struct, name))), None)
 
 

@@ -142,7 +142,7 @@ class _Walk:
         return value
 
     def _length(self, size: int, nullable: bool) -> int | None:
-        """The length of a text, of bytes or of an array; None for null."""
+        """Returns the length of a text, of bytes or of an array, or None for null."""
         length: int = self._uvarint() - 1 if self.flexible else self._take("h" if size == 2 else "i")
         if length < 0 and not nullable:
             raise ProtocolError("it is null, and may not be")

@@ -50,7 +50,8 @@ class FrameReader:
         self.tail += data
 
     def next(self) -> bytes | None:
-        """The next whole frame with its size; None if there is none. Raises ProtocolError for a size that cannot be."""
+        """Returns the next whole frame with its size, or None if there is none. Raises ProtocolError for a size that cannot
+        be."""
         if len(self.tail) < SIZE_BYTES:
             return None
         end = frame_end(self.tail)
@@ -64,11 +65,11 @@ class FrameReader:
 
     @property
     def lacking(self) -> int:
-        """The bytes of the frame that has arrived in part and has to be whole before it passes; 0 without one."""
+        """The bytes of the frame that has arrived in part and has to be whole before it passes, or 0 without one."""
         return self.needed if 0 < len(self.tail) < self.needed else 0
 
     def taken(self, data: memoryview) -> memoryview | None:
-        """Everything that has arrived; None while less than `needed` has."""
+        """Returns everything that has arrived, or None while less than `needed` has arrived."""
         if not self.tail:
             return data
         self.tail += data

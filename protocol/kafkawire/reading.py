@@ -99,7 +99,7 @@ class _ReaderSource(Source):
         return f"{name}()" if callable(field.default) else name
 
     def _fixed(self, run: list[Field], after: list[Field]) -> bool:
-        """Neighbours of fixed size; whether the first number after them was read with them."""
+        """Reads neighbours of fixed size. Returns whether the first number after them was read with them."""
         formats, names = [FORMATS[field.spec] for field in run], [f"v_{field.name}" for field in run]
         if not after and self.flexible:
             formats.append("B")

@@ -64,7 +64,8 @@ def latest_run(body: memoryview, count: int) -> tuple[int, int, bool] | None:
 
 
 def find_run(shape: Shape, body: memoryview, pos: int, most: int) -> tuple[int, int, int] | None:
-    """The end of a run of this shape from `pos` on, its smallest and its largest delta; None without at least two records."""
+    """Returns the end of a run of this shape from `pos` on, its smallest and its largest delta, or None without at least two
+    records."""
     pattern = _patterns.get(shape)
     if pattern is None:
         return None

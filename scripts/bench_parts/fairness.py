@@ -97,7 +97,7 @@ def laid_out(address: tuple[str, int], pid: int) -> Iterator[WireClient]:
 
 
 def cores() -> tuple[int, int] | None:
-    """A core for the server and one for the clients; None if there is only one, or the system cannot pin."""
+    """Returns a core for the server and one for the clients, or None if there is only one, or the system cannot pin."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     available = sorted(os.sched_getaffinity(0))
@@ -198,7 +198,7 @@ class Good:
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that a process had resident; 0 if it cannot be known."""
+    """Returns the most memory that a process had resident, or 0 if it cannot be known."""
     with suppress(OSError):
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
         return int(found[1]) * 1024 if found else 0

@@ -54,7 +54,7 @@ class Rude:
         self._process.join()
 
     def done(self) -> dict[str, Any] | None:
-        """Seconds until the last response and how many came; None while it is at it."""
+        """Returns seconds until the last response and how many came, or None while it is at it."""
         if self._report is None and self._reports.poll():
             self._report = self._reports.recv()
         return self._report
@@ -77,7 +77,7 @@ def _run(attack: Attack, address: tuple[str, int], core: int | None, longest: fl
 
 
 def _once(attack: Attack, address: tuple[str, int], until: float) -> int:
-    """Connect, send, and read or wait until sending stalls; how many responses came."""
+    """Connect, send, and read or wait until sending stalls. Returns how many responses came."""
     opened = [socket.create_connection(address, BACKLOG_WITHIN) for _ in range(attack.connections)]
     if attack.responses == 0 and not attack.silent:
         _send_unread(opened[0], attack.payload, until)

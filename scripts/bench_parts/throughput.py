@@ -75,7 +75,7 @@ def fetch_cases(contenders: Sequence[Contender], connections: Sequence[int], ver
 
 
 def run(cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: float, say: Callable[[str], None]) -> int:
-    """Measure all cases; how many whole rounds there was time for."""
+    """Measure all cases. Returns how many whole rounds there was time for."""
     for number in range(rounds):
         for case in cases:
             if time.monotonic() > deadline:

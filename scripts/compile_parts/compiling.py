@@ -31,7 +31,7 @@ def hot_modules() -> list[str]:
 
 
 def compile_into(folder: Path, sources: list[str], work: Path) -> list[Path]:
-    """Compile these files; the compiled ones, relative to `folder`."""
+    """Compile these files. Returns the compiled ones, relative to `folder`."""
     os.chdir(ROOT)
     from setuptools import Distribution  # first, because mypyc looks which of setuptools and distutils is there
     from setuptools.command.build_ext import build_ext

@@ -14,7 +14,7 @@ API, LISTENS, BROKERS = "127.0.0.1:8474", 29091, 5
 
 
 def main(server: str, first: int, tests: list[str]) -> int:
-    """Start the proxies, run the tests, end the proxies; the exit code of the tests."""
+    """Start the proxies, run the tests, end the proxies. Returns the exit code of the tests."""
     proxies = [
         {"name": f"kafka{i + 1}", "listen": f"127.0.0.1:{LISTENS + i}", "upstream": f"127.0.0.1:{first + i}", "enabled": True}
         for i in range(BROKERS)

@@ -171,7 +171,7 @@ def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
 
 
 def _smaller(seed: int, script: Script, finding: Finding, folder: Path) -> tuple[Finding, str]:
-    """Save the finding's script with as few steps as it takes; the finding, and what repeats it."""
+    """Save the finding's script with as few steps as it takes. Returns the finding, and what repeats it."""
     end = time.monotonic() + MINIMISING
     fails = still_fails(script.setting, finding.kind)
     steps = minimise(script.steps, fails, lambda: time.monotonic() < end) if fails(script.steps) else script.steps

@@ -164,7 +164,7 @@ class Case:
 
 
 def replay(script: Script, in_the_end: bool = True) -> Finding | None:
-    """Play a script again; what is found."""
+    """Play a script again. Returns what is found."""
     world = World(script.setting)
     try:
         for step in script.steps:

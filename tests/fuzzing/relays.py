@@ -89,7 +89,7 @@ class RelayCase:
         self.slowest, self.slowest_request = 0.0, ""
 
     def run(self) -> Outcome:
-        """Play it; what is found."""
+        """Play it. Returns what is found."""
         finding = None
         try:
             for _ in range(self.steps):

@@ -150,7 +150,7 @@ class World:
     # Steps
 
     def do(self, step: Step) -> list[Response]:
-        """Do one step; the answers to it. Raises Finding."""
+        """Do one step. Returns the answers to it. Raises Finding."""
         if step.what == "open":
             self._open(step.connection)
         elif step.what == "send":
@@ -223,7 +223,7 @@ class World:
         return responses
 
     def _take_turn(self) -> bool:
-        """Run the next slice of a long request; whether there was one."""
+        """Run the next slice of a long request. Returns whether there was one."""
         turns = self.engine.turns
         if turns.offloads:
             unfinished, offload = turns.offloads.popleft()
@@ -401,7 +401,7 @@ def folder() -> Path:
 
 
 def asked_by(frame: bytes, engine: Engine) -> Asked | None:
-    """The request of a frame, as far as its header can be read; None without a header."""
+    """Returns the request of a frame, as far as its header can be read, or None without a header."""
     try:
         key, version, correlation_id = struct.unpack_from(">hhi", frame)
     except struct.error:

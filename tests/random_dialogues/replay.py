@@ -179,7 +179,7 @@ class Player:
         return {number: self._shown(*each) for number, each in sorted(got.items()) if each is not None}
 
     def _receive(self, number: int, deadline: float) -> tuple[str, Message | None] | None:
-        """The API and the answer, no answer for a closed connection; None if nothing came."""
+        """Returns the API and the answer, no answer for a closed connection, or None if nothing came."""
         connection = self._connections.get(number)
         if connection is None or not connection.awaited:
             return None

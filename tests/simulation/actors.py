@@ -28,7 +28,7 @@ class Actor:
         world.soon(self.connect)
 
     def where(self) -> int | None:
-        """The broker that it has to speak to next; None if there is none."""
+        """Returns the broker that it has to speak to next, or None if there is none."""
         return 1
 
     def connect(self) -> None:

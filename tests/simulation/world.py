@@ -163,7 +163,7 @@ class World:
                 link.closed_by_broker()
 
     def run(self, until: Callable[[], bool], most: int) -> bool:
-        """Let `most` events happen at most, until the condition holds; whether it did."""
+        """Let `most` events happen at most, until the condition holds. Returns whether it did."""
         for _ in range(most):
             if until():
                 return True

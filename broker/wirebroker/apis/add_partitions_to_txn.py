@@ -55,7 +55,7 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
 def _responses(
     requested: AddPartitionsToTxnTransaction, topics: Iterable[AddPartitionsToTxnTopic], exchange: Exchange
 ) -> Generator[None, Any, list[AddPartitionsToTxnTopicResult]]:
-    """Add all partitions to one transaction or none; the result of each."""
+    """Add all partitions to one transaction or none. Returns the result of each."""
     wanted: dict[TopicPartition, ErrorCode] = {}
     pause = pauses()
     for topic in topics:

@@ -26,7 +26,7 @@ from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of,
 
 
 def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
-    """Change what can be changed; the result of each entity, in Kafka's order."""
+    """Change what can be changed. Returns the result of each entity, in Kafka's order."""
     pause = pauses()
     results: dict[QuotaEntity, str | None] = {}
     shown: dict[QuotaEntity, list[str]] = {}

@@ -19,7 +19,7 @@ from wirebroker.core.refusals import Refusal
 
 
 def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:
-    """Change the settings; the result of each resource."""
+    """Change the settings. Returns the result of each resource."""
     return alter_resources(request, exchange, AlterConfigsResponse, AlterConfigsResourceResponse, replaces=True)
 
 

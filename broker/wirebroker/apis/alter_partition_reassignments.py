@@ -26,7 +26,7 @@ from wirebroker.core.refusals import Refusal
 
 
 def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
-    """Move the replicas; the result of each partition."""
+    """Move the replicas. Returns the result of each partition."""
     if request.timeout_ms <= 0:
         return (yield from timed_out(request, exchange, AlterPartitionReassignmentsResponse))
     any_number = request.allow_replication_factor_change

@@ -15,7 +15,7 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 
 def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse | Outcome:
-    """Create the valid ACLs; the result of each."""
+    """Create the valid ACLs. Returns the result of each."""
     if not exchange.engine.authorizer.on:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
         return CreateAclsResponse(results=[refused for _ in request.creations])
@@ -57,7 +57,7 @@ def _acl(creation: AclCreation) -> Acl:
 
 
 def _error(creation: AclCreation) -> str | None:
-    """Why the ACL is invalid, in the words of Kafka's AclControlManager; None if it is valid."""
+    """Returns why the ACL is invalid, in the words of Kafka's AclControlManager, or None if it is valid."""
     kind, name = creation.resource_type, creation.resource_name
     if kind == ResourceType.CLUSTER and name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"

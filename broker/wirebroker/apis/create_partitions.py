@@ -31,7 +31,7 @@ STRICT_SINCE = 3
 
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
-    """Add the partitions; the result of each topic."""
+    """Add the partitions. Returns the result of each topic."""
     if request.timeout_ms <= 0:
         return (yield from timed_out(request, exchange, CreatePartitionsResponse))
     names = Counter(topic.name for topic in request.topics)

@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
 
 def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
-    """Create the valid topics; the result of each topic."""
+    """Create the valid topics. Returns the result of each topic."""
     if request.timeout_ms <= 0:
         return (yield from timed_out(request, exchange, CreateTopicsResponse))
     cluster = exchange.cluster

@@ -39,7 +39,7 @@ class Awaited(NamedTuple):
 
 
 def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Steps:
-    """Delete the records; the log start offset of each partition."""
+    """Delete the records. Returns the log start offset of each partition."""
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for requested in topic.partitions:

@@ -32,7 +32,7 @@ NO_SUCH_ID = "This server does not host this topic ID."
 
 
 def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
-    """Delete the topics; the result of each."""
+    """Delete the topics. Returns the result of each."""
     if request.timeout_ms <= 0:
         return (yield from timed_out(request, exchange, DeleteTopicsResponse))
     requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]

@@ -185,7 +185,8 @@ class Exchange:
                 self._deliver(passed, parts)
 
     def passed(self, response: Message) -> Message | None:
-        """The response after faults and the interceptor; None if it is not sent now. The request no longer waits."""
+        """Returns the response after faults and the interceptor, or None if it is not sent now. The request no longer
+        waits."""
         connection = self.connection
         if connection.parked is self:
             connection.parked = None

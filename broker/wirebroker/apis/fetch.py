@@ -275,7 +275,8 @@ class Fetch:
         return data
 
     def _preferred_replica(self, requested: FetchPartition, partition: Partition) -> PartitionData | None:
-        """The leader's response that names the replica to read instead of it; None if the records come from here."""
+        """Returns the leader's response that names the replica to read instead of it, or None if the records come from
+        here."""
         if partition.leader != self.node_id:
             return None
         preferred = preferred_replica(self.cluster.brokers, partition, self._rack, requested.fetch_offset)

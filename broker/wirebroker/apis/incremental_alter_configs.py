@@ -16,5 +16,5 @@ from wirebroker.apis.exchange import Exchange, Steps
 
 
 def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> Steps:
-    """Change the settings; the result of each resource."""
+    """Change the settings. Returns the result of each resource."""
     return alter_resources(request, exchange, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse, replaces=False)

@@ -117,7 +117,7 @@ def _find(
 
 
 def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
-    """Create a topic with a valid name if auto.create.topics.enable allows it; the error code of this request.
+    """Create a topic with a valid name if auto.create.topics.enable allows it. Returns the error code of this request.
 
     It is the same if the brokers are too few for the topic's replicas, which only the controller finds out.
     """

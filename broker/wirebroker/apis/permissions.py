@@ -90,7 +90,7 @@ class Access:
         return self.exchange.engine.authorizer.operations(self.exchange.connection, kind, name)
 
     def cluster_operations(self) -> int:
-        """All that the client may do with the cluster; 0 if the client may not describe it."""
+        """Returns all that the client may do with the cluster, or 0 if the client may not describe it."""
         return self.operations(_R.CLUSTER, CLUSTER_NAME) if self.may(_O.DESCRIBE, _R.CLUSTER) else 0
 
     def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> None:
@@ -713,7 +713,7 @@ OPEN = {
 
 
 def admit(request: Message, access: Access) -> Message | None:
-    """The part of a request that its client may have handled; None if that is nothing.
+    """Returns the part of a request that the client is authorized for, or None if there is no such part.
 
     Raises LookupError for an API without a rule that is not listed as open.
     """

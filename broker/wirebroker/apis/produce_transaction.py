@@ -82,7 +82,7 @@ def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, st
 
 
 def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified | ErrorCode | None:
-    """The coordinator's result for the request's transactional batches; None if it has none.
+    """Returns the coordinator's result for the request's transactional batches, or None if it has none.
 
     An error code refuses the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
     INVALID_PRODUCER_ID_MAPPING for batches of several producers.

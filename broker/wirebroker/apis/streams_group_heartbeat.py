@@ -75,7 +75,7 @@ def _topic_error(names: Sequence[str]) -> Refusal | None:
 def _create(
     missing: Mapping[str, InternalTopic], told: Sequence[Told], group_id: str, exchange: Exchange
 ) -> Generator[Any, Any, list[Told]]:
-    """Create internal topics; the statuses, with the errors."""
+    """Create internal topics. Returns the statuses, with the errors."""
     may = exchange.engine.authorizer.may
     forbidden: list[str] = []
     if not may(exchange.connection, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, asked=False):

@@ -57,7 +57,7 @@ class Intended(NamedTuple):
 
     @property
     def digest(self) -> str | None:
-        """The hash of the value; None for a null value."""
+        """The hash of the value, or None for a null value."""
         return self.value_hash if self.value_hash is not None else digest(self.value)
 
     def __str__(self) -> str:

@@ -59,7 +59,8 @@ class Repeats(NamedTuple):
         return others > FEW and others > OFTEN * self.contents
 
     def notice(self, topic: str, journal: str) -> str | None:
-        """A sentence about the records left out, with the option that takes a journal; None if none are."""
+        """Returns a sentence about the records left out, with the option that takes a journal, or None if no records are left
+        out."""
         only = f"only a journal ({journal}) can say which of these records are stored twice"
         if self.vague:
             return f"{topic}: its contents repeat too often to identify duplicates, so they were not compared; {only}"

@@ -92,7 +92,7 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
 
 
 def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
-    """The end of a batch that visibly lost records to compaction; −1 for any other."""
+    """Returns the end of a batch that visibly lost records to compaction, or −1 for any other."""
     if isinstance(entry, Damage):
         return -1
     fewer = 0 <= entry.records <= entry.last_offset - entry.base_offset and entry.crc_stored == entry.crc_computed

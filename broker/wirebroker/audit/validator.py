@@ -72,7 +72,7 @@ class Validator:
         return sum(map(len, self._states.values()))
 
     def take(self, row: Arrival) -> Change | None:
-        """Judge the next arrival; how the verdict changes, or None if it does not."""
+        """Judge the next arrival. Returns how its verdict changes, or None if it does not change."""
         key = self._key(row)
         self.beyond += key in self._diverged
         state = self._states.get(key)
@@ -96,7 +96,7 @@ class Validator:
         return row.client_id or "" if by_name else row.producer_id
 
     def _verdict(self, row: Arrival, header: BatchHeader, state: bytes | None) -> Verdict | None:
-        """The verdict under these rules; None if it does not depend on them."""
+        """Returns the verdict under these rules, or None if it does not depend on them."""
         if row.verdict == "rejected" and row.rule not in _JUDGED:
             return None
         rules, end = self._rules, self.records

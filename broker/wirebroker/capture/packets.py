@@ -39,7 +39,7 @@ class Segment(NamedTuple):
 
 
 def segment_of(packet: Packet) -> Segment | None:
-    """The TCP segment in a packet; None if it holds anything else, or too little of it was captured."""
+    """Returns the TCP segment in a packet, or None if it holds anything else, or too little of it was captured."""
     try:
         at = _network_header(packet)
         return None if at is None else _segment(packet, at)
@@ -48,7 +48,7 @@ def segment_of(packet: Packet) -> Segment | None:
 
 
 def _network_header(packet: Packet) -> int | None:
-    """Where the IP header begins; None for other protocols."""
+    """Returns where the IP header begins, or None for other protocols."""
     data, link = packet.data, packet.link
     if link == _ETHERNET:
         at = 12

@@ -216,7 +216,7 @@ class _Cut:
                 return
 
     def _size(self, data: bytes) -> int | None:
-        """Bytes of the frame at the beginning; None if too little of it is there, −1 if that is not a frame."""
+        """Returns the size of the frame at the beginning, None if too little of it is there, or −1 if that is not a frame."""
         if len(data) < SIZE_BYTES:
             return None
         size = frame_end(data)

@@ -36,7 +36,7 @@ class Report:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay the scenarios; the exit code: 0 if every step agrees, 1 if one differs, 2 if it could not be done."""
+    """Replay the scenarios. Returns the exit code: 0 if every step agrees, 1 if one differs, 2 if it could not be done."""
     try:
         only = options.only.split(",") if options.only else None
         scenarios = load(Path(options.file) if options.file else None, only)

@@ -33,7 +33,7 @@ PAUSE_S = 0.2
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the rows; the exit code: 0, or 2 if they cannot be read. A damaged line is reported and left out."""
+    """Print the rows. Returns the exit code: 0, or 2 if they cannot be read. A damaged line is reported and left out."""
     with ExitStack() as resources:
         try:
             selection = Selection(options)

@@ -19,7 +19,7 @@ ALL_OPERATIONS = OPERATIONS | QUOTA_OPERATIONS | TOKEN_OPERATIONS | FEATURE_OPER
 
 
 def replay(scenario: Scenario, broker: ReplayTarget) -> tuple[list[Json], list[Difference]]:
-    """Replay one scenario; the observation of each step, and the differences from the recording."""
+    """Replay one scenario. Returns the observation of each step, and the differences from the recording."""
     run = Run(scenario, broker)
     try:
         prepare(run)
@@ -30,7 +30,7 @@ def replay(scenario: Scenario, broker: ReplayTarget) -> tuple[list[Json], list[D
 
 
 def observe(run: Run, index: int, step: Json) -> Json:
-    """Do one step; its observation."""
+    """Do one step. Returns its observation."""
     run.index = index
     try:
         step = run.resolve(step)

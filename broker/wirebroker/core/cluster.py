@@ -487,7 +487,7 @@ class Cluster:
         self.decisions.made(undo, done)
 
     def new_producer_id(self, node_id: int, now: int) -> int | None:
-        """The next id of the broker's block; None if a new block is needed and cannot be written down."""
+        """Returns the next id of the broker's block, or None if a new block is needed and cannot be written down."""
         ids = self.producer_ids
         before = ids.next_block
         made = ids.allocate(node_id)
@@ -517,7 +517,7 @@ class Cluster:
             yield from topic.partitions
 
     def coordinator_partition(self, kind: str, key: str) -> int | None:
-        """The partition of the coordinators' topic for this key; None before the topic exists."""
+        """Returns the partition of the coordinators' topic for this key, or None before the topic exists."""
         topic = self.topics.get(COORDINATOR_TOPICS[kind])
         return abs_hash(key) % len(topic.partitions) if topic else None
 
@@ -529,7 +529,7 @@ class Cluster:
         return log.leader if log is not None and log.leader != NO_LEADER else None
 
     def coordinator_log(self, kind: str, key: str) -> Partition | None:
-        """The partition with the records of this key; None before the topic exists."""
+        """Returns the partition with the records of this key, or None before the topic exists."""
         index = self.coordinator_partition(kind, key)
         return None if index is None else self.partition(COORDINATOR_TOPICS[kind], index)
 

@@ -368,7 +368,7 @@ def broker_setting(name: str) -> Setting:
 
 
 def setting_of_listener(name: str) -> Setting | None:
-    """The setting in `listener.name.NAME[.MECHANISM].SETTING`; None for other names."""
+    """Returns the setting in `listener.name.NAME[.MECHANISM].SETTING`, or None for other names."""
     if not name.startswith(PER_LISTENER):
         return None
     setting = name.removeprefix(PER_LISTENER).partition(".")[2]

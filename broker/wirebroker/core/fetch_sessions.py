@@ -190,7 +190,7 @@ class FetchSessions:
         return FetchContext(list(requested.items()), session, incremental=True)
 
     def _create(self, size: int, node_id: int, by_topic_id: bool, now: int) -> Session | None:
-        """A new session; None if there is no room, and the client then fetches without a session."""
+        """Returns a new session, or None if there is no room, and the client then fetches without a session."""
         if not self._has_room(size, node_id, now):
             return None
         session_id = 0

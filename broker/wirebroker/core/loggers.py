@@ -34,7 +34,7 @@ class Loggers:
         return own
 
     def refusal(self, name: str, level: str | None, *, removes: bool) -> Refusal | None:
-        """Why a logger cannot get this level, or cannot lose its own; None if it can."""
+        """Returns why a logger cannot get this level, or cannot lose its own, or None if it can."""
         if name not in _names():
             return Refusal(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
         if removes:

@@ -23,11 +23,11 @@ class OpenTransactions:
         self.verifications: dict[int, Verification] = {}
 
     def first_offset(self) -> int | None:
-        """The first offset of the earliest open transaction; None if no transaction is open."""
+        """Returns the first offset of the earliest open transaction, or None if no transaction is open."""
         return next(iter(self._first_offsets.values()), None)
 
     def first_unstable(self) -> int | None:
-        """The first offset of a transaction that is open, or whose marker is not replicated; None without one."""
+        """Returns the first offset of a transaction that is open, or whose marker is not replicated, or None without one."""
         if not self._first_offsets and not self._unreplicated:
             return None
         first = self.first_offset()

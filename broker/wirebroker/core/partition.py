@@ -451,7 +451,7 @@ class Partition:
     # Deleting
 
     def delete_records(self, offset: int, now: int) -> int:
-        """Move the log start offset up to `offset`, which the caller has checked; the log start offset afterwards."""
+        """Move the log start offset up to `offset`, which the caller has checked. Returns the log start offset afterwards."""
         self._start_at(max(offset, self.log_start_offset), now)
         return self.log_start_offset
 
@@ -489,7 +489,7 @@ class Partition:
             self.emptied_from, self._emptied_to = min(self.emptied_from, start), end
 
     def after_emptied(self, offset: int) -> int | None:
-        """Where a Fetch continues that asks for an offset before the log start; None if it is out of range."""
+        """Returns where a Fetch continues that asks for an offset before the log start, or None if it is out of range."""
         return self._emptied_to if self.emptied_from <= offset < self._emptied_to >= self.log_start_offset else None
 
     def retain(self, now: int) -> None:
@@ -536,7 +536,7 @@ class Partition:
                     yield key if isinstance(key, int) else -1, epoch_of(state)
 
     def expire_producer(self, producer_id: int) -> int | None:
-        """Forget one producer of any age, and return its epoch; None if it is unknown or has an open transaction.
+        """Forget one producer of any age, and return its epoch. Returns None if it is unknown or has an open transaction.
 
         Lagging replicas forget it as well, as their own clocks would do.
         """

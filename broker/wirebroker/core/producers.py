@@ -417,7 +417,7 @@ def without_transaction(state: bytes) -> bytes:
 def advance_in_order(
     state: bytes, epoch: int, sequence: int, delta: int, base_offset: int, timestamp: int, window: int
 ) -> bytes | None:
-    """Same result as `judge` and then `advance` for the next batch of its epoch; None for any other batch."""
+    """Returns the same as `judge` and then `advance` for the next batch of its epoch, or None for any other batch."""
     known, flags, last = _QUICK.unpack_from(state)
     if sequence != (last + 1) % SEQUENCES or epoch != known or epoch < 0 or flags:
         return None

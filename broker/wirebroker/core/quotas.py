@@ -50,7 +50,8 @@ def entity_hash(entity: QuotaEntity) -> int:
 
 
 def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str | None:
-    """Why there is no such entity, in Kafka's words; None if there may be. `order` is that in which the types are checked."""
+    """Returns why there is no such entity, in Kafka's words, or None if there may be. `order` is that in which the types are
+    checked."""
     if not names:
         return "Invalid empty client quota entity"
     for kind in order:
@@ -78,7 +79,7 @@ def _is_address(text: str) -> bool:
 
 
 def value_error(names: Mapping[str, str | None], key: str, value: float) -> str | None:
-    """Why an entity of these names cannot have this limit, in Kafka's words; None if it can."""
+    """Returns why an entity of these names cannot have this limit, in Kafka's words, or None if it can."""
     if key not in ((CONNECTION,) if IP in names else BY_CLIENT):
         return f"Invalid configuration key {key}"
     if value <= 0.0:
@@ -162,7 +163,7 @@ class KeyedQuotas:
         return Measured(user, "") if ((USER, None),) in self._values else Measured("", client_id)
 
     def limit(self, who: Measured) -> tuple[float, QuotaEntity] | None:
-        """Their limit, and the entity that sets it; None without a limit."""
+        """Returns their limit, and the entity that sets it, or None without a limit."""
         user, client_id = who
         if client_id is None:
             return None
@@ -234,7 +235,7 @@ class Rate:
         return max(elapsed + max(missing, 0) * window.ms, 1)
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """How long the client has to wait; 0 if it is within its limit."""
+        """Returns how long the client has to wait, or 0 if it is within its limit."""
         value = self.measure(window, now)
         if value <= limit:
             return 0
@@ -262,7 +263,7 @@ class TokenBucket:
         self._tokens = self.refill(window, limit, now) - count
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """How long it takes until there is a token again; 0 if there is one, or at least no debt."""
+        """Returns how long it takes until there is a token again, or 0 if there is one, or at least no debt."""
         tokens = self.refill(window, limit, now)
         return java_round(-tokens / limit * 1000) if tokens < 0 else 0
 

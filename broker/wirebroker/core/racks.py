@@ -48,7 +48,8 @@ def spread(brokers: Iterable[Racked]) -> list[int]:
 
 
 def preferred_replica(brokers: Mapping[int, Racked], partition: Partition, rack: str, offset: int) -> int:
-    """The in-sync replica in this rack that has the offset; −1 if the leader should be read (findPreferredReadReplica).
+    """Returns the in-sync replica in this rack that has the offset, or −1 if the leader should be read
+    (findPreferredReadReplica).
 
     If there are several, the replica with the most records wins, then the replica with the highest id.
     """

@@ -165,7 +165,7 @@ class Setting:
 
 
 def _int(text: str) -> int | None:
-    """The number; None if it has thousands of digits, which Python refuses to read."""
+    """Returns the number, or None if it has thousands of digits, which Python refuses to read."""
     try:
         return int(text)
     except ValueError:

@@ -8,7 +8,7 @@ from wirebroker.core.producers import Key, advance, end_transaction, last_offset
 
 
 def truncate(partition: Partition, offset: int, now: int) -> int:
-    """Forget everything from the batch that holds `offset` on; the log end offset afterwards.
+    """Forget everything from the batch that holds `offset` on. Returns the log end offset afterwards.
 
     Producers that had written there get their state from the remaining log. The leader epoch rises, so consumers and followers
     notice the truncation. Raises ValueError for an offset outside the log.

@@ -46,7 +46,7 @@ def _by_name() -> dict[str, type[Message]]:
 
 
 def in_field(name: str, raw: bytes) -> Plain | None:
-    """The message in a field of this name; None if there is none."""
+    """Returns the message in a field of this name, or None if there is none."""
     cls = BY_FIELD.get(name)
     return _versioned(cls, raw) if cls is not None else None
 

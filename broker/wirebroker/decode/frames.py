@@ -88,7 +88,7 @@ def are_batches(data: bytes) -> bool:
 
 
 def _sized(data: bytes, pos: int) -> int:
-    """The end of the frame whose size stands at `pos`; −1 if there is none."""
+    """Returns the end of the frame whose size stands at `pos`, or −1 if there is none."""
     if len(data) - pos < SIZE_BYTES:
         return -1
     end = frame_end(data, pos)

@@ -481,7 +481,7 @@ class Engine:
         self.timers.run(now, enough)
 
     def deadline(self) -> int | None:
-        """When to tick next, in ms since the epoch; None if nothing waits."""
+        """Returns when to tick next, in ms since the epoch, or None if nothing waits."""
         return self.timers.deadline()
 
     def emit(self, effect: Effect) -> None:

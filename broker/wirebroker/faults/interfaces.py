@@ -67,7 +67,7 @@ class Host(Protocol):
 
     @property
     def fault_broker(self) -> BrokerParts | None:
-        """The inside of the broker; None in a proxy, which then refuses rules that act there."""
+        """The inside of the broker, or None in a proxy, which then refuses rules that act there."""
 
     @property
     def refuses_faults(self) -> str:

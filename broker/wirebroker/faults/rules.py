@@ -459,7 +459,7 @@ def _written(value: Any) -> Any:
 
 
 def partitions_of(matches: Sequence[Batch | None], rule: Rule, facts: Facts) -> Where | None:
-    """The partitions of this request that a rule matches; None if it matches the request as a whole."""
+    """Returns the partitions of this request that a rule matches, or None if it matches the request as a whole."""
     if matches and matches[0] is not None:
         whole = len(matches) == len(facts.batches)
         return None if whole else frozenset((b.topic, b.partition) for b in matches if b is not None)

@@ -19,7 +19,7 @@ class Numbered(Protocol):
 
     @property
     def number(self) -> int:
-        """The number; 0 as long as the connection has none."""
+        """The number, or 0 as long as the connection has none."""
 
 
 class Tap(asyncio.BufferedProtocol):

@@ -144,7 +144,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     @property
     def number(self) -> int:
-        """The connection's number in the trace; 0 as long as it has none."""
+        """The connection's number in the trace, or 0 as long as it has none."""
         return 0 if self._state is IN_LINE else self.connection.number
 
     def begin(self) -> None:

@@ -95,7 +95,7 @@ class ProxyHost(Driver):
         return self.proxy.trace
 
     async def start(self) -> Address:
-        """Open the first listener; its address. Raises ListenError."""
+        """Open the first listener. Returns its address. Raises ListenError."""
         node = self._open(self._upstream)
         await asyncio.gather(*self._starting)
         knows_clients = self._client_tls is not None and self._client_tls.verify_mode is ssl.CERT_REQUIRED
@@ -182,7 +182,8 @@ class ProxyHost(Driver):
             self.flush()
 
     async def _dial(self, protocol: Callable[[], asyncio.BaseProtocol], node: Node) -> asyncio.BaseTransport | None:
-        """Connect to a broker; None if that fails. It is logged once for each reason, as clients try again and again."""
+        """Connect to a broker. Returns None if that fails. It is logged once for each reason, as clients try again and
+        again."""
         host, port = node.upstream
         name = host if self._upstream_tls is not None else None
         try:
@@ -385,7 +386,7 @@ class ClientSide(Side):
 
     @property
     def number(self) -> int:
-        """The connection's number in the trace; 0 as long as it has none."""
+        """The connection's number in the trace, or 0 as long as it has none."""
         return self.relay.connection.number if self._begun else 0
 
     def joined(self, broker: BrokerSide) -> None:

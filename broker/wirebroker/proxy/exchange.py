@@ -136,7 +136,7 @@ class ForwardedExchange:
 
     @property
     def node_id(self) -> int:
-        """The broker for which the request is; −1 while its id is not known."""
+        """The broker for which the request is, or −1 while its id is not known."""
         return self.connection.node_id
 
     @property

@@ -135,7 +135,7 @@ class Relay:
 
     @property
     def whole_request(self) -> int:
-        """The size of the request that is arriving and has to be whole before it passes; 0 without one."""
+        """The size of the request that is arriving and has to be whole before it passes, or 0 without one."""
         return self._client.lacking
 
     @property
@@ -565,7 +565,7 @@ class _Acks(NamedTuple):
 
 
 def _acks(frame: memoryview) -> _Acks | None:
-    """The acks of a Produce; None if too little of it has arrived, or it cannot be read."""
+    """Returns the acks of a Produce, or None if too little of it has arrived, or it cannot be read."""
     try:
         header = read_request_header(frame)
         pos = header.end

@@ -118,7 +118,7 @@ class Authenticator:
     # Connections
 
     def interceptor(self, connection: Connection) -> Interceptor | None:
-        """The interceptor of a connection that has to authenticate; None if its listener wants no SASL."""
+        """Returns the interceptor of a connection that has to authenticate, or None if its listener wants no SASL."""
         configs = self._cluster.configs
         sasl = connection.session.protocol.sasl
         connection.frame_limit = configs.integer("sasl.server.max.receive.size" if sasl else "socket.request.max.bytes")

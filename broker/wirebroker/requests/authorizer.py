@@ -63,7 +63,8 @@ class Authorizer:
         return False
 
     def sees_topic(self, connection: Connection) -> Callable[[str], bool] | None:
-        """A function that returns whether the client may describe a topic, also later; None if the client may describe all."""
+        """Returns a function that returns whether the client may describe a topic, also later, or None if the client may
+        describe all."""
         if not self.on or str(connection.session.principal) in self._super_users:
             return None
         return partial(self.may, connection, Operation.DESCRIBE, ResourceType.TOPIC, asked=False)

@@ -24,7 +24,7 @@ PATIENCE = 3.0
 
 
 def _begin(wire: WireClient, topic: str) -> tuple[int, int]:
-    """Begin a transaction of another application on partition 0 of the topic; its producer id and epoch."""
+    """Begin a transaction of another application on partition 0 of the topic. Returns its producer id and epoch."""
     wire.request(FindCoordinatorRequest(key=OTHER, key_type=1), 3)
     given = wire.request(InitProducerIdRequest(transactional_id=OTHER, transaction_timeout_ms=TIMEOUT), 4)
     _well(given.error_code, "InitProducerId")

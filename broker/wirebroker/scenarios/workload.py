@@ -78,7 +78,7 @@ class Workload:
         return max(self._end - time.monotonic(), 0.05)
 
     def _call(self, what: str, function: Callable[[], Any]) -> str:
-        """Make a call of the client; the error as a sentence, "" if there was none."""
+        """Make a call of the client. Returns the error as a sentence, "" if there was none."""
         self.doing = what
         try:
             function()
@@ -402,7 +402,7 @@ class _Held:
         self._open = []
 
     def end(self, error: str) -> list[str]:
-        """Note the end of a transaction, which acknowledges all its records or none; its values."""
+        """Note the end of a transaction, which acknowledges all its records or none. Returns its values."""
         for value in self._open:
             self._journal.tell(value, self._offsets.get(value, -1), error)
             if not error and value in self.errors:
@@ -431,5 +431,5 @@ def step_forms() -> dict[str, type[Any]]:
 
 
 def verb_of(step: Mapping[str, Any]) -> str | None:
-    """The verb of a step; None if it has no known one."""
+    """Returns the verb of a step, or None if the step has no known verb."""
     return next((word for word in step if word in step_forms()), None)

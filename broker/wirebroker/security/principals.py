@@ -63,7 +63,7 @@ class PrincipalRules:
             position = match.end()
 
     def name(self, distinguished: str) -> str | None:
-        """The user's name by the first rule that matches the whole name; None if none does."""
+        """Returns the user's name by the first rule that matches the whole name, or None if no rule does."""
         for rule in self._rules:
             if rule is None:
                 return distinguished

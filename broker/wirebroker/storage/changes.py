@@ -67,7 +67,7 @@ class Changes:
         self._write_image(image, now)
 
     def _only_added(self, before: tuple[int, int, int]) -> list[Topic] | None:
-        """The topics created since the last write; None if anything else has changed."""
+        """Returns the topics created since the last write, or None if anything else has changed."""
         created, *other = (now - then for now, then in zip(_versions(self._cluster), before, strict=True))
         return None if any(other) else list(islice(reversed(self._cluster.topics.values()), created))[::-1]
 

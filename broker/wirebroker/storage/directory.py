@@ -191,7 +191,7 @@ class LogDirectory:
 
     @property
     def metadata_end(self) -> int:
-        """The offset up to which the metadata is synced; 0 if the checkpoint lacks it."""
+        """The offset up to which the metadata is synced, or 0 if the checkpoint lacks it."""
         return self._recovery_points.get(METADATA, 0)
 
     def forget(self, where: tuple[str, int]) -> None:

@@ -97,7 +97,8 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
 
 
 def _entries(path: Path, entry: Struct, segment: Segment) -> list[tuple[int, ...]] | None:
-    """The entries of an index; None if the file is missing, has another size, or more entries than the segment has batches."""
+    """Returns the entries of an index, or None if the file is missing, has another size, or more entries than the segment has
+    batches."""
     try:
         raw = read_whole(path)
     except FileNotFoundError:

@@ -223,7 +223,7 @@ class Loading:
 
 
 def topic_id_in(folder: Path) -> bytes | None:
-    """The topic id in a partition's folder; None without partition.metadata, or if a power cut left it empty."""
+    """Returns the topic id in a partition's folder, or None without partition.metadata, or if a power cut left it empty."""
     path = folder / PARTITION_METADATA
     return read_partition_metadata(path) if path.exists() and path.stat().st_size else None
 

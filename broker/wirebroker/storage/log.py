@@ -292,7 +292,7 @@ class FolderLog:
     # Compacting
 
     def to_compact(self, now: int) -> tuple[float, Task[Segment]] | None:
-        """How dirty the log is, and the task of compacting it; None if it is not dirty enough."""
+        """Returns how dirty the log is, and the task of compacting it, or None if it is not dirty enough."""
         assert self._owner is not None
         return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 

@@ -136,7 +136,7 @@ class MetadataLog:
             self._fd = files.open_to_append_at(self.path, self._size)
 
     def begun(self, now: int) -> bool:
-        """Write the first record if there is none; whether this is the first start.
+        """Write the first record if there is none. Returns whether this is the first start.
 
         From here on the log is never empty, so that one that is has lost something.
         """

@@ -46,7 +46,7 @@ class Copy:
                 return
 
     def refresh(self) -> int:
-        """Copy and sync what has changed since the last time, without `partition.metadata`; the number of bytes."""
+        """Copy and sync what has changed since the last time, without `partition.metadata`. Returns the number of bytes."""
         there = {each.name: each.stat() for each in os.scandir(self._source) if not each.name.endswith((DELETED, CLEANED))}
         there.pop(PARTITION_METADATA, None)
         for name in self._copied.keys() - there.keys():

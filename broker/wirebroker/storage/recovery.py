@@ -319,7 +319,7 @@ class Recovery:
     # Taking
 
     def take(self) -> Recovered:
-        """Cut a torn tail and make wrong indexes again; the recovered log."""
+        """Cut a torn tail and make wrong indexes again. Returns the recovered log."""
         if not self._is_known_at_end:
             self._remove_snapshots({self.end})
         self._write_crashed()

@@ -413,12 +413,12 @@ class Segment:
         return header is not None and header.magic == 2 and header.base_offset <= offset <= header.last_offset
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """The header of the batch that begins at `position`; None if the file ends there."""
+        """Returns the header of the batch that begins at `position`, or None if the file ends there."""
         start = self.read(position, HEADER_SIZE) if 0 <= position < self.size else b""
         return BatchHeader._make(HEADER.unpack(start)) if len(start) == HEADER_SIZE else None
 
     def header_of(self, offset: int) -> BatchHeader | None:
-        """The header of the batch that has this offset; None if no batch has."""
+        """Returns the header of the batch that has this offset, or None if no batch has it."""
         position = self.find(offset) if offset >= self.base_offset else self.size
         return self.header_at(position) if self.holds(offset, position) else None
 

@@ -135,7 +135,7 @@ class Upkeep:
         return self.sync == ALWAYS
 
     def sync_now(self) -> Job | None:
-        """A job that syncs all writes up to now; None if there are none."""
+        """Returns a job that syncs all writes up to now, or None if there are none."""
         metadata_end = self.metadata.end_offset
         if not self._dirty and metadata_end <= self.metadata.synced_offset:
             return None

@@ -37,7 +37,7 @@ class Goal(Protocol[T_co]):
         """The value that the test gets."""
 
     def shortfall(self, engine: Engine) -> str | None:
-        """The beginning of the sentence about a timeout, without the time; None if `result` explains it."""
+        """Returns the beginning of the sentence about a timeout, without the time, or None if `result` explains it."""
 
 
 # Records

@@ -103,7 +103,7 @@ def _events(engine: Engine) -> Iterator[Event]:
 def _change(
     kind: str, key: dict[str, Any], value: dict[str, Any] | None, names: dict[str, str]
 ) -> tuple[str, tuple[str, int] | None] | None:
-    """The sentence about a group in its record; None if the record is of no interest to a reader."""
+    """Returns the sentence about a group in its record, or None if the record is of no interest to a reader."""
     if kind == "OffsetCommit":
         where = f"{key['topic']}-{key['partition']}"
         return (f"forgot the offset of {where}", None) if value is None else ("", (where, value["offset"]))

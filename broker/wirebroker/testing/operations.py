@@ -278,13 +278,14 @@ def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[Stor
 
 
 def record_count(engine: Engine, topic: str) -> int:
-    """How many offsets the topic's logs hold; 0 if there is no such topic."""
+    """Returns how many offsets the topic's logs hold, or 0 if there is no such topic."""
     found = engine.cluster.topics.get(topic)
     return sum(each.log_end_offset - each.log_start_offset for each in found.partitions) if found else 0
 
 
 def store(engine: Engine, topic: str, partition: int, record: Record, timestamp: int | None, now: int) -> int:
-    """Store a record without a client, creating the topic if there is none; its offset. ValueError if it is refused."""
+    """Store a record without a client, creating the topic if there is none. Returns its offset. ValueError if it is
+    refused."""
     if topic not in engine.cluster.topics:
         create_topic(engine, topic, now)
     batch = build_batch([record], base_timestamp=now if timestamp is None else timestamp)
@@ -299,7 +300,7 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
 
 
 def expire_producer(engine: Engine, producer_id: int, topic: str | None, partition: int | None) -> int:
-    """Let partitions forget a producer; how many knew it. Raises NoSuchTopic, NoSuchPartition."""
+    """Let partitions forget a producer. Returns how many knew it. Raises NoSuchTopic, NoSuchPartition."""
     if topic is not None:
         named = topic_named(engine, topic)
         if partition is not None:

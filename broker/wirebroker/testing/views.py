@@ -44,7 +44,7 @@ class Running(Protocol):
         """Call this in its loop's thread with the time, and perform the effects."""
 
     def _peek(self) -> Machine | None:
-        """The engine or the proxy as it is now, in any thread; None if it is not running."""
+        """Returns the engine or the proxy as it is now, in any thread, or None if it is not running."""
 
     @property
     def _fault_seed(self) -> int:

@@ -123,7 +123,7 @@ class BrokerRecorder(Recorder):
 
 
 def _stored(raw: tuple[Any, ...]) -> Brief | None:
-    """The values of `STORED` for a batch that was stored as it should be; None for any other verdict."""
+    """Returns the values of `STORED` for a batch that was stored as it should be, or None for any other verdict."""
     now, connection, client_id, version, correlation_id, acks, partition = raw[:7]
     if len(raw) > 8:
         base_offset, rule, header = raw[7], "next", HEADER.unpack(raw[8])

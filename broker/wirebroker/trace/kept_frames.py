@@ -60,7 +60,7 @@ class KeptFrames:
             self._bytes -= len(oldest)
 
     def get(self, number: int) -> KeptExchange | None:
-        """The exchange of this row; None if it was not kept or is forgotten."""
+        """Returns the exchange of this row, or None if it was not kept or is forgotten."""
         kept = self._kept.get(number)
         if kept is None:
             return None

@@ -45,7 +45,7 @@ class Cluster:
         return "belongs to a deleted topic of this name, with the id {}; the topic now has the id {}".format(*ids)
 
     def partition(self, folder: PartitionFolder) -> PartitionImage | None:
-        """The metadata of the folder's partition; None if it is unknown."""
+        """Returns the metadata of the folder's partition, or None if it is unknown."""
         topic_id = self._ids.get(folder.topic)
         if self._image is None or topic_id is None:
             return None

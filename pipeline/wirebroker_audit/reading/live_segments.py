@@ -151,7 +151,7 @@ class Ahead:
         return fresh.at_segment(_covering(self.segments, folder.log_start))
 
     def _again(self, mark: Mark) -> Mark | None:
-        """The mark in the current segments; None if the log ends before it."""
+        """Returns the mark in the current segments, or None if the log ends before it."""
         paths = dict(self.segments)
         if mark.segment in paths:
             with open_to_read(paths[mark.segment]) as file:

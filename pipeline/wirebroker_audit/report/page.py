@@ -58,7 +58,7 @@ def write_report(
     folder: Path, summary: Mapping[str, Any], batches: DataFrame, folded: DataFrame, findings: DataFrame,
     outcomes: Sequence[Row], history: Sequence[Row] = (),
 ) -> list[Row]:  # fmt: skip
-    """Write the page into the folder; the first findings of each kind and severity, which it shows."""
+    """Write the page into the folder. Returns the first findings of each kind and severity, which it shows."""
     shown = first_findings(findings) if summary["kinds"] else []
     parts = [_head(summary), *_verdict(summary), *_findings(shown, summary["kinds"])]
     if summary["kinds"]:

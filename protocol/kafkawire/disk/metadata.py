@@ -391,7 +391,7 @@ class WrittenImage(NamedTuple):
 
 
 def written_image(log_dir: Path) -> WrittenImage | None:
-    """The image in this log directory, as far as it can be read; None without metadata."""
+    """Returns the image in this log directory, as far as it can be read, or None without metadata."""
     image, transactions = Image(), Transactions()
     epoch, end, whole = -1, 0, False
     with suppress(OSError):

@@ -59,7 +59,7 @@ def future_folder_name(topic: str, index: int, unique: bytes) -> str:
 
 
 def future_of(folder: str) -> tuple[str, int] | None:
-    """Topic and index of a partition that was moving to this folder; None for any other folder."""
+    """Returns topic and index of a partition that was moving to this folder, or None for any other folder."""
     match = _FUTURE_FOLDER.fullmatch(folder)
     return partition_of(match[1]) if match else None
 

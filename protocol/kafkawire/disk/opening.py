@@ -94,7 +94,7 @@ _KINDS = (
 
 
 def _kind_of(path: Path | str) -> int:
-    """The mode of the file at the path (of a link itself); 0 if there is none."""
+    """Returns the mode of the file at the path (of a link itself), or 0 if there is none."""
     try:
         return os.lstat(path).st_mode
     except OSError:

@@ -134,7 +134,7 @@ def _has_its_crc(file: BinaryIO, start: memoryview, end: int) -> bool:
 
 
 def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | None:
-    """The position of a sound batch somewhere after the damage; None if there is none, so the tail is only torn.
+    """Returns the position of a sound batch somewhere after the damage, or None if there is none, so the tail is only torn.
 
     If very many bytes look like batches, this is the position where the search ended.
     """

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def audit_on_spark(address: str) -> int:
-    """Audit the clients' broker over the wire, as `wirebroker audit` would; its exit code."""
+    """Audit the clients' broker over the wire, as `wirebroker audit` would. Returns its exit code."""
     report = Path(tempfile.mkdtemp(prefix="wirebroker-demo-")) / "report"
     print(f"\n$ wirebroker audit --bootstrap {address} --out {report}", flush=True)
     code: int = import_module("wirebroker.commands.cli").main(["audit", "--bootstrap", address, "--out", str(report)])
@@ -49,7 +49,7 @@ def demonstrate(
     clients: Sequence[ClientName] = CLIENTS,
     flows: Sequence[tuple[Scenario, Part]] | None = None,
 ) -> int:
-    """Run the demo, the clients on this broker and each flow on one of its own; the exit code."""
+    """Run the demo, the clients on this broker and each flow on one of its own. Returns the exit code."""
     started = time.monotonic()
     screen.begin(kafka.bootstrap_servers)
     results: list[ClientResult | Result] = []

@@ -74,7 +74,7 @@ def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange
 
 
 def kept_exchange(controlled: Controlled, number: int, run: str) -> KeptExchange | None:
-    """The exchange whose `reply` row has this number in this run ("": the present one); None if it is not kept."""
+    """Returns the exchange whose `reply` row has this number in this run ("": the present one), or None if it is not kept."""
     kept = controlled.machine.trace.kept
     return None if kept is None or run not in ("", controlled.run) else kept.get(number)
 

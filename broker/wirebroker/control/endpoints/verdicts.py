@@ -102,7 +102,7 @@ class Tail:
         self._rows.put_nowait(None)
 
     async def next(self) -> Row | None:
-        """The next row; None when there will be no more, because the broker stops or rows were missed."""
+        """Returns the next row, or None when there will be no more, because the broker stops or rows were missed."""
         return await self._rows.get()
 
 

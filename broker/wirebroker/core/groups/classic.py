@@ -191,7 +191,7 @@ class Group(AnyGroup):
         return ErrorCode.NON_EMPTY_GROUP if unreadable else ErrorCode.NONE
 
     def kept_since(self, committed: Committed) -> int | None:
-        """The start of an offset's retention, in ms since the epoch; None while the offset does not expire."""
+        """Returns the start of an offset's retention, in ms since the epoch, or None while the offset does not expire."""
         if self.protocol_type is None:
             return committed.time
         if self.is_empty:
@@ -663,7 +663,7 @@ def _place_in_hash_table(name: str) -> int:
 
 
 def _subscription(metadata: bytes) -> set[str] | None:
-    """The topics in a consumer's metadata; None if it cannot be read. All versions begin like version 0."""
+    """Returns the topics in a consumer's metadata, or None if it cannot be read. All versions begin like version 0."""
     try:
         return set(decode(ConsumerProtocolSubscription, metadata, 0, 2)[0].topics)
     except ProtocolError:

@@ -83,7 +83,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return self.members.get(member_id) if member_id is not None else None
 
     def preferred_assignor(self) -> str | None:
-        """The assignor that most members ask for; None if no member asks for one."""
+        """Returns the assignor that most members ask for, or None if no member asks for one."""
         return most_wanted(self.assignors, self._assignor_order.of(self.assignors))
 
     def target_of(self, member: ConsumerMember) -> Partitions:
@@ -121,7 +121,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return topic in self.subscriptions.names or topic in self.subscriptions.by_regex
 
     def has_since(self, member: ConsumerMember, where: Where) -> int | None:
-        """The epoch since which the member has the partition; None if the member does not have it."""
+        """Returns the epoch since which the member has the partition, or None if the member does not have it."""
         return member.assignment_epoch(where.topic_id, where.partition)
 
     # The group after a change of a member

@@ -49,7 +49,7 @@ class ConsumerMember(ModernMember):
         return self.classic is not None
 
     def assignment_epoch(self, topic_id: bytes, index: int) -> int | None:
-        """The epoch at which the partition was assigned to the member; None if the member does not own it."""
+        """Returns the epoch at which the partition was assigned to the member, or None if the member does not own it."""
         for owned in (self.assigned, self.revoking):
             if index in owned.get(topic_id, {}):
                 return owned[topic_id][index]

@@ -100,5 +100,5 @@ class AnyGroup(ABC):
         return ErrorCode.NONE
 
     def kept_since(self, committed: Committed) -> int | None:
-        """The start of an offset's retention, in ms since the epoch; None while the offset does not expire."""
+        """Returns the start of an offset's retention, in ms since the epoch, or None while the offset does not expire."""
         return committed.time

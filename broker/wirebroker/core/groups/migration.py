@@ -102,7 +102,8 @@ def make_classic(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, rebalance: bool,
     registry: Registry, now: int,
 ) -> ErrorCode:  # fmt: skip
-    """Replace the group, without some members and with another member, by a classic group; the client's error if that fails."""
+    """Replace the group, without some members and with another member, by a classic group. Returns the client's error if that
+    fails."""
     made = registry.new_classic(group.group_id, now)
     try:
         downgraded(group, leaving, joining, made, registry.cluster)

@@ -129,7 +129,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return ErrorCode.ILLEGAL_GENERATION if transactional else _stale(member)
 
     def has_since(self, member: M, where: Where) -> int | None:
-        """The epoch since which the member has the partition; None if the member does not have it."""
+        """Returns the epoch since which the member has the partition, or None if the member does not have it."""
         return None
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:

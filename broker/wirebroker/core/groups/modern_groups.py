@@ -38,7 +38,7 @@ class Beat(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The member's epoch; 0 if the member joins, LEAVES or LEAVES_FOR_A_WHILE if it leaves."""
+        """The member's epoch, or 0 if the member joins, LEAVES or LEAVES_FOR_A_WHILE if it leaves."""
 
 
 class HeartbeatResult(NamedTuple):

@@ -65,7 +65,7 @@ class OffsetManager:
         return Commit(group_id, self._cluster, now, limit, producer)
 
     def commit(self, commit: Commit, batch: bytes | None, now: int) -> ErrorCode:
-        """Write down and remember offsets that may be committed; the client's error if that fails.
+        """Write down and remember offsets that may be committed. Returns the client's error if that fails.
 
         `batch` is the commit's. If there is none, the error is UNKNOWN_SERVER_ERROR, as in Kafka.
         """

@@ -29,7 +29,7 @@ class Registry:
         self.groups: dict[str, AnyGroup] = {}
 
     def enter(self, group: AnyGroup, now: int) -> bool:
-        """Register a group that was written down, in place of the one with its id; whether the group is new."""
+        """Register a group that was written down, in place of the one with its id. Returns whether the group is new."""
         before = self.groups.get(group.group_id)
         if before is group:
             return False
@@ -63,7 +63,7 @@ class Registry:
         return self.cluster.coordinator_partition("group", group_id) or 0
 
     def log(self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int) -> ErrorCode:
-        """Append records to __consumer_offsets, all or none; the client's error.
+        """Append records to __consumer_offsets, all or none. Returns the client's error.
 
         Ids that are longer than a record can hold are UNKNOWN_SERVER_ERROR, as in Kafka.
         """
@@ -90,7 +90,7 @@ class Registry:
         return self.append(group_id, batch, now)[1]
 
     def append(self, group_id: str, batch: bytes, now: int, verified: bool = False) -> tuple[int, ErrorCode]:
-        """Append a batch to __consumer_offsets; its base offset, and the client's error."""
+        """Append a batch to __consumer_offsets. Returns its base offset, and the client's error."""
         log = self.cluster.partition(GROUP_TOPIC, self.home(group_id))
         if log is None or not batch:
             return -1, ErrorCode.NONE

@@ -46,7 +46,7 @@ class _Process:
         return self._total / len(self.counts)
 
     def give(self, member_id: str) -> int:
-        """Give a task to a member; its number of tasks."""
+        """Give a task to a member. Returns its number of tasks."""
         self._by_load = None
         return self._count(member_id)
 
@@ -56,7 +56,7 @@ class _Process:
         return self.counts[member_id]
 
     def give_to_least_loaded(self) -> tuple[str, int]:
-        """Give a task to a member with the fewest; its id and number of tasks."""
+        """Give a task to a member with the fewest. Returns its id and number of tasks."""
         if len(self.counts) == 1:
             member_id = next(iter(self.counts))
             return member_id, self._count(member_id)

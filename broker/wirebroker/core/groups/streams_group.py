@@ -74,7 +74,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
 
     def has_since(self, member: StreamsMember, where: Where) -> int | None:
-        """The epoch since which the member has the task that reads the partition; None if the member does not have it."""
+        """Returns the epoch since which the member has the task that reads the partition, or None if the member does not have
+        it."""
         if where.topic is None:
             return 0  # a deleted topic has no reader
         reader = self.topology.reader_of.get(where.topic, "") if self.topology is not None else ""

@@ -430,7 +430,7 @@ def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology |
 
 
 def _unknown_tasks(request: StreamsGroupHeartbeatRequest, configured: Configured) -> Refusal | None:
-    """The refusal of a member that claims tasks that do not exist; None while the topology is not ready."""
+    """Returns the refusal of a member that claims tasks that do not exist, or None while the topology is not ready."""
     if configured.told is not None or configured.subtopologies is None:
         return None
     for claimed in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
@@ -465,7 +465,7 @@ def _pairs(tasks: Claims) -> list[tuple[str, Sequence[int]]] | None:
 
 
 def _claimed(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """The tasks that the member claims to have; None if it does not say so for each kind."""
+    """Returns the tasks that the member claims to have, or None if it does not say so for each kind."""
     kinds = [_pairs(each) for each in (request.active_tasks, request.standby_tasks, request.warmup_tasks)]
     found = [
         {(key, index): 0 for key, indexes in pairs for index in indexes} for pairs in kinds if pairs is not None

@@ -82,7 +82,7 @@ class Task(NamedTuple, Generic[S]):
 def plan(
     segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
 ) -> tuple[float, Task[S]] | None:
-    """How dirty a log is, and the task of compacting it; None if it is not dirty enough (LogCleanerManager)."""
+    """Returns how dirty a log is, and the task of compacting it, or None if it is not dirty enough (LogCleanerManager)."""
     if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
         return None
     first_dirty = cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset
@@ -249,7 +249,7 @@ class Cleaning(Generic[S]):
 
 
 def finish(steps: Steps[T]) -> T:
-    """Run a generator to its end; its result."""
+    """Run a generator to its end. Returns its result."""
     while True:
         try:
             next(steps)

@@ -30,7 +30,7 @@ class NeededRecords:
 
     @property
     def first(self) -> int:
-        """The offset of the first record that is needed; 0 if that is unknown."""
+        """The offset of the first record that is needed, or 0 if that is unknown."""
         offsets = list(self._snapshots.values())
         if self._deleted is not None:
             offsets.append(self._deleted)

@@ -129,7 +129,7 @@ class SharePartition:
 
     @property
     def gap_start(self) -> int | None:
-        """The offset from which records may be missing among the batches; None if there is no such gap."""
+        """The offset from which records may be missing among the batches, or None if there is no such gap."""
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def move_gap(self, offset: int) -> None:
@@ -356,7 +356,8 @@ class SharePartition:
     # The start offset
 
     def _move_start(self) -> bool:
-        """Move the start offset up to the first record that is not completed; whether a completed record was passed."""
+        """Move the start offset up to the first record that is not completed. Returns whether a completed record was
+        passed."""
         if not self._starts_with_completed():
             return False
         last, count = self._last_completed()
@@ -438,7 +439,7 @@ class SharePartition:
     def archive(
         self, start: int, end: int, batches: Iterable[InFlightBatch], state: RecordState, *, counted: bool
     ) -> bool:  # fmt: skip
-        """Archive the records in this state from offset `start` to below `end`; whether there was such a record."""
+        """Archive the records in this state from offset `start` to below `end`. Returns whether there was such a record."""
         found = False
         for batch in batches:
             if batch.first >= end:

@@ -135,7 +135,7 @@ class ShareSessions:
         self._connections[session.connection] = _Began(session.key)
 
     def remove(self, key: MemberKey) -> ShareSession | None:
-        """End a member's session; None if it has none."""
+        """End a member's session. Returns None if it has none."""
         session = self._sessions.pop(key, None)
         if session is not None:
             self._members[key[:2]] -= 1

@@ -204,7 +204,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE
 
     def _fence(self, transaction: Transaction, now: int) -> ErrorCode:
-        """Abort an open transaction by the coordinator's own decision; the error if the abort could not begin."""
+        """Abort an open transaction by the coordinator's own decision. Returns the error if the abort could not begin."""
         return self.end(
             EndRequest(
                 transaction.transactional_id, transaction.producer_id, transaction.producer_epoch + 1, False,
@@ -260,7 +260,7 @@ class TransactionCoordinator:
     # Ends
 
     def end(self, requested: EndRequest, now: int) -> ProducerResult:
-        """Commit or abort; the producer's next id and epoch, which only transaction version 2 sends to it."""
+        """Commit or abort. Returns the producer's next id and epoch, which only transaction version 2 sends to it."""
         if not requested.transactional_id:
             return ProducerResult(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(requested.transactional_id)
@@ -426,7 +426,7 @@ class TransactionCoordinator:
         return error
 
     def _change(self, transaction: Transaction, after: Transaction, now: int) -> ErrorCode:
-        """Write down the transaction's next state, and then enter it; the client's error if that fails."""
+        """Write down the transaction's next state, and then enter it. Returns the client's error if that fails."""
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
         if not self._level and after.client_version and not transaction.state.ending:
@@ -462,7 +462,7 @@ def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
 
 
 def _judge_end(transaction: Transaction, requested: EndRequest) -> ErrorCode | None:
-    """The response to an EndTxn that changes nothing; None for an EndTxn that ends the transaction.
+    """Returns the response to an EndTxn that changes nothing, or None for an EndTxn that ends the transaction.
 
     In version 2 the epoch rises with every end, so a repetition has the previous epoch; a transaction that never began may
     be aborted, which raises the epoch. In earlier versions only the state shows a repetition.
