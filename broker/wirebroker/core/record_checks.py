@@ -19,6 +19,7 @@ from kafkawire.batches import (
     COMPRESSION_MASK,
     CONTROL,
     CRC_START,
+    DECOMPRESSED_LIMIT,
     HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -402,7 +403,7 @@ def _check_records(
 ) -> Checked | RecordReject:
     codec, target = header.compression, _target(header, policy)
     try:
-        body = record_bytes(records, header, MUCH_DATA, room) if at_once else record_bytes(records, header, room=room)
+        body = record_bytes(records, header, MUCH_DATA if at_once else DECOMPRESSED_LIMIT, room)
     except CodecMissing as missing:
         if codec != target:
             return _codec_missing(header, missing)
