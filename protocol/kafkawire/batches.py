@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kafkawire.compression import CodecMissing, TooLarge, compress, decompress
+from kafkawire.compression import CodecMissing, Room, TooLarge, compress, decompress
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer
 from kafkawire.varints import read_varint, write_varint
@@ -261,10 +261,10 @@ def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
     return within and rising and all(each.key is not None for each in records)
 
 
-def record_bytes(batch: Buffer, header: BatchHeader, limit: int = DECOMPRESSED_LIMIT) -> memoryview:
-    """The batch's records as bytes, decompressed up to `limit` bytes. Raises ProtocolError."""
+def record_bytes(batch: Buffer, header: BatchHeader, limit: int = DECOMPRESSED_LIMIT, room: Room | None = None) -> memoryview:
+    """The batch's records as bytes, decompressed up to `limit` bytes, for `room` see `decompress`. Raises ProtocolError."""
     body = memoryview(batch)[HEADER_SIZE : header.size]
-    return memoryview(decompress(header.compression, body, limit)) if header.compression else body
+    return memoryview(decompress(header.compression, body, limit, room)) if header.compression else body
 
 
 def parse_records(body: memoryview, count: int) -> Iterator[Record]:

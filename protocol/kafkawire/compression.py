@@ -8,10 +8,10 @@ ones).
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zlib
 from importlib import import_module
-from mmap import mmap
 from typing import Any
 
 from kafkawire.errors import ProtocolError, WireError
@@ -45,6 +45,8 @@ _FIRST_GUESS, _NEXT_GUESS = 4, 8
 """The expected ratio of zstd data, and the factor by which the buffer grows if that is too small."""
 
 _SMALL_ROOM = 1 << 20
+_KEPT_ROOM = 1 << 22
+"""Bytes that a room keeps for the next use."""
 
 
 class CodecMissing(WireError):
@@ -55,16 +57,41 @@ class TooLarge(ProtocolError):
     """The data decompresses to more bytes than the limit."""
 
 
-def decompress(codec: int, data: Buffer, limit: int) -> Buffer:
-    """The decompressed data, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing."""
+class Room:
+    """Memory to decompress into, one batch after another: memory that was written to before costs a fraction of new memory."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(bytearray())
+
+    def at_least(self, size: int, used: int = 0) -> memoryview:
+        """The buffer, with at least `size` bytes, of which the first `used` keep their content."""
+        if size > len(self.buffer):
+            grown = memoryview(_zeroes(max(size, 2 * used)))
+            grown[:used] = self.buffer[:used]
+            self.buffer = grown
+        return self.buffer
+
+    def tidy(self) -> None:
+        """Keep no more memory than usual batches need. The decompressed data is no longer needed."""
+        if len(self.buffer) > _KEPT_ROOM:
+            self.buffer = memoryview(bytearray())
+
+
+def decompress(codec: int, data: Buffer, limit: int, room: Room | None = None) -> Buffer:
+    """The decompressed data, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing.
+
+    With a `room` the data may be a part of its buffer, which is written again when the room is used again.
+    """
     if codec == GZIP:
         return _gunzip(data, limit)
     if codec == SNAPPY:
-        return _unsnappy(memoryview(data), limit)
+        return _unsnappy(memoryview(data), limit, room or Room())
     if codec == LZ4:
-        return _unlz4(memoryview(data), limit)
+        return _unlz4(memoryview(data), limit, room or Room())
     if codec == ZSTD:
-        return _unzstd(data, limit)
+        return _unzstd(data, limit, room or Room())
     raise ProtocolError(f"compression {codec} does not exist")
 
 
@@ -127,12 +154,12 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
             return b"".join(parts) if len(parts) > 1 else unfolded
 
 
-def _unsnappy(data: memoryview, limit: int) -> Buffer:
+def _unsnappy(data: memoryview, limit: int, room: Room) -> memoryview:
     """Raw snappy, or the blocks of the Java library, each after its size; several such streams may follow each other."""
     if data[: len(_XERIAL)] != _XERIAL:
-        return _snappy_block(data, limit)
-    unfolded = bytearray()
-    pos = 0
+        unfolded = _snappy_block(data, limit, room, 0)
+        return room.buffer[:unfolded]
+    pos = unfolded = 0
     while pos < len(data):
         if data[pos : pos + len(_XERIAL)] == _XERIAL:
             pos += len(_XERIAL_HEADER)
@@ -141,27 +168,29 @@ def _unsnappy(data: memoryview, limit: int) -> Buffer:
         pos += _INT32.size
         if not 0 <= size <= len(data) - pos:
             raise ProtocolError("a snappy block runs past the end of its data")
-        unfolded += _snappy_block(data[pos : pos + size], limit - len(unfolded))
+        unfolded = _snappy_block(data[pos : pos + size], limit, room, unfolded)
         pos += size
-    return unfolded
+    return room.buffer[:unfolded]
 
 
-def _snappy_block(block: memoryview, limit: int) -> bytes:
+def _snappy_block(block: memoryview, limit: int, room: Room, at: int) -> int:
+    """Decompress a block into the room from `at` on; where it ends."""
     snappy = _cramjam("snappy")
     try:
-        if snappy.decompress_raw_len(block) > limit:  # the codec enforces the announced size
+        end = at + int(snappy.decompress_raw_len(block))  # the codec enforces the announced size
+        if end > limit:
             raise TooLarge("snappy data decompresses to more than the limit")
-        return bytes(snappy.decompress_raw(block))
+        return at + int(snappy.decompress_raw_into(block, room.at_least(end, at)[at:end]))
     except _errors() as damage:
         raise ProtocolError(f"snappy data cannot be read: {damage}") from damage
 
 
-def _unlz4(data: memoryview, limit: int) -> bytearray:
+def _unlz4(data: memoryview, limit: int, room: Room) -> memoryview:
     """One lz4 frame. Bytes after it are ignored, and so are checksums of its content: the batch has a CRC."""
     pos, largest, trailer = _lz4_header(data)
     closing = 4 if data[4] & _LZ4_CONTENT_CHECKSUM else 0
     block_into = _cramjam("lz4").decompress_block_into
-    unfolded = bytearray()
+    unfolded = 0
     while True:
         if len(data) - pos < _UINT32_LE.size:
             raise ProtocolError("lz4 data ends too early")
@@ -169,12 +198,17 @@ def _unlz4(data: memoryview, limit: int) -> bytearray:
         size = announced & ~_LZ4_STORED
         pos += _UINT32_LE.size
         if size == 0 and len(data) - pos >= closing:
-            return unfolded
+            return room.buffer[:unfolded]
         if not 0 < size <= largest or size + trailer > len(data) - pos:
             raise ProtocolError(f"an lz4 block of {size} bytes, where {min(largest, len(data) - pos)} are possible")
         block = data[pos : pos + size]
-        unfolded += block if announced & _LZ4_STORED else _lz4_block(block_into, block, largest)
-        if len(unfolded) > limit:
+        if announced & _LZ4_STORED:
+            room.at_least(unfolded + size, unfolded)[unfolded : unfolded + size] = block
+            unfolded += size
+        else:
+            most = min(largest, size * _LZ4_BEST_RATIO)
+            unfolded += _lz4_block(block_into, block, room.at_least(unfolded + most, unfolded)[unfolded : unfolded + most])
+        if unfolded > limit:
             raise TooLarge(f"lz4 data unfolds into more than {limit} bytes")
         pos += size + trailer
 
@@ -200,11 +234,9 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
     return pos + 1, 1 << (2 * block_size + 8), 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
 
 
-def _lz4_block(block_into: Any, block: memoryview, largest: int) -> memoryview:
-    room = min(largest, len(block) * _LZ4_BEST_RATIO)
-    unfolded = bytearray(room)
+def _lz4_block(block_into: Any, block: memoryview, into: memoryview) -> int:
     try:
-        return memoryview(unfolded)[: block_into(block, unfolded, output_len=room)]
+        return int(block_into(block, into, output_len=len(into)))
     except _errors() as damage:
         raise ProtocolError(f"lz4 data cannot be read: {damage}") from damage
 
@@ -231,29 +263,33 @@ def _xxh32(data: memoryview) -> int:
     return digest ^ digest >> 16
 
 
-def _unzstd(data: Buffer, limit: int) -> Buffer:
+def _unzstd(data: Buffer, limit: int, room: Room) -> Buffer:
     """Any number of zstd frames; empty data is zero frames, as for zstd-jni."""
     if not data:
         return b""
     if _cramjam_is_missing():
         return _unzstd_frames(_stdlib_zstd(), data, limit)
     into = _cramjam("zstd").decompress_into
-    room = min(max(len(data) * _FIRST_GUESS, 1024), limit)
+    size = min(max(len(data) * _FIRST_GUESS, 1024, len(room.buffer)), limit)
     while True:
-        buffer = _room(room)  # the codec never writes outside the buffer
+        buffer = room.at_least(size)[:size]  # the codec never writes outside the buffer
         try:
-            return memoryview(buffer)[: into(data, buffer)]
+            return buffer[: into(data, buffer)]
         except _errors() as damage:
             if "whole buffer" not in str(damage):
                 raise ProtocolError(f"zstd data cannot be read: {damage}") from damage
-        if room >= limit:
+        if size >= limit:
             raise TooLarge(f"zstd data decompresses to more than {limit} bytes")
-        room = min(room * _NEXT_GUESS, limit)
+        size = min(size * _NEXT_GUESS, limit)
 
 
-def _room(size: int) -> bytearray | mmap:
+def _zeroes(size: int) -> bytearray | mmap.mmap:
     """A buffer of zeroes. A large one is mapped: writing its zeroes would block all other threads."""
-    return bytearray(size) if size <= _SMALL_ROOM else mmap(-1, size)
+    if size <= _SMALL_ROOM:
+        return bytearray(size)
+    if hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, size)  # Windows
 
 
 def _unzstd_frames(zstd: Any, data: Buffer, limit: int) -> bytearray:

@@ -19,6 +19,7 @@ from kafkawire.batches import (
     COMPRESSION_MASK,
     CONTROL,
     CRC_START,
+    DECOMPRESSED_LIMIT,
     HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -34,7 +35,7 @@ from kafkawire.batches import (
     seal,
     write_record,
 )
-from kafkawire.compression import NAMES, ZSTD, CodecMissing, TooLarge, compress
+from kafkawire.compression import NAMES, ZSTD, CodecMissing, Room, TooLarge, compress
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.primitives import Buffer
 from kafkawire.record_walk import Walked, walk_in_order, walk_records
@@ -58,6 +59,8 @@ MOST_COMPRESSED = MUCH_DATA // 4
 _new = tuple.__new__
 """Makes a named tuple of its fields without its constructor, which takes as long as all the checks."""
 _unpack = HEADER.unpack_from
+_rooms: list[Room] = []
+"""Rooms that no thread uses now."""
 
 
 class RecordPolicy(NamedTuple):
@@ -385,11 +388,22 @@ def _check_unusual(
     records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int, at_once: bool
 ) -> Checked | RecordReject:
     """Check a compressed batch, one that claims LogAppendTime, or one for a topic that stores another compression."""
-    codec, target = header.compression, _target(header, policy)
-    if at_once and codec and len(records) > MOST_COMPRESSED:
+    if at_once and header.compression and len(records) > MOST_COMPRESSED:
         raise TakesLong
+    room = _rooms.pop() if _rooms else Room()
     try:
-        body = record_bytes(records, header, limit=MUCH_DATA) if at_once else record_bytes(records, header)
+        return _check_records(records, header, policy, now, at_once, room)
+    finally:
+        room.tidy()
+        _rooms.append(room)
+
+
+def _check_records(
+    records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int, at_once: bool, room: Room
+) -> Checked | RecordReject:
+    codec, target = header.compression, _target(header, policy)
+    try:
+        body = record_bytes(records, header, MUCH_DATA if at_once else DECOMPRESSED_LIMIT, room)
     except CodecMissing as missing:
         if codec != target:
             return _codec_missing(header, missing)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
-    from wirebroker.core.purgatory import Timer
     from wirebroker.security.session import Session
 
 NO_LIMIT = 2**31 - 1
@@ -25,10 +24,17 @@ class Parked(Protocol):
         """The client has gone."""
 
 
+class Alarm(Protocol):
+    """A timer that has not run yet."""
+
+    def cancel(self) -> None:
+        """Do not run it."""
+
+
 class Muted(NamedTuple):
     """A client that used more than its quota: nothing of its connection is handled until the timer runs."""
 
-    timer: Timer
+    timer: Alarm
 
     def left(self) -> None:
         """The client has gone."""
