@@ -6,7 +6,7 @@ client that does nothing unusual. A request about several things is made of its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafkawire.declare import Message, from_plain
@@ -43,12 +43,19 @@ GROUP, TRANSACTION, SHARE = range(3)
 """The kinds of coordinators."""
 Producer = tuple[int, int]
 """A producer's id and epoch."""
+Plain = dict[str, Any]
+"""A message, or a part of one, by the names of its fields."""
 
 
 def plain(api: str, **fields: Any) -> Message:
     """A request of any API from plain data."""
     made: Message = from_plain(request_class(KEYS[api]), fields)
     return made
+
+
+def named(names: Iterable[str], key: str = "name", **fields: Any) -> list[Plain]:
+    """An element of plain data for each name, all with the same further fields."""
+    return [{key: name, **fields} for name in names]
 
 
 # Records
