@@ -134,8 +134,7 @@ def fetch(topics: list[str], **fields: Any) -> Message:
 
 
 def added(topics: list[str]) -> Plain:
-    producer = {"transactional_id": "tx-1", "producer_id": 1, "producer_epoch": 0}
-    fields = producer | {"topics": named(topics, partitions=[0, 1])}
+    fields = PRODUCER | {"topics": named(topics, partitions=[0, 1])}
     return {f"v3_and_below_{name}": value for name, value in fields.items()}
 
 
@@ -171,7 +170,7 @@ def new_topics(length: int) -> Plain:
 TOPIC_CONFIGS = {"resource_type": 2, "configs": [{"name": "retention.ms", "value": "7"}]}
 MARKER = {"producer_id": 1, "producer_epoch": 5, "transaction_result": True, "coordinator_epoch": 0}
 OFFSET_IN_TRANSACTION = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
-PRODUCER = {"transactional_id": "tx-1", "group_id": "group-1", "producer_id": 1, "producer_epoch": 0}
+PRODUCER = {"transactional_id": "tx-1", "producer_id": 1, "producer_epoch": 0}
 CASES = {
     "OffsetForLeaderEpoch": Case(
         lambda n: {"topics": named(names(n), "topic", partitions=[{"partition": i, "leader_epoch": 0} for i in (0, 1)])}, 4
@@ -231,7 +230,9 @@ CASES = {
     "OffsetCommit": Case(lambda n: committed(names(n)), 8, changes=True),
     "OffsetCommit at a member's epoch": Case(lambda n: committed(names(n), "nobody", 3), 9),
     "TxnOffsetCommit": Case(
-        lambda n: PRODUCER | {"topics": named(names(n), partitions=[OFFSET_IN_TRANSACTION])}, 5, changes=True
+        lambda n: PRODUCER | {"group_id": "group-1", "topics": named(names(n), partitions=[OFFSET_IN_TRANSACTION])},
+        5,
+        changes=True,
     ),
     "AddPartitionsToTxn": Case(lambda n: added(numbered("topic", n)), 3, 150, changes=True),
     "AddPartitionsToTxn that do not exist": Case(lambda n: added(names(n)), 3),
