@@ -18,12 +18,12 @@ from kafkawire.batches import Record, build_batch
 from kafkawire.codec import encode
 from kafkawire.declare import Message, Struct
 from kafkawire.errors import EncodeError
-from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from kafkawire.primitives import format_uuid
 from kafkawire.registry import KEYS, request_class, spoken
+from requesting import create_topics, new_topic
 from wirebroker.client.wire import Connection, ConnectionClosed
 from wirebroker.core.acls import OPERATIONS, Operation, ResourceType
 from wirebroker.decode.plain import message_of
@@ -555,8 +555,8 @@ def _count(response: Any) -> int:
 
 def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
     """Topics, with their ids, transactional ids, a delegation token, and a group of KIP-848."""
-    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES if name != "absent"]
-    made = log_in(address, "admin").request(CreateTopicsRequest(topics=topics), 7)
+    topics = [new_topic(name) for name in NAMES if name != "absent"]
+    made = log_in(address, "admin").request(create_topics(*topics), 7)
     ids = {topic.name: topic.topic_id for topic in made.topics} | {"unknown": b"x" * 16}
     admin = Client(address, "admin", {})
     for kind, keys in ((0, [*GROUPS, "g848", SHARE_GROUP]), (1, list(IDS)), (2, [SHARED])):

@@ -20,11 +20,10 @@ from kafkawire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
-from requesting import end_txn, init_producer_id, offset_commit, offset_fetch, produce_request
+from requesting import create_topic, end_txn, init_producer_id, offset_commit, offset_fetch, produce_request
 from responses import only, sole
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
@@ -326,9 +325,7 @@ def crash_once(data: Path | Sequence[Path], seed: int, *flags: str, senders: int
 
 def create_ledger(wire: WireClient) -> None:
     """Create the compacted topic, if it is not there."""
-    configs = [CreatableTopicConfig(name=name, value=value) for name, value in LEDGER_SETTINGS.items()]
-    topic = CreatableTopic(name=LEDGER, num_partitions=1, replication_factor=1, assignments=[], configs=configs)
-    code = sole(wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics).error_code
+    code = sole(wire.request(create_topic(LEDGER, configs=LEDGER_SETTINGS), 7).topics).error_code
     assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 

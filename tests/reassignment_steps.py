@@ -7,22 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from kafkawire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kafkawire.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from kafkawire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from requesting import create_topics, new_topic, plain
 from responses import sole
 from wirebroker.client.wire import WireClient
 
@@ -77,31 +62,29 @@ def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
     ask = brokers.wire.request
     if verb in ("move", "cancel"):
         to = [int(node) for node in more[0].split(",")] if more else None
-        parts = [ReassignablePartition(partition_index=0, replicas=to)]
-        request = AlterPartitionReassignmentsRequest(
-            allow_replication_factor_change="same" not in more, topics=[ReassignableTopic(name=name, partitions=parts)]
-        )
+        parts = [{"partition_index": 0, "replicas": to}]
+        topics = [{"name": name, "partitions": parts}]
+        request = plain("AlterPartitionReassignments", allow_replication_factor_change="same" not in more, topics=topics)
         said = sole(sole(ask(request, 1).responses).partitions)
     elif verb == "create":
-        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[int(node) for node in more[0].split(",")])
-        configs = [CreatableTopicConfig(name="min.insync.replicas", value=value) for value in more[1:]]
-        made = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=configs)
-        said = sole(ask(CreateTopicsRequest(topics=[made], timeout_ms=5000), 5).topics)
+        replicas = [int(node) for node in more[0].split(",")]
+        configs = {"min_insync_replicas": more[1]} if more[1:] else {}
+        said = sole(ask(create_topics(new_topic(name, -1, -1, on=[(0, replicas)], **configs)), 5).topics)
     elif verb == "grow":
-        grown = CreatePartitionsTopic(name=name, count=int(more[0]), assignments=None)
-        said = sole(ask(CreatePartitionsRequest(topics=[grown], timeout_ms=5000), 3).results)
+        grown = {"name": name, "count": int(more[0]), "assignments": None}
+        said = sole(ask(plain("CreatePartitions", topics=[grown], timeout_ms=5000), 3).results)
     elif verb == "delete":
-        said = sole(ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=5000), 6).responses)
+        said = sole(ask(plain("DeleteTopics", topics=[{"name": name}], timeout_ms=5000), 6).responses)
     else:
-        parts_of = [TopicPartitions(topic=name, partitions=[0])]
-        elected = ask(ElectLeadersRequest(election_type=0, topic_partitions=parts_of, timeout_ms=5000), 2)
+        parts_of = [{"topic": name, "partitions": [0]}]
+        elected = ask(plain("ElectLeaders", election_type=0, topic_partitions=parts_of, timeout_ms=5000), 2)
         said = sole(sole(elected.replica_election_results).partition_result)
     return [said.error_code, said.error_message]
 
 
 def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
     """The partitions; of one that CreatePartitions made, only how many replicas it has, because Kafka chooses at random."""
-    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)], response_partition_limit=10)
+    request = plain("DescribeTopicPartitions", topics=[{"name": topic}], response_partition_limit=10)
     return [
         {
             "leader": each.leader_id, "epoch": each.leader_epoch, "replicas": each.replica_nodes, "in_sync": each.isr_nodes,
@@ -113,7 +96,7 @@ def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
 
 def moving(brokers: Brokers) -> dict[str, list[list[int]]]:
     """The reassignments in progress: replicas, those that are added, and those that will go."""
-    listed = brokers.wire.request(ListPartitionReassignmentsRequest(topics=None), 0)
+    listed = brokers.wire.request(plain("ListPartitionReassignments", topics=None), 0)
     return {
         topic.name: [each.replicas, each.adding_replicas, each.removing_replicas]
         for topic in sorted(listed.topics, key=lambda topic: topic.name)

@@ -18,39 +18,8 @@ import pytest
 
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
-from kafkawire.messages import alter_configs as legacy
-from kafkawire.messages import alter_partition_reassignments as moves
-from kafkawire.messages import alter_replica_log_dirs as log_dirs
-from kafkawire.messages import describe_quorum as quorum
-from kafkawire.messages import elect_leaders as elections
-from kafkawire.messages import incremental_alter_configs as incremental
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.create_acls import AclCreation, CreateAclsRequest
-from kafkawire.messages.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from kafkawire.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from kafkawire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkawire.messages.describe_acls import DescribeAclsRequest
-from kafkawire.messages.describe_cluster import DescribeClusterRequest
-from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from kafkawire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from kafkawire.messages.describe_producers import DescribeProducersRequest
-from kafkawire.messages.describe_producers import TopicRequest as ProducersOf
-from kafkawire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
-from kafkawire.messages.describe_topic_partitions import TopicRequest as PartitionsOf
-from kafkawire.messages.list_config_resources import ListConfigResourcesRequest
-from kafkawire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkawire.registry import KEYS
+from requesting import Plain, create_topics, new_topic, plain
 from responses import sole
 from wirebroker import apis
 from wirebroker.core.setting_definitions import (
@@ -98,17 +67,16 @@ class Admin:
         assert correlation_id == 7
         return response
 
-    def create(self, *topics: CreatableTopic, version: int = 7, validate_only: bool = False) -> list[Any]:
-        request = CreateTopicsRequest(topics=list(topics), timeout_ms=1000, validate_only=validate_only)
-        return list(self.ask(request, version).topics)
+    def create(self, *topics: Plain, version: int = 7, validate_only: bool = False) -> list[Any]:
+        return list(self.ask(create_topics(*topics, validate_only=validate_only), version).topics)
 
-    def add_partitions(self, *topics: CreatePartitionsTopic, validate_only: bool = False) -> list[Any]:
-        request = CreatePartitionsRequest(topics=list(topics), timeout_ms=1000, validate_only=validate_only)
+    def add_partitions(self, *topics: Plain, validate_only: bool = False) -> list[Any]:
+        request = plain("CreatePartitions", topics=list(topics), timeout_ms=1000, validate_only=validate_only)
         return list(self.ask(request, 3).results)
 
     def describe(self, kind: int, name: str, keys: list[str] | None = None, version: int = 4) -> Any:
-        resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        request = plain("DescribeConfigs", resources=[resource], include_synonyms=True)
         return sole(self.ask(request, version).results)
 
     def value(self, kind: int, name: str, key: str) -> tuple[str | None, int]:
@@ -118,31 +86,19 @@ class Admin:
     def alter(
         self, kind: int, name: str, *changes: tuple[str, int, str | None], version: int = 1, validate_only: bool = False
     ) -> tuple[int, str | None]:
-        configs = [incremental.AlterableConfig(name=k, config_operation=op, value=v) for k, op, v in changes]
-        resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-        request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        configs = [{"name": k, "config_operation": op, "value": v} for k, op, v in changes]
+        resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+        request = plain("IncrementalAlterConfigs", resources=[resource], validate_only=validate_only)
         (response,) = self.ask(request, version).responses
         assert (response.resource_type, response.resource_name) == (kind, name)
         return response.error_code, response.error_message
 
     def replace(self, kind: int, name: str, *given: tuple[str, str | None], **asked: Any) -> tuple[int, str | None]:
-        configs = [legacy.AlterableConfig(name=k, value=v) for k, v in given]
-        resource = legacy.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-        request = legacy.AlterConfigsRequest(resources=[resource], validate_only=asked.get("validate_only", False))
+        configs = [{"name": k, "value": v} for k, v in given]
+        resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+        request = plain("AlterConfigs", resources=[resource], validate_only=asked.get("validate_only", False))
         (response,) = self.ask(request, 2).responses
         return response.error_code, response.error_message
-
-
-def topic(
-    name: str = "new", partitions: int = 1, factor: int = 1, on: Sequence[tuple[int, Sequence[int]]] = (), **configs: str | None
-) -> CreatableTopic:
-    return CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=factor,
-        assignments=[CreatableReplicaAssignment(partition_index=i, broker_ids=list(nodes)) for i, nodes in on],
-        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
-    )
 
 
 def said(responses: Sequence[Any]) -> list[tuple[str, int, str | None]]:
@@ -153,62 +109,62 @@ def said(responses: Sequence[Any]) -> list[tuple[str, int, str | None]]:
 
 MANUAL = "The manual partition assignment includes"
 NOT_CREATED = [
-    (topic("taken.name"), 36, "Topic 'taken.name' already exists."),
-    (topic("taken_name"), 17, "Topic 'taken_name' collides with existing topic: taken.name"),
-    (topic(""), 17, "Topic name is invalid: the empty string is not allowed"),
-    (topic(".."), 17, "Topic name is invalid: '..' is not allowed"),
+    (new_topic("taken.name"), 36, "Topic 'taken.name' already exists."),
+    (new_topic("taken_name"), 17, "Topic 'taken_name' collides with existing topic: taken.name"),
+    (new_topic(""), 17, "Topic name is invalid: the empty string is not allowed"),
+    (new_topic(".."), 17, "Topic name is invalid: '..' is not allowed"),
     (
-        topic("a/b"),
+        new_topic("a/b"),
         17,
         "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
     ),
-    (topic(partitions=0), 37, "Number of partitions was set to an invalid non-positive value."),
-    (topic(partitions=-2), 37, "Number of partitions was set to an invalid non-positive value."),
-    (topic(factor=0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
-    (topic(partitions=0, factor=0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
+    (new_topic("new", partitions=0), 37, "Number of partitions was set to an invalid non-positive value."),
+    (new_topic("new", partitions=-2), 37, "Number of partitions was set to an invalid non-positive value."),
+    (new_topic("new", factor=0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
+    (new_topic("new", partitions=0, factor=0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
     (
-        topic(factor=2),
+        new_topic("new", factor=2),
         38,
         "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because "
         "only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
     ),
     (
-        topic(partitions=-1, factor=1, on=[(0, [1])]),
+        new_topic("new", partitions=-1, factor=1, on=[(0, [1])]),
         42,
         "A manual partition assignment was specified, but replication factor was not set to -1.",
     ),
     (
-        topic(partitions=1, factor=-1, on=[(0, [1])]),
+        new_topic("new", partitions=1, factor=-1, on=[(0, [1])]),
         42,
         "A manual partition assignment was specified, but numPartitions was not set to -1.",
     ),
     (
-        topic(partitions=-1, factor=-1, on=[(0, [1]), (0, [1])]),
+        new_topic("new", partitions=-1, factor=-1, on=[(0, [1]), (0, [1])]),
         39,
         "Found multiple manual partition assignments for partition 0",
     ),
     (
-        topic(partitions=-1, factor=-1, on=[(0, [1]), (2, [1])]),
+        new_topic("new", partitions=-1, factor=-1, on=[(0, [1]), (2, [1])]),
         39,
         "partitions should be a consecutive 0-based integer sequence",
     ),
-    (topic(partitions=-1, factor=-1, on=[(0, [])]), 39, f"{MANUAL} an empty replica list."),
-    (topic(partitions=-1, factor=-1, on=[(0, [7])]), 39, f"{MANUAL} broker 7, but no such broker is registered."),
-    (topic(partitions=-1, factor=-1, on=[(0, [1, 1])]), 39, f"{MANUAL} the broker 1 more than once."),
-    (topic(nope="5"), 40, "Unknown topic config name: nope"),
-    (topic(partitions=0, nope="5"), 40, "Unknown topic config name: nope"),
-    (topic(retention_ms="x"), 40, "Invalid value x for configuration retention.ms: Not a number of type LONG"),
-    (topic(retention_ms=None, nope=None), 40, "Null value not supported for topic configs: retention.ms,nope"),
-    (topic("__cluster_metadata"), 42, "Creation of internal topic __cluster_metadata is prohibited."),
-    (topic(partitions=10_000), 44, "Unable to perform excessively large batch operation."),
-    (topic(partitions=9_999, retention_ms="1"), 44, "Unable to perform excessively large batch operation."),
+    (new_topic("new", partitions=-1, factor=-1, on=[(0, [])]), 39, f"{MANUAL} an empty replica list."),
+    (new_topic("new", partitions=-1, factor=-1, on=[(0, [7])]), 39, f"{MANUAL} broker 7, but no such broker is registered."),
+    (new_topic("new", partitions=-1, factor=-1, on=[(0, [1, 1])]), 39, f"{MANUAL} the broker 1 more than once."),
+    (new_topic("new", nope="5"), 40, "Unknown topic config name: nope"),
+    (new_topic("new", partitions=0, nope="5"), 40, "Unknown topic config name: nope"),
+    (new_topic("new", retention_ms="x"), 40, "Invalid value x for configuration retention.ms: Not a number of type LONG"),
+    (new_topic("new", retention_ms=None, nope=None), 40, "Null value not supported for topic configs: retention.ms,nope"),
+    (new_topic("__cluster_metadata"), 42, "Creation of internal topic __cluster_metadata is prohibited."),
+    (new_topic("new", partitions=10_000), 44, "Unable to perform excessively large batch operation."),
+    (new_topic("new", partitions=9_999, retention_ms="1"), 44, "Unable to perform excessively large batch operation."),
 ]
 
 
 @pytest.mark.parametrize(("asked", "code", "sentence"), NOT_CREATED)
-def test_a_topic_that_kafka_would_not_create(asked: CreatableTopic, code: int, sentence: str) -> None:
+def test_a_topic_that_kafka_would_not_create(asked: Plain, code: int, sentence: str) -> None:
     admin = Admin()
-    admin.create(topic("taken.name"))
+    admin.create(new_topic("taken.name"))
     (response,) = admin.create(asked)
     assert (response.error_code, response.error_message) == (code, sentence)
     assert (response.num_partitions, response.replication_factor, response.configs) == (-1, -1, [])
@@ -217,17 +173,17 @@ def test_a_topic_that_kafka_would_not_create(asked: CreatableTopic, code: int, s
 
 def test_minus_one_means_the_brokers_defaults() -> None:
     admin = Admin(brokers=3, num_partitions="6", default_replication_factor="2")
-    (response,) = admin.create(topic("orders", -1, -1))
+    (response,) = admin.create(new_topic("orders", -1, -1))
     assert (response.num_partitions, response.replication_factor) == (6, 2)
     assert {partition.leader for partition in admin.engine.cluster.topics["orders"].partitions} == {1, 2, 3}
 
 
 def test_replicas_are_placed_on_the_requested_brokers() -> None:
     admin = Admin(brokers=3)
-    (response,) = admin.create(topic("orders", -1, -1, on=[(1, [3, 1]), (0, [2, 3])]))
+    (response,) = admin.create(new_topic("orders", -1, -1, on=[(1, [3, 1]), (0, [2, 3])]))
     assert (response.num_partitions, response.replication_factor) == (2, 2)
     assert [partition.replicas for partition in admin.engine.cluster.topics["orders"].partitions] == [[2, 3], [3, 1]]
-    (response,) = admin.create(topic("uneven", -1, -1, on=[(0, [2, 3]), (1, [3])]))
+    (response,) = admin.create(new_topic("uneven", -1, -1, on=[(0, [2, 3]), (1, [3])]))
     assert (response.error_code, response.error_message) == (
         39,
         f"{MANUAL} a partition with 1 replica(s), but this is not consistent with previous partitions, "
@@ -238,40 +194,40 @@ def test_replicas_are_placed_on_the_requested_brokers() -> None:
 # DeleteTopics
 
 
-def delete(admin: Admin, *asked: DeleteTopicState, version: int = 6) -> list[Any]:
-    names = [state.name or "" for state in asked]
-    return list(admin.ask(DeleteTopicsRequest(topics=list(asked), topic_names=names, timeout_ms=1000), version).responses)
+def delete(admin: Admin, *asked: Plain, version: int = 6) -> list[Any]:
+    names = [state.get("name", "") for state in asked]
+    return list(admin.ask(plain("DeleteTopics", topics=list(asked), topic_names=names, timeout_ms=1000), version).responses)
 
 
 @pytest.mark.parametrize(
     ("asked", "answered"),
     [
-        ([DeleteTopicState(name="nope")], [("nope", 3, HERE)]),
-        ([DeleteTopicState(name="a/b")], [("a/b", 3, HERE)]),
-        ([DeleteTopicState(topic_id=b"1" * 16)], [(None, 100, "This server does not host this topic ID.")]),
-        ([DeleteTopicState(topic_id=b"1" * 16)] * 2, [(None, 42, "Duplicate topic id.")]),
-        ([DeleteTopicState()], [(None, 42, "Neither topic name nor id were specified.")]),
+        ([{"name": "nope"}], [("nope", 3, HERE)]),
+        ([{"name": "a/b"}], [("a/b", 3, HERE)]),
+        ([{"topic_id": b"1" * 16}], [(None, 100, "This server does not host this topic ID.")]),
+        ([{"topic_id": b"1" * 16}] * 2, [(None, 42, "Duplicate topic id.")]),
+        ([{}], [(None, 42, "Neither topic name nor id were specified.")]),
         (
-            [DeleteTopicState(name="orders", topic_id=b"2" * 16)],
+            [{"name": "orders", "topic_id": b"2" * 16}],
             [("orders", 42, "You may not specify both topic name and topic id.")],
         ),
         (
-            [DeleteTopicState(name="orders"), DeleteTopicState(name="nope"), DeleteTopicState(name="orders")],
+            [{"name": "orders"}, {"name": "nope"}, {"name": "orders"}],
             [("orders", 42, "Duplicate topic name."), ("nope", 3, HERE)],
         ),
     ],
 )
-def test_topics_that_are_not_deleted(asked: list[DeleteTopicState], answered: list[tuple[str | None, int, str]]) -> None:
+def test_topics_that_are_not_deleted(asked: list[Plain], answered: list[tuple[str | None, int, str]]) -> None:
     admin = Admin()
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     assert said(delete(admin, *asked)) == answered
     assert list(admin.engine.cluster.topics) == ["orders"]
 
 
 def test_a_topic_named_and_identified_at_once_stays() -> None:
     admin = Admin()
-    (created,) = admin.create(topic("orders"))
-    responses = delete(admin, DeleteTopicState(name="orders"), DeleteTopicState(topic_id=created.topic_id))
+    (created,) = admin.create(new_topic("orders"))
+    responses = delete(admin, {"name": "orders"}, {"topic_id": created.topic_id})
     assert said(responses) == [("orders", 42, "The provided topic name maps to an ID that was already supplied.")]
     assert list(admin.engine.cluster.topics) == ["orders"]
 
@@ -279,8 +235,8 @@ def test_a_topic_named_and_identified_at_once_stays() -> None:
 @pytest.mark.parametrize(("version", "code"), [(2, 42), (3, 73), (6, 73)])
 def test_deletion_can_be_switched_off(version: int, code: int) -> None:
     admin = Admin(delete_topic_enable="false")
-    admin.create(topic("orders"))
-    (response,) = delete(admin, DeleteTopicState(name="orders"), version=version)
+    admin.create(new_topic("orders"))
+    (response,) = delete(admin, {"name": "orders"}, version=version)
     assert (response.name, response.error_code) == ("orders", code)
     assert "orders" in admin.engine.cluster.topics
 
@@ -288,9 +244,9 @@ def test_deletion_can_be_switched_off(version: int, code: int) -> None:
 # CreatePartitions
 
 
-def more(name: str, total: int, on: Sequence[Sequence[int]] | None = None) -> CreatePartitionsTopic:
-    nodes = None if on is None else [CreatePartitionsAssignment(broker_ids=list(each)) for each in on]
-    return CreatePartitionsTopic(name=name, count=total, assignments=nodes)
+def more(name: str, total: int, on: Sequence[Sequence[int]] | None = None) -> Plain:
+    nodes = None if on is None else [{"broker_ids": list(each)} for each in on]
+    return {"name": name, "count": total, "assignments": nodes}
 
 
 @pytest.mark.parametrize(
@@ -317,17 +273,17 @@ def more(name: str, total: int, on: Sequence[Sequence[int]] | None = None) -> Cr
         (more("orders", 10_003), -1, None),
     ],
 )
-def test_partitions_that_kafka_would_not_add(asked: CreatePartitionsTopic, code: int, sentence: str | None) -> None:
+def test_partitions_that_kafka_would_not_add(asked: Plain, code: int, sentence: str | None) -> None:
     admin = Admin()
-    admin.create(topic("orders", 2))
+    admin.create(new_topic("orders", 2))
     (response,) = admin.add_partitions(asked)
-    assert (response.name, response.error_code, response.error_message) == (asked.name, code, sentence)
+    assert (response.name, response.error_code, response.error_message) == (asked["name"], code, sentence)
     assert len(admin.engine.cluster.topics["orders"].partitions) == 2
 
 
 def test_partitions_are_added() -> None:
     admin = Admin(brokers=3)
-    admin.create(topic("orders", 1, 2), topic("other"))
+    admin.create(new_topic("orders", 1, 2), new_topic("other"))
     assert said(admin.add_partitions(more("orders", 3, [[3, 1], [2, 3]]), validate_only=True)) == [("orders", 0, None)]
     assert len(admin.engine.cluster.topics["orders"].partitions) == 1
     responses = admin.add_partitions(more("orders", 3, [[3, 1], [2, 3]]), more("other", 2))
@@ -370,7 +326,7 @@ MALFORMED = (
 )
 def test_resources_that_can_be_described(kind: int, name: str, code: int, sentence: str, entries: int) -> None:
     admin = Admin()
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     result = admin.describe(kind, name)
     assert (result.error_code, result.error_message, len(result.configs)) == (code, sentence, entries)
     assert (result.resource_type, result.resource_name) == (kind, name)
@@ -379,11 +335,11 @@ def test_resources_that_can_be_described(kind: int, name: str, code: int, senten
 def test_every_setting_is_documented_on_request() -> None:
     """A real Kafka 4.3.1 documents each of them, too."""
     admin = Admin()
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     sizes = {(TOPIC, "orders"): 33, (BROKER, "1"): 340, (BROKER, ""): 1, (GROUP, "g"): 17, (CLIENT_METRICS, "m"): 3}
     for (kind, name), size in sizes.items():
-        resource = DescribeConfigsResource(resource_type=kind, resource_name=name)
-        (result,) = admin.ask(DescribeConfigsRequest(resources=[resource], include_documentation=True), 4).results
+        resource = {"resource_type": kind, "resource_name": name}
+        (result,) = admin.ask(plain("DescribeConfigs", resources=[resource], include_documentation=True), 4).results
         assert len(result.configs) == size
         assert [config.name for config in result.configs if not config.documentation] == []
     tables = (TOPIC_SETTINGS, BROKER_SETTINGS, GROUP_SETTINGS, CLIENT_METRICS_SETTINGS)
@@ -395,7 +351,7 @@ def test_every_setting_is_documented_on_request() -> None:
 
 def test_a_change_of_settings_counts_as_a_change_of_the_metadata() -> None:
     admin = Admin()
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     before = admin.engine.cluster.version
     admin.alter(TOPIC, "orders", ("retention.ms", SET, "7"), validate_only=True)
     assert (admin.engine.cluster.version, admin.value(TOPIC, "orders", "retention.ms")) == (before, ("604800000", 5))
@@ -508,7 +464,7 @@ def test_alterations_that_kafka_refuses(
     kind: int, name: str, changes: list[tuple[str, int, str | None]], code: int, sentence: str | None
 ) -> None:
     admin = Admin()
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     before = [admin.describe(*each) for each in ((TOPIC, "orders"), (BROKER, "1"), (GROUP, "g"), (CLIENT_METRICS, "m"))]
     assert admin.alter(kind, name, *changes) == (code, sentence)
     after = [admin.describe(*each) for each in ((TOPIC, "orders"), (BROKER, "1"), (GROUP, "g"), (CLIENT_METRICS, "m"))]
@@ -518,18 +474,18 @@ def test_alterations_that_kafka_refuses(
 def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_changes_there() -> None:
     """The answers are a real broker's: what a broker refuses or changes itself is answered as always."""
     admin = Admin()
-    admin.create(topic("orders"), topic("other"))
+    admin.create(new_topic("orders"), new_topic("other"))
 
-    def asked(kind: int, name: str, setting: str, value: str, operation: int) -> incremental.AlterConfigsResource:
-        config = incremental.AlterableConfig(name=setting, config_operation=operation, value=value)
-        return incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+    def asked(kind: int, name: str, setting: str, value: str, operation: int) -> Plain:
+        config = {"name": setting, "config_operation": operation, "value": value}
+        return {"resource_type": kind, "resource_name": name, "configs": [config]}
 
     resources = [
         asked(TOPIC, "other", "retention.ms", "1", SET), asked(TOPIC, "nope", "retention.ms", "1", SET),
         asked(GROUP, "g", "consumer.session.timeout.ms", "50000", SET), asked(BROKER, "9", "num.io.threads", "9", SET),
         asked(LOGGERS, "1", "kafka", "WARN", SET), asked(TOPIC, "orders", "retention.ms", "1", 9),
     ]  # fmt: skip
-    request = incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+    request = plain("IncrementalAlterConfigs", resources=resources, validate_only=False)
     assert [each.error_code for each in admin.ask(request, 1).responses] == [-1, -1, -1, 42, 0, -1]
     assert admin.value(TOPIC, "other", "retention.ms") == ("604800000", 5)
     assert admin.value(LOGGERS, "1", "kafka") == ("WARN", 6)
@@ -537,7 +493,7 @@ def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_ch
 
 def test_a_broker_setting_reaches_the_topics() -> None:
     admin = Admin()
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     assert admin.alter(BROKER, "", ("message.max.bytes", SET, "999")) == (0, None)
     assert admin.alter(BROKER, "1", ("message.max.bytes", SET, "888")) == (0, None)
     assert admin.value(TOPIC, "orders", "max.message.bytes") == ("888", 2)
@@ -553,7 +509,7 @@ def test_a_broker_setting_reaches_the_topics() -> None:
 
 def test_min_insync_replicas_begins_as_a_setting_of_the_cluster() -> None:
     admin = Admin(min_insync_replicas="2")
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     assert admin.value(TOPIC, "orders", "min.insync.replicas") == ("2", 3)
     assert admin.alter(BROKER, "", ("min.insync.replicas", SET, "1")) == (0, None)
     assert admin.value(TOPIC, "orders", "min.insync.replicas") == ("1", 3)
@@ -582,7 +538,7 @@ def test_alterations_that_the_older_form_refuses(
     kind: int, name: str, given: list[tuple[str, str | None]], code: int, sentence: str
 ) -> None:
     admin = Admin()
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     assert admin.replace(kind, name, *given) == (code, sentence)
 
 
@@ -591,7 +547,7 @@ def test_alterations_that_the_older_form_refuses(
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_cluster_is_described(version: int) -> None:
-    response = Admin(brokers=2).ask(DescribeClusterRequest(include_cluster_authorized_operations=version == 2), version)
+    response = Admin(brokers=2).ask(plain("DescribeCluster", include_cluster_authorized_operations=version == 2), version)
     assert (response.error_code, response.error_message, response.endpoint_type) == (0, None, 1)
     assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers] == [
         (1, "127.0.0.1", 9092, None, False),
@@ -610,10 +566,11 @@ class Page(NamedTuple):
 
 
 def page(admin: Admin, names: Sequence[str], limit: int = 2000, cursor: tuple[str, int] | None = None) -> Page:
-    request = DescribeTopicPartitionsRequest(
-        topics=[PartitionsOf(name=name) for name in names],
+    request = plain(
+        "DescribeTopicPartitions",
+        topics=[{"name": name} for name in names],
         response_partition_limit=limit,
-        cursor=Cursor(topic_name=cursor[0], partition_index=cursor[1]) if cursor else None,
+        cursor={"topic_name": cursor[0], "partition_index": cursor[1]} if cursor else None,
     )
     response = admin.ask(request, 0)
     following = response.next_cursor
@@ -626,7 +583,7 @@ def page(admin: Admin, names: Sequence[str], limit: int = 2000, cursor: tuple[st
 @pytest.fixture
 def paged() -> Admin:
     admin = Admin()
-    admin.create(topic("b", 4), topic("a", 3))
+    admin.create(new_topic("b", 4), new_topic("a", 3))
     return admin
 
 
@@ -658,7 +615,7 @@ def test_partitions_come_in_pages(
 
 def test_the_broker_limits_a_page_too() -> None:
     admin = Admin(max_request_partition_size_limit="2")
-    admin.create(topic("a", 3))
+    admin.create(new_topic("a", 3))
     assert page(admin, ["a"]) == Page([("a", 0, [0, 1])], ("a", 2))
 
 
@@ -668,39 +625,41 @@ def test_the_broker_limits_a_page_too() -> None:
 @pytest.mark.parametrize("version", range(1, 6))
 def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -> None:
     admin = Admin(brokers=2, node_id=2, log_dirs="/data/kafka")
-    admin.create(topic("orders", -1, -1, on=[(0, [1]), (1, [2]), (2, [2, 1][:1])]), topic("other", -1, -1, on=[(0, [1])]))
-    held = admin.ask(DescribeLogDirsRequest(topics=None), version)
+    admin.create(
+        new_topic("orders", -1, -1, on=[(0, [1]), (1, [2]), (2, [2, 1][:1])]), new_topic("other", -1, -1, on=[(0, [1])])
+    )
+    held = admin.ask(plain("DescribeLogDirs", topics=None), version)
     (result,) = held.results
     assert (held.error_code, result.error_code, result.log_dir) == (0, 0, "/data/kafka")
     sizes = [(each.name, [(p.partition_index, p.partition_size) for p in each.partitions]) for each in result.topics]
     assert sizes == [("orders", [(1, 0), (2, 0)])]
     assert (result.total_bytes, result.usable_bytes, result.is_cordoned) == (-1, -1, False)
     wanted = [
-        DescribableLogDirTopic(topic="orders", partitions=[1, 7]),
-        DescribableLogDirTopic(topic="no", partitions=[0]),
+        {"topic": "orders", "partitions": [1, 7]},
+        {"topic": "no", "partitions": [0]},
     ]
-    (result,) = admin.ask(DescribeLogDirsRequest(topics=wanted), version).results
+    (result,) = admin.ask(plain("DescribeLogDirs", topics=wanted), version).results
     assert [(each.name, [p.partition_index for p in each.partitions]) for each in result.topics] == [("orders", [1])]
-    assert sole(admin.ask(DescribeLogDirsRequest(topics=[]), version).results).topics == []
+    assert sole(admin.ask(plain("DescribeLogDirs", topics=[]), version).results).topics == []
 
 
 def in_dirs(admin: Admin, *names: str) -> list[list[tuple[str, int]]]:
     """The replicas of these topics in each log directory of the broker."""
-    results = admin.ask(DescribeLogDirsRequest(topics=None), 5).results
+    results = admin.ask(plain("DescribeLogDirs", topics=None), 5).results
     return [[(t.name, p.partition_index) for t in each.topics if t.name in names for p in t.partitions] for each in results]
 
 
 def moved(admin: Admin, path: str, *indexes: int) -> list[int]:
     """Ask the broker to move its replicas of `orders` to this directory. Returns the error codes."""
-    topics = [log_dirs.AlterReplicaLogDirTopic(name="orders", partitions=list(indexes))]
-    response = admin.ask(log_dirs.AlterReplicaLogDirsRequest(dirs=[log_dirs.AlterReplicaLogDir(path=path, topics=topics)]), 2)
+    topics = [{"name": "orders", "partitions": list(indexes)}]
+    response = admin.ask(plain("AlterReplicaLogDirs", dirs=[{"path": path, "topics": topics}]), 2)
     return [each.error_code for each in sole(response.results).partitions]
 
 
 def test_each_broker_spreads_its_replicas_over_its_log_directories() -> None:
     first = Admin(brokers=2, log_dirs="/a,/b, /a")
     second = first.at(2)
-    first.create(topic("orders", -1, -1, on=[(0, [1]), (1, [2]), (2, [1])]), topic("other", -1, -1, on=[(0, [2, 1])]))
+    first.create(new_topic("orders", -1, -1, on=[(0, [1]), (1, [2]), (2, [1])]), new_topic("other", -1, -1, on=[(0, [2, 1])]))
     assert in_dirs(first, "orders", "other") == [[("orders", 0), ("other", 0)], [("orders", 2)]]
     assert in_dirs(second, "orders", "other") == [[("orders", 1)], [("other", 0)]]
     assert moved(first, "/b", 0, 1) == [0, 9]
@@ -718,13 +677,13 @@ def test_a_restart_forgets_where_new_replicas_were_wanted() -> None:
     admin.engine.restart("clean", NOW)
     admin.engine.take_effects()
     admin = admin.at(1)
-    admin.create(topic("orders", 1))
+    admin.create(new_topic("orders", 1))
     assert in_dirs(admin, "orders") == [[("orders", 0)], []]
 
 
 def test_a_replica_whose_directory_has_failed_is_not_moved() -> None:
     admin = Admin(log_dirs="/a,/b")
-    admin.create(topic("orders", 1))
+    admin.create(new_topic("orders", 1))
     admin.engine.cluster.topics["orders"].partitions[0].go_offline(1)
     assert moved(admin, "/b", 0) == [56]
     assert in_dirs(admin, "orders") == [[("orders", 0)], []]
@@ -741,8 +700,8 @@ def test_a_broker_starts_only_with_cordoned_directories_that_it_has() -> None:
 
 
 def delete_records(admin: Admin, name: str, *asked: tuple[int, int], version: int = 2) -> list[tuple[int, int, int]]:
-    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=partitions)], timeout_ms=1000)
+    partitions = [{"partition_index": index, "offset": offset} for index, offset in asked]
+    request = plain("DeleteRecords", topics=[{"name": name, "partitions": partitions}], timeout_ms=1000)
     (response,) = admin.ask(request, version).topics
     assert response.name == name
     return [(each.partition_index, each.error_code, each.low_watermark) for each in response.partitions]
@@ -750,7 +709,7 @@ def delete_records(admin: Admin, name: str, *asked: tuple[int, int], version: in
 
 def test_records_of_compacted_and_internal_topics_stay() -> None:
     admin = Admin(brokers=2)
-    admin.create(topic("compacted", cleanup_policy="compact"), topic("both", cleanup_policy="compact,delete"))
+    admin.create(new_topic("compacted", cleanup_policy="compact"), new_topic("both", cleanup_policy="compact,delete"))
     assert delete_records(admin, "compacted", (0, 0)) == [(0, 44, -1)]
     assert delete_records(admin, "both", (0, 0)) == [(0, 0, 0)]
     admin.engine.cluster.create_internal_topic("__consumer_offsets", NOW)
@@ -759,7 +718,7 @@ def test_records_of_compacted_and_internal_topics_stay() -> None:
 
 def test_records_are_deleted_by_the_leader_only() -> None:
     admin = Admin(brokers=2, node_id=2)
-    admin.create(topic("orders", -1, -1, on=[(0, [1]), (1, [2])]))
+    admin.create(new_topic("orders", -1, -1, on=[(0, [1]), (1, [2])]))
     assert delete_records(admin, "orders", (0, 0), (1, 0)) == [(0, 6, -1), (1, 0, 0)]
 
 
@@ -771,9 +730,9 @@ def test_records_are_deleted_by_the_leader_only() -> None:
 
 def test_producers_are_described_only_on_existing_partitions() -> None:
     admin = Admin()
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     wanted = [("orders", [0, 7]), ("nope", [0]), ("a/b", [0])]
-    request = DescribeProducersRequest(topics=[ProducersOf(name=name, partition_indexes=i) for name, i in wanted])
+    request = plain("DescribeProducers", topics=[{"name": name, "partition_indexes": i} for name, i in wanted])
     response = admin.ask(request, 0)
     found = [(each.name, [(p.error_code, p.error_message) for p in each.partitions]) for each in response.topics]
     assert found == [
@@ -810,7 +769,7 @@ def test_producers_are_described_only_on_existing_partitions() -> None:
 )
 def test_software_must_have_a_name_and_a_version(name: str, version: str, code: int) -> None:
     admin = Admin()
-    response = admin.ask(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
+    response = admin.ask(plain("ApiVersions", client_software_name=name, client_software_version=version), 3)
     assert response.error_code == code
     assert bool(response.api_keys) is (code == 0)
     assert admin.connection.software == ((name, version) if code == 0 else ("", ""))
@@ -820,8 +779,8 @@ def test_software_must_have_a_name_and_a_version(name: str, version: str, code: 
 
 
 def elected(admin: Admin, asked: list[tuple[str, list[int]]] | None, kind: int = 0) -> Any:
-    topics = None if asked is None else [elections.TopicPartitions(topic=name, partitions=of) for name, of in asked]
-    response = admin.ask(elections.ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=1), 2)
+    topics = None if asked is None else [{"topic": name, "partitions": of} for name, of in asked]
+    response = admin.ask(plain("ElectLeaders", election_type=kind, topic_partitions=topics, timeout_ms=1), 2)
     assert response.error_code == (0 if kind < 2 else 42)
     return [
         (topic.topic, each.partition_id, each.error_code, each.error_message)
@@ -832,7 +791,7 @@ def elected(admin: Admin, asked: list[tuple[str, list[int]]] | None, kind: int =
 
 def test_leaders_that_need_no_election() -> None:
     admin = Admin()
-    admin.create(topic("orders", 2))
+    admin.create(new_topic("orders", 2))
     not_needed = (84, "Leader election not needed for topic partition.")
     assert elected(admin, [("orders", [1, 7]), ("nope", [0])]) == [
         ("orders", 1, *not_needed),
@@ -845,11 +804,8 @@ def test_leaders_that_need_no_election() -> None:
 
 
 def reassigned(admin: Admin, *asked: tuple[str, int, list[int] | None], any_number: bool = True) -> Any:
-    topics = [
-        moves.ReassignableTopic(name=name, partitions=[moves.ReassignablePartition(partition_index=i, replicas=to)])
-        for name, i, to in asked
-    ]
-    request = moves.AlterPartitionReassignmentsRequest(allow_replication_factor_change=any_number, topics=topics)
+    topics = [{"name": name, "partitions": [{"partition_index": i, "replicas": to}]} for name, i, to in asked]
+    request = plain("AlterPartitionReassignments", allow_replication_factor_change=any_number, topics=topics)
     response = admin.ask(request, 1)
     assert (response.error_code, response.error_message) == (0, None)
     assert response.allow_replication_factor_change is any_number
@@ -858,7 +814,7 @@ def reassigned(admin: Admin, *asked: tuple[str, int, list[int] | None], any_numb
 
 def test_replicas_that_cannot_move() -> None:
     admin = Admin()
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     assert reassigned(
         admin, ("orders", 0, [1]), ("orders", 0, None), ("orders", 0, []), ("orders", 0, [5]), ("orders", 0, [1, 1]),
         ("orders", 9, [1]), ("nope", 0, [1]),
@@ -871,13 +827,13 @@ def test_replicas_that_cannot_move() -> None:
         (3, "Unable to find partition orders:9."),
         (3, "Unable to find a topic named nope."),
     ]  # fmt: skip
-    listed = admin.ask(ListPartitionReassignmentsRequest(topics=None), 0)
+    listed = admin.ask(plain("ListPartitionReassignments", topics=None), 0)
     assert (listed.error_code, listed.topics) == (0, [])
 
 
 def test_replicas_move_and_the_preferred_leader_leads_again() -> None:
     admin = Admin(brokers=3)
-    admin.create(topic("orders", 1, 2))
+    admin.create(new_topic("orders", 1, 2))
     (partition,) = admin.engine.cluster.topics["orders"].partitions
     before = admin.engine.cluster.version
     assert (partition.replicas, partition.leader, partition.leader_epoch) == ([1, 2], 1, 0)
@@ -894,12 +850,12 @@ def test_replicas_move_and_the_preferred_leader_leads_again() -> None:
 
 def test_replicas_stay_in_the_one_log_directory() -> None:
     admin = Admin(brokers=2, log_dirs="/data/kafka")
-    admin.create(topic("orders", 2))
+    admin.create(new_topic("orders", 2))
     long = "n" * 249
 
     def moved(path: str) -> list[tuple[str, int, int]]:
-        wanted = [log_dirs.AlterReplicaLogDirTopic(name=n, partitions=of) for n, of in (("orders", [0, 1, 9]), (long, [0]))]
-        request = log_dirs.AlterReplicaLogDirsRequest(dirs=[log_dirs.AlterReplicaLogDir(path=path, topics=wanted)])
+        wanted = [{"name": n, "partitions": of} for n, of in (("orders", [0, 1, 9]), (long, [0]))]
+        request = plain("AlterReplicaLogDirs", dirs=[{"path": path, "topics": wanted}])
         results = admin.ask(request, 2).results
         return [(one.topic_name, each.partition_index, each.error_code) for one in results for each in one.partitions]
 
@@ -912,9 +868,9 @@ def test_the_quorum_is_all_brokers(version: int) -> None:
     admin = Admin(brokers=3)
 
     def asked(name: str, *indexes: int) -> Any:
-        partitions = [quorum.PartitionData(partition_index=index) for index in indexes]
-        topics = [quorum.TopicData(topic_name=name, partitions=partitions)]
-        response = admin.ask(quorum.DescribeQuorumRequest(topics=topics), version)
+        partitions = [{"partition_index": index} for index in indexes]
+        topics = [{"topic_name": name, "partitions": partitions}]
+        response = admin.ask(plain("DescribeQuorum", topics=topics), version)
         assert response.error_code == 0
         return response
 
@@ -930,11 +886,11 @@ def test_the_quorum_is_all_brokers(version: int) -> None:
 
 def test_resources_with_settings_are_listed() -> None:
     admin = Admin(brokers=2)
-    admin.create(topic("orders"))
+    admin.create(new_topic("orders"))
     admin.alter(GROUP, "readers", ("consumer.session.timeout.ms", SET, "50000"))
 
     def listed(kinds: Sequence[int], version: int = 1) -> Any:
-        response = admin.ask(ListConfigResourcesRequest(resource_types=list(kinds)), version)
+        response = admin.ask(plain("ListConfigResources", resource_types=list(kinds)), version)
         return [(each.resource_type, each.resource_name) for each in response.config_resources] or response.error_code
 
     loggers, brokers = ([(kind, "1"), (kind, "2")] for kind in (LOGGERS, BROKER))
@@ -951,12 +907,12 @@ def test_without_an_authorizer_there_are_no_acls(version: int) -> None:
     admin = Admin()
     acl = {"resource_name": "x", "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
     found = {f"{name}_filter" if isinstance(value, str) else name: value for name, value in acl.items()}
-    described = admin.ask(DescribeAclsRequest(resource_type_filter=2, **found), version)
+    described = admin.ask(plain("DescribeAcls", resource_type_filter=2, **found), version)
     said = (described.error_code, described.error_message, described.resources)
     assert said == (54, "No Authorizer is configured on the broker", [])
-    created = admin.ask(CreateAclsRequest(creations=[AclCreation(resource_type=2, **acl)] * 2), version).results
-    filters = [DeleteAclsFilter(resource_type_filter=2, **found)] * 2
-    deleted = admin.ask(DeleteAclsRequest(filters=filters), version).filter_results
+    created = admin.ask(plain("CreateAcls", creations=[{"resource_type": 2, **acl}] * 2), version).results
+    filters = [{"resource_type_filter": 2, **found}] * 2
+    deleted = admin.ask(plain("DeleteAcls", filters=filters), version).filter_results
     assert [(each.error_code, each.error_message) for each in (*created, *deleted)] == [
         (54, "No Authorizer is configured.")
     ] * 4
@@ -978,7 +934,7 @@ def test_every_api_of_kafka_is_served_or_listed_as_skipped() -> None:
 def test_every_api_is_served_in_the_versions_of_kafka() -> None:
     recorded = json.loads((Path(__file__).parent / "data" / "apiversions-4.3.1.json").read_text(encoding="utf-8"))
     admin = Admin()
-    response = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    response = admin.ask(plain("ApiVersions", client_software_name="a", client_software_version="1"), 4)
     kafka = {each["key"]: (each["min"], each["max"]) for each in recorded["api_keys"]}
     for each in response.api_keys:
         assert (each.min_version, each.max_version) == kafka[each.api_key]

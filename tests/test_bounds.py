@@ -60,7 +60,7 @@ def test_groups_whose_clients_never_come_back_are_deleted(kafka: MockKafka) -> N
     wire = client(kafka)
     found(wire, 0, "g")
     for number in range(MANY):
-        request = join_group(f"g{number}", "", {"range": b""}, rebalance_ms=10000)
+        request = join_group(f"g{number}", "", [("range", b"")], rebalance_ms=10000)
         assert wire.request(request, 4).error_code == 79  # MEMBER_ID_REQUIRED
     assert groups_held(kafka) == MANY
     kafka.clock.advance(minutes=11)
@@ -99,7 +99,7 @@ def test_cancelled_timers_do_not_pile_up() -> None:
 def test_a_live_member_leaves_no_cancelled_timers(kafka: MockKafka) -> None:
     wire = client(kafka)
     found(wire, 0, "g")
-    request = join_group("g", "", {"range": b""}, session_ms=300000, rebalance_ms=10000)
+    request = join_group("g", "", [("range", b"")], session_ms=300000, rebalance_ms=10000)
     joined = wire.request(request, 3)
     for _ in range(3000):
         beat = heartbeat("g", joined.member_id, joined.generation_id)

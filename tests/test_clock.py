@@ -34,7 +34,7 @@ def coordinators(wire: Any) -> None:
 def join_and_commit(wire: Any) -> None:
     """A member of a classic group with a session of 20 s, and an offset that it committed."""
     joined = wire.request(
-        join_group('team', '', {'range': b''}, session_ms=20 * SECOND, rebalance_ms=MINUTE),
+        join_group('team', '', [("range", b"")], session_ms=20 * SECOND, rebalance_ms=MINUTE),
         3,
     )  # fmt: skip
     given = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")

@@ -15,25 +15,19 @@ import pytest
 
 import reassignment_steps
 from clusterkit import Cluster, Described, Read, Told
+from kafkawire.declare import Message
 from kafkawire.errors import error_name
-from kafkawire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
+from requesting import (
+    create_topics,
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+    join_group,
+    new_topic,
+    plain,
+    produce_request,
+    sync_group,
 )
-from kafkawire.messages.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from kafkawire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from kafkawire.messages.describe_cluster import DescribeClusterRequest
-from kafkawire.messages.describe_groups import DescribeGroupsRequest
-from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
-from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from kafkawire.messages.join_group import JoinGroupRequest
-from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from requesting import end_txn, find_coordinator, init_producer_id, join_group, produce_request
 from responses import only, sole
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed
@@ -467,12 +461,12 @@ def join(cluster: Cluster, node: int, member_id: str = "", version: int = 5) -> 
     return cluster.wire(node).response()
 
 
-def join_request(member_id: str) -> JoinGroupRequest:
-    return join_group("team", member_id, {"range": b""}, rebalance_ms=10000)
+def join_request(member_id: str) -> Message:
+    return join_group("team", member_id, [("range", b"")], rebalance_ms=10000)
 
 
 def described(cluster: Cluster, node: int) -> tuple[int, str, list[str]]:
-    group = sole(cluster.wire(node).request(DescribeGroupsRequest(groups=["team"]), 4).groups)
+    group = sole(cluster.wire(node).request(plain("DescribeGroups", groups=["team"]), 4).groups)
     return group.error_code, group.group_state, [member.member_id for member in group.members]
 
 
@@ -480,10 +474,7 @@ def stable_member(cluster: Cluster, node: int) -> str:
     """A group with one member, which has its assignment."""
     member_id: str = join(cluster, node).member_id
     joined = join(cluster, node, member_id)
-    sync = SyncGroupRequest(
-        group_id="team", generation_id=joined.generation_id, member_id=member_id,
-        assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"")],
-    )  # fmt: skip
+    sync = sync_group("team", member_id, joined.generation_id, {member_id: b""})
     assert cluster.wire(node).request(sync, 3).error_code == 0
     return member_id
 
@@ -540,7 +531,7 @@ def commit(cluster: Cluster, node: int, pid: int, epoch: int) -> int:
 
 
 def transaction_state(cluster: Cluster, node: int) -> tuple[int, str]:
-    request = DescribeTransactionsRequest(transactional_ids=["till"])
+    request = plain("DescribeTransactions", transactional_ids=["till"])
     found = cluster.wire(node).request(request, 0).transaction_states[0]
     return found.error_code, found.transaction_state
 
@@ -628,18 +619,18 @@ def test_d3_a_coordinator_writes_nothing_while_too_few_replicas_of_its_log_are_i
 
 def test_a_dead_broker_refuses_connections_until_it_is_started(start: Start) -> None:
     cluster = start()
-    assert cluster.wire(1).request(DescribeClusterRequest(), 2).controller_id == 1
+    assert cluster.wire(1).request(plain("DescribeCluster"), 2).controller_id == 1
     cluster.kafka.kill_broker(1)
     with pytest.raises(ConnectionClosed):
-        cluster.wire(1).request(DescribeClusterRequest(), 2)  # the connection that there was
+        cluster.wire(1).request(plain("DescribeCluster"), 2)  # the connection that there was
     with pytest.raises(ConnectionClosed):
-        cluster.wire(1).request(DescribeClusterRequest(), 2)  # and a new one
-    shown = cluster.wire(2).request(DescribeClusterRequest(), 2)
+        cluster.wire(1).request(plain("DescribeCluster"), 2)  # and a new one
+    shown = cluster.wire(2).request(plain("DescribeCluster"), 2)
     assert ([broker.broker_id for broker in shown.brokers], shown.controller_id) == ([2, 3], 2)
-    fenced = cluster.wire(2).request(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    fenced = cluster.wire(2).request(plain("DescribeCluster", include_fenced_brokers=True), 2)
     assert {broker.broker_id: broker.is_fenced for broker in fenced.brokers} == {1: True, 2: False, 3: False}
     cluster.kafka.start_broker(1)
-    assert len(cluster.wire(1).request(DescribeClusterRequest(), 2).brokers) == 3
+    assert len(cluster.wire(1).request(plain("DescribeCluster"), 2).brokers) == 3
 
 
 def test_a_killed_broker_forgets_its_block_of_producer_ids_and_its_fetch_sessions(start: Start) -> None:
@@ -678,14 +669,10 @@ def test_partitions_whose_brokers_are_all_down_are_not_made(start: Start) -> Non
     cluster.kill(2)
     cluster.kill(3)
     refused = "All brokers specified in the manual partition assignment for partition {} are fenced or in controlled shutdown."
-    topic = CreatableTopic(
-        name="dead", num_partitions=-1, replication_factor=-1, configs=[],
-        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[3, 2])],
-    )  # fmt: skip
-    created = sole(cluster.anyone().request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics)
+    created = sole(cluster.anyone().request(create_topics(new_topic("dead", -1, -1, on=[(0, [3, 2])])), 7).topics)
     assert (error_name(created.error_code), created.error_message) == ("INVALID_REPLICA_ASSIGNMENT", refused.format(0))
-    more = CreatePartitionsTopic(name="t", count=2, assignments=[CreatePartitionsAssignment(broker_ids=[3])])
-    grown = sole(cluster.anyone().request(CreatePartitionsRequest(topics=[more], timeout_ms=1000), 3).results)
+    more = {"name": "t", "count": 2, "assignments": [{"broker_ids": [3]}]}
+    grown = sole(cluster.anyone().request(plain("CreatePartitions", topics=[more], timeout_ms=1000), 3).results)
     assert (error_name(grown.error_code), grown.error_message) == ("INVALID_REPLICA_ASSIGNMENT", refused.format(1))
     cluster.kill(1)
     for what in (lambda: cluster.kafka.create_topic("dead"), lambda: cluster.kafka.produce("dead", value=b"x")):
@@ -795,8 +782,8 @@ def test_impossible_changes_are_refused_with_a_message(start: Start) -> None:
 
 
 def elect(cluster: Cluster, kind: int, *partitions: tuple[str, int]) -> list[tuple[str, int, str]]:
-    asked = [TopicPartitions(topic=topic, partitions=[index]) for topic, index in partitions] or None
-    request = ElectLeadersRequest(election_type=kind, topic_partitions=asked)
+    asked = [{"topic": topic, "partitions": [index]} for topic, index in partitions] or None
+    request = plain("ElectLeaders", election_type=kind, topic_partitions=asked)
     response = cluster.anyone().request(request, 2, "admin")
     assert response.error_code == (0 if kind in (0, 1) else 42)
     return [
@@ -870,8 +857,8 @@ def test_replicas_move_as_in_a_recorded_kafka(start: Start) -> None:
 
 
 def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
-    parts = [ReassignablePartition(partition_index=0, replicas=replicas)]
-    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=parts)])
+    parts = [{"partition_index": 0, "replicas": replicas}]
+    request = plain("AlterPartitionReassignments", topics=[{"name": topic, "partitions": parts}])
     code: int = sole(sole(cluster.anyone().request(request, 1).responses).partitions).error_code
     return code
 

@@ -14,20 +14,10 @@ import pytest
 from kafkawire.codec import encode
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS
+from kafkawire.declare import from_plain
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
-from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from kafkawire.messages.describe_groups import DescribeGroupsRequest
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.heartbeat import HeartbeatRequest
-from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kafkawire.messages.list_groups import ListGroupsRequest
-from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from requesting import find_coordinator, join_group, leave_group, offset_commit, offset_delete
+from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from requesting import find_coordinator, heartbeat, join_group, leave_group, offset_commit, offset_delete, plain, sync_group
 from responses import only, sole
 from wirebroker.common.slices import at_once
 from wirebroker.core.groups.assignors import ASSIGNORS, Group, Partitions, Subscriber
@@ -81,11 +71,15 @@ class Member:
         fields.setdefault("instance_id", self.instance)
         claimed = None
         if owned is not None:
-            claimed = [TopicPartitions(topic_id=ids[topic], partitions=held) for topic, held in owned.items()]
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group, member_id=fields.pop("member_id", self.name), member_epoch=epoch,
-            topic_partitions=claimed, **fields,
-        )  # fmt: skip
+            claimed = [{"topic_id": ids[topic], "partitions": held} for topic, held in owned.items()]
+        request = plain(
+            "ConsumerGroupHeartbeat",
+            group_id=self.group,
+            member_id=fields.pop("member_id", self.name),
+            member_epoch=epoch,
+            topic_partitions=claimed,
+            **fields,
+        )
         response = self.wire.request(request, version)
         if not response.error_code:
             self.epoch = max(response.member_epoch, 0)
@@ -127,15 +121,13 @@ class Member:
         return code
 
     def fetch(self, **who: Any) -> tuple[int, int | None]:
-        asked = OffsetFetchRequestGroup(
-            group_id=self.group, topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])], **who
-        )
-        group = sole(self.wire.request(OffsetFetchRequest(groups=[asked]), 9).groups)
+        asked = {"group_id": self.group, "topics": [{"name": "orders", "partition_indexes": [0]}], **who}
+        group = sole(self.wire.request(plain("OffsetFetch", groups=[asked]), 9).groups)
         return group.error_code, only(group).committed_offset if group.topics else None
 
 
 def describe(broker: MockKafka, group: str = GROUP, version: int = 1) -> Any:
-    request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+    request = plain("ConsumerGroupDescribe", group_ids=[group], include_authorized_operations=False)
     return sole(client(broker).request(request, version).groups)
 
 
@@ -285,7 +277,7 @@ def test_expressions_and_tombstones_of_a_group_are_recorded(broker: MockKafka) -
     assert (row[1], row[2].topics) == ("ord.*", ["orders"])
     one.leave()
     before = len(written(broker))
-    assert sole(one.wire.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results).error_code == 0
+    assert sole(one.wire.request(plain("DeleteGroups", groups_names=[GROUP]), 2).results).error_code == 0
     assert ("RegularExpression", "ord.*", False) in kinds(written(broker)[:before])
     ends = [("TargetAssignmentMetadata", None, False), ("PartitionMetadata", None, False), ("Metadata", None, False)]
     assert kinds(written(broker)[before:]) == ends
@@ -415,7 +407,7 @@ def test_the_protocol_can_be_switched_off(start: Callable[..., MockKafka]) -> No
 
 
 def test_the_feature_is_announced(broker: MockKafka) -> None:
-    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    request = plain("ApiVersions", client_software_name="test", client_software_version="1")
     response = client(broker).request(request, 4)
     assert ("group.version", 1) in [(each.name, each.max_version_level) for each in response.finalized_features]
     versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
@@ -620,19 +612,19 @@ def test_administration_of_both_kinds(broker: MockKafka) -> None:
     one.join()
     one.commit(7)
     admin = client(broker)
-    listed = admin.request(ListGroupsRequest(states_filter=["stable"], types_filter=["Consumer"]), 5).groups
+    listed = admin.request(plain("ListGroups", states_filter=["stable"], types_filter=["Consumer"]), 5).groups
     assert [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in listed] == [
         (GROUP, "consumer", "Stable", "consumer")
     ]
-    assert admin.request(ListGroupsRequest(states_filter=[], types_filter=["classic"]), 5).groups == []
-    classic = sole(admin.request(DescribeGroupsRequest(groups=[GROUP]), 6).groups)
+    assert admin.request(plain("ListGroups", states_filter=[], types_filter=["classic"]), 5).groups == []
+    classic = sole(admin.request(plain("DescribeGroups", groups=[GROUP]), 6).groups)
     assert (classic.error_code, classic.group_state) == (GROUP_ID_NOT_FOUND, "Dead")
-    assert sole(admin.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results).error_code == NON_EMPTY
+    assert sole(admin.request(plain("DeleteGroups", groups_names=[GROUP]), 2).results).error_code == NON_EMPTY
     delete = offset_delete(GROUP)
     assert only(admin.request(delete, 0)).error_code == SUBSCRIBED
     one.leave()
     assert only(admin.request(delete, 0)).error_code == 0
-    assert sole(admin.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results).error_code == 0
+    assert sole(admin.request(plain("DeleteGroups", groups_names=[GROUP]), 2).results).error_code == 0
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND
 
 
@@ -692,16 +684,10 @@ class Classic:
         self.owned: Told = {}
 
     def join(self, *protocols: tuple[str, bytes]) -> Any:
-        held = [TopicPartition(topic=topic, partitions=owned) for topic, owned in self.owned.items()]
-        subscription = ConsumerProtocolSubscription(topics=["orders"], owned_partitions=held)
-        request = JoinGroupRequest(
-            group_id=GROUP, session_timeout_ms=45_000, rebalance_timeout_ms=60_000, member_id=self.member,
-            group_instance_id=self.instance, protocol_type="consumer",
-            protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=metadata)
-                for name, metadata in protocols or (("range", b"\0\1" + encode(subscription, 1)),)
-            ],
-        )  # fmt: skip
+        held = [{"topic": topic, "partitions": owned} for topic, owned in self.owned.items()]
+        subscription = from_plain(ConsumerProtocolSubscription, {"topics": ["orders"], "owned_partitions": held})
+        given = protocols or [("range", b"\0\1" + encode(subscription, 1))]
+        request = join_group(GROUP, self.member, given, session_ms=45_000, instance=self.instance)
         response = self.wire.request(request, 7)
         self.member = response.member_id or self.member
         if response.error_code == 79:
@@ -710,13 +696,9 @@ class Classic:
         return response
 
     def sync(self, given: Told | None = None) -> int:
-        assignments = []
-        if given is not None:
-            assignments = [SyncGroupRequestAssignment(member_id=self.member, assignment=write_assignment(given, 1))]
-        request = SyncGroupRequest(
-            group_id=GROUP, generation_id=self.generation, member_id=self.member, group_instance_id=self.instance,
-            protocol_type="consumer", protocol_name="range", assignments=assignments,
-        )  # fmt: skip
+        assignments = {} if given is None else {self.member: write_assignment(given, 1)}
+        protocol = {"protocol_type": "consumer", "protocol_name": "range"}
+        request = sync_group(GROUP, self.member, self.generation, assignments, self.instance, **protocol)
         response = self.wire.request(request, 5)
         if not response.error_code:
             got = read_assignment(bytes(response.assignment))
@@ -725,9 +707,7 @@ class Classic:
         return code
 
     def heartbeat(self) -> int:
-        request = HeartbeatRequest(
-            group_id=GROUP, generation_id=self.generation, member_id=self.member, group_instance_id=self.instance
-        )
+        request = heartbeat(GROUP, self.member, self.generation, self.instance)
         code: int = self.wire.request(request, 4).error_code
         return code
 
@@ -767,7 +747,7 @@ def test_a_group_changes_its_protocol_while_it_is_used(broker: MockKafka) -> Non
     assert old.heartbeat() == 0
     assert new.beat() == {"orders": [index for index in range(4) if index not in old.owned["orders"]]}
     assert new.leave() == 0
-    listed = client(broker).request(ListGroupsRequest(states_filter=[], types_filter=[]), 5).groups
+    listed = client(broker).request(plain("ListGroups", states_filter=[], types_filter=[]), 5).groups
     assert [(group.group_type, group.group_state) for group in listed] == [("classic", "PreparingRebalance")]
     assert old.heartbeat() == REBALANCE
     old.join()
@@ -890,14 +870,19 @@ def test_librdkafka_consumes_with_two_members(mock_kafka_factory: Callable[..., 
 
 def test_a_classic_member_that_is_refused_leaves_an_empty_consumer_group_as_it_is(mock_kafka: MockKafka) -> None:
     wire = client(mock_kafka)
-    wire.request(FindCoordinatorRequest(key="g", key_type=0), 3)
-    heartbeat = ConsumerGroupHeartbeatRequest(
-        group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["orders"],
+    wire.request(plain("FindCoordinator", key="g", key_type=0), 3)
+    heartbeat = plain(
+        "ConsumerGroupHeartbeat",
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["orders"],
         topic_partitions=[],
-    )  # fmt: skip
+    )
     assert wire.request(heartbeat, 1).error_code == 0
-    assert wire.request(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=-1), 1).error_code == 0
-    joins = join_group("g", "unknown", {"range": b""}, session_ms=30000, rebalance_ms=1000)
+    assert wire.request(plain("ConsumerGroupHeartbeat", group_id="g", member_id="m", member_epoch=-1), 1).error_code == 0
+    joins = join_group("g", "unknown", [("range", b"")], session_ms=30000, rebalance_ms=1000)
     assert wire.request(joins, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    (listed,) = wire.request(ListGroupsRequest(), 5).groups
+    (listed,) = wire.request(plain("ListGroups"), 5).groups
     assert (listed.group_id, listed.group_state, listed.group_type) == ("g", "Empty", "consumer")

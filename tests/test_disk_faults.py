@@ -17,7 +17,6 @@ from kafkawire.batches import iter_records, read_header, read_marker
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkawire.messages.incremental_alter_configs import (
@@ -28,6 +27,7 @@ from kafkawire.messages.incremental_alter_configs import (
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from requesting import (
     add_partitions,
+    create_topic,
     delete_records,
     end_txn,
     find_coordinator,
@@ -118,8 +118,7 @@ class Client:
         self.ask(request, 4, lambda response: sole(response.coordinators).error_code)
 
     def create(self, name: str, **configs: str) -> None:
-        given = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=given)])
+        request = create_topic(name, configs=configs)
         held = (1, {key.replace("_", "."): value for key, value in configs.items()})
         code_of = lambda response: sole(response.topics).error_code  # noqa: E731
         self.change(f"topic {name}", held, request, 5, code_of, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -173,7 +172,7 @@ class Client:
 
     def classic_group(self) -> None:
         def join(member_id: str) -> Any:
-            request = join_group("classic", member_id, {"range": b""}, rebalance_ms=10000)
+            request = join_group("classic", member_id, [("range", b"")], rebalance_ms=10000)
             return self.ask(request, 4, lambda answer: answer.error_code, also=(ErrorCode.MEMBER_ID_REQUIRED,))
 
         for _ in range(4):

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from crashkit import Served
-from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from requesting import produce_request
+from requesting import create_topic, find_coordinator, produce_request
 from responses import only, sole
-from test_groups import Client, find
+from test_groups import Client
 from test_transactions import Reader, TransactionalProducer
 from wirebroker.client.wire import WireClient
 from wirekit import batch, client, without_times
@@ -46,7 +45,7 @@ def at(served: Served) -> Any:
     broker = Address("{}:{}".format(*served.address))
     for _ in range(2):
         for kind, key in ((0, "team"), (1, "till")):
-            client(broker).request(find(key, kind), 4)
+            client(broker).request(find_coordinator(key, kind=kind), 4)
     while Client(broker).commit(1) == NOT_COORDINATOR or TransactionalProducer(broker, "warm").init():
         pass
     return broker
@@ -72,8 +71,7 @@ def produce(wire: WireClient) -> int:
 
 
 def create(wire: WireClient, name: str) -> int:
-    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    code: int = sole(wire.request(CreateTopicsRequest(topics=[topic]), 5).topics).error_code
+    code: int = sole(wire.request(create_topic(name), 5).topics).error_code
     return code
 
 

@@ -271,7 +271,7 @@ def test_counting_words_choose_the_matched_requests(mock_kafka: MockKafka, optio
 
 def test_the_names_of_a_groups_protocols_do_not_match_as_topics(mock_kafka: MockKafka) -> None:
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, topic="range"))
-    asked = join_group("team", "", {"range": b""}, session_ms=6000, rebalance_ms=6000)
+    asked = join_group("team", "", [("range", b"")], session_ms=6000, rebalance_ms=6000)
     client(mock_kafka).request(asked, 3)
     assert rule.seen == 0
 

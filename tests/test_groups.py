@@ -8,28 +8,18 @@ from typing import Any
 import pytest
 
 from dialogue import ANY_RESPONSE, Dialogue, answered, refused
-from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from kafkawire.messages.describe_groups import DescribeGroupsRequest
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kafkawire.messages.list_groups import ListGroupsRequest
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
+from requesting import (
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    plain,
+    sync_group,
 )
-from kafkawire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from kafkawire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from requesting import find_coordinator, heartbeat, init_producer_id, leave_group, offset_commit, offset_fetch
 from responses import only, sole
 from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
 from wirebroker.mock import MockKafka
@@ -42,16 +32,16 @@ REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTAN
 @pytest.fixture
 def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     broker = mock_kafka_factory(topics={"orders": 2})
-    assert sole(client(broker).request(find(GROUP), 4).coordinators).error_code == 0
+    assert sole(client(broker).request(find_coordinator(GROUP), 4).coordinators).error_code == 0
     return broker
 
 
 def test_on_a_cold_start_clients_must_retry(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker = mock_kafka_factory(cold_start=True, clock="frozen")
     asker = client(broker)
-    codes = [sole(asker.request(find(GROUP), 4).coordinators).error_code for _ in range(2)]
+    codes = [sole(asker.request(find_coordinator(GROUP), 4).coordinators).error_code for _ in range(2)]
     assert codes == [15, 0], "the first to ask creates the coordinators' topic"
-    fetch = OffsetFetchRequest(group_id=GROUP, topics=None)
+    fetch = plain("OffsetFetch", group_id=GROUP, topics=None)
     assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "the first request finds the coordinator loading"
 
 
@@ -59,13 +49,9 @@ def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause(mock_kafka_facto
     """As on Kafka 4.3.1: franz-go asks again after 250 ms and meets no NOT_COORDINATOR, which it would not retry everywhere."""
     broker = mock_kafka_factory(cold_start=True)
     asker = client(broker)
-    asker.request(find(GROUP), 4)
+    asker.request(find_coordinator(GROUP), 4)
     broker.clock.advance(milliseconds=200)
-    assert asker.request(OffsetFetchRequest(group_id=GROUP, topics=None), 7).error_code == 0
-
-
-def find(key: str, key_type: int = 0) -> FindCoordinatorRequest:
-    return find_coordinator(key, kind=key_type)
+    assert asker.request(plain("OffsetFetch", group_id=GROUP, topics=None), 7).error_code == 0
 
 
 class Client:
@@ -79,11 +65,9 @@ class Client:
         self, protocols: str = "range", session_ms: int = 10_000, rebalance_ms: int = 60_000, version: int = 7
     ) -> None:
         """Send a JoinGroup; the answer may come later."""
-        request = JoinGroupRequest(
-            group_id=self.group, session_timeout_ms=session_ms, rebalance_timeout_ms=rebalance_ms, member_id=self.member,
-            group_instance_id=self.instance, protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=b"meta " + name.encode()) for name in protocols.split()],
-        )  # fmt: skip
+        request = join_group(
+            self.group, self.member, protocols, session_ms=session_ms, rebalance_ms=rebalance_ms, instance=self.instance
+        )
         self.wire.send(request, version)
 
     def joined(self, version: int = 7) -> Any:
@@ -101,11 +85,8 @@ class Client:
         return self.joined()
 
     def ask_to_sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> None:
-        given = [SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()]
-        request = SyncGroupRequest(
-            group_id=self.group, generation_id=self.generation if generation is None else generation,
-            member_id=self.member, group_instance_id=self.instance, assignments=given,
-        )  # fmt: skip
+        at = self.generation if generation is None else generation
+        request = sync_group(self.group, self.member, at, assignments, self.instance)
         self.wire.send(request, 3)
 
     def synced(self) -> tuple[int, bytes]:
@@ -141,7 +122,7 @@ class Client:
 @pytest.fixture
 def frozen(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     broker = mock_kafka_factory(clock="frozen")
-    client(broker).request(find(GROUP), 4)
+    client(broker).request(find_coordinator(GROUP), 4)
     return broker
 
 
@@ -287,7 +268,7 @@ def test_a_new_member_waits_no_longer_than_five_minutes(frozen: MockKafka) -> No
 
 def test_in_a_full_group_the_last_to_join_again_has_no_place(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker = mock_kafka_factory(configs={"group.max.size": 2})
-    client(broker).request(find(GROUP), 4)
+    client(broker).request(find_coordinator(GROUP), 4)
     one, two = stable_pair(broker)
     one.ask_to_join("range", session_ms=20_000)
     await_rebalance(broker)
@@ -304,7 +285,7 @@ def test_further_members_prolong_the_first_wait_up_to_the_rebalance_timeout(
     mock_kafka_factory: Callable[..., MockKafka],
 ) -> None:
     broker = mock_kafka_factory(configs={"group.initial.rebalance.delay.ms": 3000}, clock="frozen")
-    client(broker).request(find(GROUP), 4)
+    client(broker).request(find_coordinator(GROUP), 4)
     members = [Client(broker) for _ in range(3)]
     for number, member in enumerate(members, 1):
         for _ in range(2):
@@ -360,19 +341,18 @@ def test_a_commit_that_is_too_large_for_the_log_changes_nothing(mock_kafka_facto
     """257 offsets with 4,000 bytes of metadata fit into max.message.bytes; Kafka refuses 258."""
     broker = mock_kafka_factory(topics={"orders": 258})
     asker = client(broker)
-    assert sole(asker.request(find(GROUP), 4).coordinators).error_code == 0
+    assert sole(asker.request(find_coordinator(GROUP), 4).coordinators).error_code == 0
 
     def commit(count: int, offset: int) -> set[int]:
         partitions = [
-            OffsetCommitRequestPartition(partition_index=i, committed_offset=offset, committed_metadata="x" * 4000)
-            for i in range(count)
+            {"partition_index": i, "committed_offset": offset, "committed_metadata": "x" * 4000} for i in range(count)
         ]
-        topics = [OffsetCommitRequestTopic(name="orders", partitions=partitions)]
-        request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        topics = [{"name": "orders", "partitions": partitions}]
+        request = plain("OffsetCommit", group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
         return {each.error_code for each in sole(asker.request(request, 8).topics).partitions}
 
     assert [commit(257, 5), commit(258, 6)] == [{0}, {-1}]
-    (topic,) = asker.request(OffsetFetchRequest(group_id="g", topics=None), 7).topics
+    (topic,) = asker.request(plain("OffsetFetch", group_id="g", topics=None), 7).topics
     assert {each.committed_offset for each in topic.partitions} == {5}
 
 
@@ -399,10 +379,10 @@ def test_offsets_of_an_empty_group_expire(broker: MockKafka) -> None:
 def test_fetching_all_offsets_of_several_groups(broker: MockKafka) -> None:
     Client(broker).commit(5)
     asked = [
-        OffsetFetchRequestGroup(group_id=GROUP, topics=None),
-        OffsetFetchRequestGroup(group_id="nobody", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])]),
+        {"group_id": GROUP, "topics": None},
+        {"group_id": "nobody", "topics": [{"name": "orders", "partition_indexes": [0, 1]}]},
     ]
-    found = client(broker).request(OffsetFetchRequest(groups=asked), 8).groups
+    found = client(broker).request(plain("OffsetFetch", groups=asked), 8).groups
     assert [[(p.partition_index, p.committed_offset) for t in g.topics for p in t.partitions] for g in found] == [
         [(0, 5)], [(0, -1), (1, -1)],
     ]  # fmt: skip
@@ -411,16 +391,16 @@ def test_fetching_all_offsets_of_several_groups(broker: MockKafka) -> None:
 def test_describe_and_list(broker: MockKafka) -> None:
     one, two = stable_pair(broker)
     wire = client(broker)
-    described, unknown = wire.request(DescribeGroupsRequest(groups=[GROUP, "nobody"]), 6).groups
+    described, unknown = wire.request(plain("DescribeGroups", groups=[GROUP, "nobody"]), 6).groups
     assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
     assert {(m.member_id, bytes(m.member_assignment)) for m in described.members} == {
         (one.member, b"half"), (two.member, b"other half"),
     }  # fmt: skip
     assert (unknown.error_code, unknown.group_state) == (69, "Dead")
-    assert sole(wire.request(DescribeGroupsRequest(groups=["nobody"]), 5).groups).error_code == 0
-    listed = wire.request(ListGroupsRequest(states_filter=["stable"]), 5).groups
+    assert sole(wire.request(plain("DescribeGroups", groups=["nobody"]), 5).groups).error_code == 0
+    listed = wire.request(plain("ListGroups", states_filter=["stable"]), 5).groups
     assert [(g.group_id, g.group_state, g.group_type) for g in listed] == [(GROUP, "Stable", "classic")]
-    assert wire.request(ListGroupsRequest(states_filter=["Empty"]), 5).groups == []
+    assert wire.request(plain("ListGroups", states_filter=["Empty"]), 5).groups == []
 
 
 def test_deleting(broker: MockKafka) -> None:
@@ -430,7 +410,7 @@ def test_deleting(broker: MockKafka) -> None:
     wire = client(broker)
 
     def delete() -> list[int]:
-        results = wire.request(DeleteGroupsRequest(groups_names=[GROUP, "nobody"]), 2).results
+        results = wire.request(plain("DeleteGroups", groups_names=[GROUP, "nobody"]), 2).results
         return [result.error_code for result in results]
 
     assert delete() == [68, 69]
@@ -444,8 +424,7 @@ def test_deleting(broker: MockKafka) -> None:
 def test_deleting_offsets(broker: MockKafka) -> None:
     one = Client(broker)
     one.commit(5)
-    partitions = [OffsetDeleteRequestPartition(partition_index=i) for i in (0, 9)]
-    request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)])
+    request = offset_delete(GROUP, partitions=(0, 9))
     response = client(broker).request(request, 0)
     assert [p.error_code for p in sole(response.topics).partitions] == [0, 3]
     assert one.committed() == -1
@@ -456,8 +435,8 @@ def test_deleting_offsets(broker: MockKafka) -> None:
 def test_another_broker_does_not_coordinate_the_group(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker = mock_kafka_factory(brokers=3)
     wires = [client(broker, node) for node in range(3)]
-    wires[0].request(find(GROUP), 4)
-    coordinator = sole(wires[0].request(find(GROUP), 4).coordinators).node_id
+    wires[0].request(find_coordinator(GROUP), 4)
+    coordinator = sole(wires[0].request(find_coordinator(GROUP), 4).coordinators).node_id
     request = heartbeat(GROUP, "x", 1)
     codes = [wire.request(request, 3).error_code for wire in wires]
     assert codes == [UNKNOWN_MEMBER if node == coordinator else 16 for node in (1, 2, 3)]
@@ -485,9 +464,9 @@ def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: Mo
     member.ask_to_join("r" * 32_000)
     member.joined()
     assert member.sync({})[0] == 0
-    two = member.wire.request(DescribeGroupsRequest(groups=[GROUP] * 2), 4).groups
+    two = member.wire.request(plain("DescribeGroups", groups=[GROUP] * 2), 4).groups
     assert [len(group.members[0].member_metadata) for group in two] == [32_005] * 2
-    many = client(broker).request(DescribeGroupsRequest(groups=[GROUP] * 5_000), 4).groups
+    many = client(broker).request(plain("DescribeGroups", groups=[GROUP] * 5_000), 4).groups
     assert {(group.error_code, len(group.members)) for group in many} == {(-1, 0)}
 
 

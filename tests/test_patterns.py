@@ -12,8 +12,7 @@ import pytest
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.list_transactions import ListTransactionsRequest
-from requesting import init_producer_id
-from test_groups import find
+from requesting import find_coordinator, init_producer_id
 from wirebroker.core.patterns import LONGEST, TOO_LARGE, PatternError, compile_pattern, is_java_pattern
 from wirebroker.mock import MockKafka
 from wirekit import client
@@ -92,7 +91,7 @@ def test_a_pattern_learns_in_portions_and_forgets_nothing() -> None:
 def test_a_pattern_that_would_be_huge_is_refused_at_once(bomb: str, mock_kafka: MockKafka) -> None:
     line = client(mock_kafka)
     for kind in (0, 1):
-        line.request(find("any", kind), 4)
+        line.request(find_coordinator("any", kind=kind), 4)
     line.request(init_producer_id("a" * 2000 + "b", 1000), 1)
     mock_kafka.create_topic("a" * 240 + "b")
     listed = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=BOMBS[bomb])

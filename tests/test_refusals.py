@@ -12,37 +12,12 @@ import pytest
 from fuzzing.known import Known
 from fuzzing.requests import Author
 from kafkawire.codec import decode, encode
-from kafkawire.declare import Struct
+from kafkawire.declare import Message, Struct
 from kafkawire.entities import values
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
-from kafkawire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
-from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.metadata import MetadataRequest
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kafkawire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS, request_class, versions
-from requesting import init_producer_id
+from requesting import add_partitions, create_topics, find_coordinator, init_producer_id, named, new_topic, plain
 from responses import sole
 from wirebroker import faults
 from wirebroker.apis import SERVED
@@ -113,8 +88,8 @@ def test_every_refusal_has_the_code(name: str, version: int) -> None:
 
 
 def test_a_fetch_has_a_top_level_error_only_for_its_session() -> None:
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    fetch = FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=[FetchTopic(topic="orders", partitions=[part])])
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    fetch = plain("Fetch", max_wait_ms=0, max_bytes=1 << 20, topics=[{"topic": "orders", "partitions": [part]}])
     for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND):
         response = ask(engine_with(faults.error(code, api="Fetch")), fetch, 12)
         said = [each.error_code for topic in response.responses for each in topic.partitions]
@@ -124,16 +99,11 @@ def test_a_fetch_has_a_top_level_error_only_for_its_session() -> None:
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
 def test_an_offset_fetch_has_a_group_error_for_what_concerns_the_group(version: int) -> None:
     def said(code: int, **words: Any) -> tuple[int, list[int]]:
-        topics: dict[str, Any]
-        if version < 8:
-            one = OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
-            topics = {"group_id": "team", "topics": [one]}
-        else:
-            many = OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])
-            topics = {"groups": [OffsetFetchRequestGroup(group_id="team", topics=[many])]}
+        team = {"group_id": "team", "topics": [{"name": "orders", "partition_indexes": [0, 1]}]}
+        asked = plain("OffsetFetch", **(team if version < 8 else {"groups": [team]}))
         engine = engine_with(faults.error(code, api="OffsetFetch", **words))
-        ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
-        response = ask(engine, OffsetFetchRequest(require_stable=False, **topics), version)
+        ask(engine, find_coordinator("team"), 4)
+        response = ask(engine, asked, version)
         group = sole(response.groups) if version >= 8 else response
         return group.error_code, [part.error_code for topic in group.topics for part in topic.partitions]
 
@@ -145,10 +115,10 @@ def test_an_offset_fetch_has_a_group_error_for_what_concerns_the_group(version: 
 # Topics and partitions that a request is about without naming them
 
 
-def fetch_of(session: int, epoch: int, *partitions: int, version: int, topic_id: bytes, **more: Any) -> FetchRequest:
-    parts = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in partitions]
-    topics = [FetchTopic(topic="orders", topic_id=topic_id, partitions=parts)] if parts else []
-    return FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=topics, session_id=session, session_epoch=epoch, **more)
+def fetch_of(session: int, epoch: int, *partitions: int, version: int, topic_id: bytes, **more: Any) -> Message:
+    parts = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for index in partitions]
+    topics = [{"topic": "orders", "topic_id": topic_id, "partitions": parts}] if parts else []
+    return plain("Fetch", max_wait_ms=0, max_bytes=1 << 20, topics=topics, session_id=session, session_epoch=epoch, **more)
 
 
 @pytest.mark.parametrize("version", [12, 13])
@@ -164,7 +134,7 @@ def test_a_fetch_concerns_every_partition_of_its_session(version: int) -> None:
 
     assert go_on(1) == [(0, REFUSED)], "though nothing has changed in it"
     assert go_on(2) == []
-    forgotten = [ForgottenTopic(topic="orders", topic_id=form["topic_id"], partitions=[0])]
+    forgotten = [{"topic": "orders", "topic_id": form["topic_id"], "partitions": [0]}]
     assert go_on(3, forgotten_topics_data=forgotten) == []
     assert go_on(4) == []
     assert (rule.seen, rule.fired) == (3, 1), "the last two are about partition 1 alone"
@@ -178,9 +148,9 @@ def test_a_request_for_all_topics_concerns_each() -> None:
     engine = engine_with(rule)
     operations.create_topic(engine, "other", NOW)
     for request, version in (
-        (MetadataRequest(topics=None), 8),
-        (MetadataRequest(topics=[]), 0),
-        (DescribeTopicPartitionsRequest(topics=[]), 0),
+        (plain("Metadata", topics=None), 8),
+        (plain("Metadata", topics=[]), 0),
+        (plain("DescribeTopicPartitions", topics=[]), 0),
     ):
         said = {topic.name: topic.error_code for topic in ask(engine, request, version).topics}
         assert said == {"orders": REFUSED, "other": 0}
@@ -191,9 +161,9 @@ def test_a_request_for_all_topics_concerns_each() -> None:
 def test_a_request_for_all_offsets_concerns_each_partition(version: int) -> None:
     rule = faults.error(REFUSED, api="OffsetFetch", topic="orders", partition=1)
     engine = engine_with(rule)
-    ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
-    everything = OffsetFetchRequest(
-        group_id="team", topics=None, groups=[OffsetFetchRequestGroup(group_id="team", topics=None)], require_stable=False
+    ask(engine, find_coordinator("team"), 4)
+    everything = plain(
+        "OffsetFetch", group_id="team", topics=None, groups=[{"group_id": "team", "topics": None}], require_stable=False
     )
     ask(engine, everything, version)
     assert rule.seen == 0
@@ -210,14 +180,11 @@ def test_a_request_for_all_offsets_concerns_each_partition(version: int) -> None
 def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:
     rule = faults.error("GROUP_AUTHORIZATION_FAILED", api="OffsetCommit", partition=1)
     engine = engine_with(rule)
-    ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
-    parts = [
-        OffsetCommitRequestPartition(partition_index=index, committed_offset=7, committed_metadata="") for index in range(3)
-    ]
+    ask(engine, find_coordinator("team"), 4)
 
     def commit(*indexes: int) -> dict[int, int]:
-        topic = OffsetCommitRequestTopic(name="orders", partitions=[parts[index] for index in indexes])
-        response = ask(engine, OffsetCommitRequest(group_id="team", topics=[topic]), 5)
+        parts = [{"partition_index": index, "committed_offset": 7, "committed_metadata": ""} for index in indexes]
+        response = ask(engine, plain("OffsetCommit", group_id="team", topics=named(["orders"], partitions=parts)), 5)
         assert len(response.topics) == 1, "one topic is one part of the answer"
         return {part.partition_index: part.error_code for part in sole(response.topics).partitions}
 
@@ -234,26 +201,23 @@ def test_a_refused_topic_is_neither_created_nor_deleted() -> None:
         response = ask(engine, request, version)
         return {each.name: each.error_code for each in (response.topics if hasattr(response, "topics") else response.responses)}
 
-    made = [
-        CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-        for name in ("orders", "new")
-    ]
-    states = [DeleteTopicState(name=name) for name in ("orders", "new")]
+    made = create_topics(new_topic("orders"), new_topic("new"))
+    states = [{"name": name} for name in ("orders", "new")]
     for version, asked in ((5, {"topic_names": ["orders", "new"]}), (6, {"topics": states})):
-        assert said(CreateTopicsRequest(topics=made), 4) == {"orders": REFUSED, "new": 0}
+        assert said(made, 4) == {"orders": REFUSED, "new": 0}
         assert list(engine.cluster.topics) == ["orders", "new"]
-        assert said(DeleteTopicsRequest(timeout_ms=100, **asked), version) == {"orders": REFUSED, "new": 0}
+        assert said(plain("DeleteTopics", timeout_ms=100, **asked), version) == {"orders": REFUSED, "new": 0}
         assert list(engine.cluster.topics) == ["orders"]
     for version, asked in ((5, {"topic_names": ["orders"]}), (6, {"topics": states[:1]})):
-        assert said(DeleteTopicsRequest(timeout_ms=100, **asked), version) == {"orders": REFUSED}
+        assert said(plain("DeleteTopics", timeout_ms=100, **asked), version) == {"orders": REFUSED}
 
 
 def test_records_whose_deletion_is_refused_are_still_there() -> None:
     engine = engine_with(faults.error(REFUSED, api="DeleteRecords", topic="orders", partition=0))
     for partition in engine.cluster.topics["orders"].partitions:
         partition.append(memoryview(batch()), NOW, 9)
-    parts = [DeleteRecordsPartition(partition_index=index, offset=1) for index in range(2)]
-    asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=parts)], timeout_ms=100)
+    parts = [{"partition_index": index, "offset": 1} for index in range(2)]
+    asked = plain("DeleteRecords", topics=[{"name": "orders", "partitions": parts}], timeout_ms=100)
     (topic,) = ask(engine, asked, 1).topics
     said = {part.partition_index: (part.error_code, part.low_watermark) for part in topic.partitions}
     assert said == {0: (REFUSED, -1), 1: (0, 1)}
@@ -264,21 +228,14 @@ def test_records_whose_deletion_is_refused_are_still_there() -> None:
 def test_refused_partitions_do_not_join_the_transaction(version: int) -> None:
     engine = engine_with(faults.error(REFUSED, api="AddPartitionsToTxn", partition=1))
     init = init_producer_id("till", 1000)
-    ask(engine, FindCoordinatorRequest(key_type=1, key="till"), 3)
+    ask(engine, find_coordinator("till", kind=1), 4)
     pid = ask(engine, init, 2).producer_id
-    topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])]
     if version < 4:
-        response = ask(
-            engine,
-            AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id="till", v3_and_below_producer_id=pid, v3_and_below_topics=topics
-            ),
-            version,
-        )
+        response = ask(engine, add_partitions("till", (pid, 0), partitions=[0, 1]), version)
         (topic,) = response.results_by_topic_v3_and_below
     else:
-        many = [AddPartitionsToTxnTransaction(transactional_id="till", producer_id=pid, topics=topics)]
-        (transaction,) = ask(engine, AddPartitionsToTxnRequest(transactions=many), version).results_by_transaction
+        many = [{"transactional_id": "till", "producer_id": pid, "topics": named(["orders"], partitions=[0, 1])}]
+        (transaction,) = ask(engine, plain("AddPartitionsToTxn", transactions=many), version).results_by_transaction
         (topic,) = transaction.topic_results
     assert {part.partition_index: part.partition_error_code for part in topic.results_by_partition} == {0: 0, 1: REFUSED}
     assert set(engine.transactions.transactions["till"].partitions) == {("orders", 0)}
@@ -286,19 +243,17 @@ def test_refused_partitions_do_not_join_the_transaction(version: int) -> None:
 
 def test_the_whole_request_is_refused_if_its_response_has_no_topics() -> None:
     engine = engine_with(rule := faults.error(REFUSED, api="ConsumerGroupHeartbeat", topic="orders"))
-    owned = TopicPartitions(topic_id=engine.cluster.topics["orders"].topic_id, partitions=[0])
-    asked = ConsumerGroupHeartbeatRequest(
-        group_id="team", member_id="m", member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["orders"],
-        topic_partitions=[owned],
-    )  # fmt: skip
+    owned = {"topic_id": engine.cluster.topics["orders"].topic_id, "partitions": [0]}
+    who = {"group_id": "team", "member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 1000}
+    asked = plain("ConsumerGroupHeartbeat", **who, subscribed_topic_names=["orders"], topic_partitions=[owned])
     assert ask(engine, asked, 0).error_code == REFUSED
     assert rule.fired == 1
     assert not engine.groups.groups
 
 
-def produce(*partitions: int, acks: int = -1) -> ProduceRequest:
-    parts = [PartitionProduceData(index=index, records=batch()) for index in partitions]
-    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
+def produce(*partitions: int, acks: int = -1) -> Message:
+    parts = [{"index": index, "records": batch()} for index in partitions]
+    return plain("Produce", acks=acks, timeout_ms=5000, topic_data=[{"name": "orders", "partition_data": parts}])
 
 
 def test_a_second_rule_does_not_match_a_refused_request() -> None:

@@ -6,22 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kafkawire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from requesting import init_producer_id
+from requesting import add_partitions, find_coordinator, init_producer_id, plain
+from responses import only
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
 from wirekit import batch, client
@@ -35,7 +21,7 @@ def wire() -> Iterator[WireClient]:
     with MockKafka(topics={"a": 2, "b": 2}) as kafka:
         wire = client(kafka)
         for key_type, key in enumerate(("g", "tx")):  # whose topics are created when a client looks for the coordinator
-            assert wire.request(FindCoordinatorRequest(key=key, key_type=key_type), 2).error_code == 0
+            assert only(wire.request(find_coordinator(key, kind=key_type), 4)).error_code == 0
         yield wire
 
 
@@ -67,43 +53,37 @@ def test_the_last_batch_of_a_partition_named_twice_is_appended(
     answered: dict[tuple[str, int], tuple[int, int]],
     ends: dict[tuple[str, int], int],
 ) -> None:
-    topics = [
-        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=i, records=r) for i, r in parts])
-        for name, parts in asked
-    ]
-    response = wire.request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 9)
+    topics = [{"name": name, "partition_data": [{"index": i, "records": r} for i, r in parts]} for name, parts in asked]
+    response = wire.request(plain("Produce", acks=1, timeout_ms=1000, topic_data=topics), 9)
     told = [((t.name, p.index), (p.error_code, p.base_offset)) for t in response.responses for p in t.partition_responses]
     assert len(told) == len(answered)
     assert dict(told) == answered
-    wanted = [ListOffsetsTopic(name=n, partitions=[ListOffsetsPartition(partition_index=i, timestamp=-1)]) for n, i in ends]
-    found = wire.request(ListOffsetsRequest(topics=wanted), 5)
+    wanted = [{"name": n, "partitions": [{"partition_index": i, "timestamp": -1}]} for n, i in ends]
+    found = wire.request(plain("ListOffsets", topics=wanted), 5)
     assert {(t.name, p.partition_index): p.offset for t in found.topics for p in t.partitions} == ends
 
 
 def commit(wire: WireClient) -> None:
     topics = [
-        OffsetCommitRequestTopic(
-            name=name,
-            partitions=[OffsetCommitRequestPartition(partition_index=i, committed_offset=at) for i, at in offsets],
-        )
+        {"name": name, "partitions": [{"partition_index": i, "committed_offset": at} for i, at in offsets]}
         for name, offsets in (("a", [(0, 1), (0, 2)]), ("b", [(0, 3)]), ("a", [(1, 4), (0, 5)]))
     ]
-    wire.request(OffsetCommitRequest(group_id="g", topics=topics), 8)
+    wire.request(plain("OffsetCommit", group_id="g", topics=topics), 8)
 
 
 def test_offsets_are_answered_by_topic_in_the_order_of_the_request(wire: WireClient) -> None:
     commit(wire)
-    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in ASKED]
-    found = wire.request(OffsetFetchRequest(group_id="g", topics=topics), 5)
+    topics = [{"name": name, "partition_indexes": indexes} for name, indexes in ASKED]
+    found = wire.request(plain("OffsetFetch", group_id="g", topics=topics), 5)
     told = [(t.name, [(p.partition_index, p.committed_offset) for p in t.partitions]) for t in found.topics]
     assert told == ANSWERED
 
 
 def test_offsets_of_several_groups_are_answered_in_the_order_of_the_request(wire: WireClient) -> None:
     commit(wire)
-    topics = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in ASKED]
-    group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-    for found in wire.request(OffsetFetchRequest(groups=[group, group]), 8).groups:
+    topics = [{"name": name, "partition_indexes": indexes} for name, indexes in ASKED]
+    group = {"group_id": "g", "topics": topics}
+    for found in wire.request(plain("OffsetFetch", groups=[group, group]), 8).groups:
         told = [(t.name, [(p.partition_index, p.committed_offset) for p in t.partitions]) for t in found.topics]
         assert told == ANSWERED
 
@@ -121,11 +101,8 @@ def test_partitions_are_added_and_answered_in_the_order_of_the_request(
     wire: WireClient, asked: list[tuple[str, list[int]]], answered: list[tuple[str, list[tuple[int, int]]]]
 ) -> None:
     me = wire.request(init_producer_id("tx"), 3)
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="tx", v3_and_below_producer_id=me.producer_id,
-        v3_and_below_producer_epoch=me.producer_epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in asked],
-    )  # fmt: skip
+    topics = [{"name": name, "partitions": indexes} for name, indexes in asked]
+    request = add_partitions("tx", (me.producer_id, me.producer_epoch), topics=topics)
     results = wire.request(request, 3).results_by_topic_v3_and_below
     told = [(t.name, [(p.partition_index, p.partition_error_code) for p in t.results_by_partition]) for t in results]
     assert told == answered

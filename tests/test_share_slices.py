@@ -9,23 +9,9 @@ import pytest
 
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response
-from kafkawire.messages import initialize_share_group_state as initialize
-from kafkawire.messages import read_share_group_state as read
-from kafkawire.messages import share_acknowledge as acknowledge
 from kafkawire.messages import share_fetch as fetch
-from kafkawire.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-)
-from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from kafkawire.messages.delete_share_group_offsets import (
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-)
-from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from test_slices import ALL, World, produce
+from requesting import Plain, named, plain
+from test_slices import ALL, World, deletion, produce
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.requests.effects import Respond
 from wirekit import NOW
@@ -39,47 +25,31 @@ def topic_id(world: World, name: str) -> bytes:
     return world.engine.cluster.topics[name].topic_id
 
 
-def heartbeat(epoch: int, topics: list[str] | None = None) -> ShareGroupHeartbeatRequest:
-    return ShareGroupHeartbeatRequest(
-        group_id="g", member_id=MEMBER, member_epoch=epoch, subscribed_topic_names=topics, rack_id=None
-    )
+def starts(topics: list[str]) -> Message:
+    both = [{"partition_index": i, "start_offset": 0} for i in (0, 1)]
+    return plain("AlterShareGroupOffsets", group_id="g", topics=named(topics, "topic_name", partitions=both))
 
 
-def starts(topics: list[str]) -> AlterShareGroupOffsetsRequest:
-    both = [AlterShareGroupOffsetsRequestPartition(partition_index=i, start_offset=0) for i in (0, 1)]
-    return AlterShareGroupOffsetsRequest(
-        group_id="g", topics=[AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=both) for name in topics]
-    )
+def by_id(world: World, topics: list[str], *partitions: Plain) -> list[Plain]:
+    """The topics by their ids, each with these partitions."""
+    return [{"topic_id": topic_id(world, name), "partitions": list(partitions)} for name in topics]
+
+
+def acknowledged(index: int, kind: int | None) -> Plain:
+    """A partition with an acknowledgement of offset 0 if `kind` is one."""
+    batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [kind]}] if kind else []
+    return {"partition_index": index, "acknowledgement_batches": batches}
 
 
 def share_fetch(world: World, epoch: int, topics: list[str], wait_ms: int = 0, kind: int | None = None) -> Message:
     """A ShareFetch of both partitions of these topics; with acknowledgements of offset 0 if `kind` is one."""
-    batches = [fetch.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[kind])] if kind else []
-    return fetch.ShareFetchRequest(
-        group_id="g", member_id=MEMBER, share_session_epoch=epoch, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20,
-        max_records=10_000, batch_size=500, forgotten_topics_data=[],
-        topics=[
-            fetch.FetchTopic(
-                topic_id=topic_id(world, name),
-                partitions=[fetch.FetchPartition(partition_index=i, acknowledgement_batches=batches) for i in (0, 1)],
-            )
-            for name in topics
-        ],
-    )  # fmt: skip
+    asked = by_id(world, topics, *(acknowledged(index, kind) for index in (0, 1)))
+    limits = {"min_bytes": 1, "max_bytes": 1 << 20, "max_records": 10_000, "batch_size": 500}
+    return plain("ShareFetch", **member(epoch), **limits, max_wait_ms=wait_ms, topics=asked, forgotten_topics_data=[])
 
 
-def share_acknowledge(world: World, epoch: int, topics: list[str]) -> Message:
-    batch = acknowledge.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[2])
-    return acknowledge.ShareAcknowledgeRequest(
-        group_id="g", member_id=MEMBER, share_session_epoch=epoch,
-        topics=[
-            acknowledge.AcknowledgeTopic(
-                topic_id=topic_id(world, name),
-                partitions=[acknowledge.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])],
-            )
-            for name in topics
-        ],
-    )  # fmt: skip
+def member(epoch: int) -> Plain:
+    return {"group_id": "g", "member_id": MEMBER, "share_session_epoch": epoch}
 
 
 def life(world: World) -> Iterator[tuple[str, bytes, int]]:
@@ -95,33 +65,18 @@ def life(world: World) -> Iterator[tuple[str, bytes, int]]:
     world.engine.take_effects()
     yield step("ShareFetch that loads", share_fetch(world, 0, ALL), 1)
     yield step("ShareFetch that acquires", share_fetch(world, 1, []), 1)
-    yield step("ShareAcknowledge that releases", share_acknowledge(world, 2, BROUGHT), 1)
+    released = plain("ShareAcknowledge", **member(2), topics=by_id(world, BROUGHT, acknowledged(0, 2)))
+    yield step("ShareAcknowledge that releases", released, 1)
     yield step("ShareFetch that acquires again", share_fetch(world, 3, []), 1)
     yield step("ShareFetch that accepts", share_fetch(world, 4, BROUGHT, kind=1), 1)
     yield step("ShareFetch that ends the session", share_fetch(world, -1, []), 1)
-    yield step("ReadShareGroupState", state(world), 0)
-    gone = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in BROUGHT]
-    yield step("DeleteShareGroupOffsets", DeleteShareGroupOffsetsRequest(group_id="g", topics=gone), 0)
-    yield step("InitializeShareGroupState", again(world), 0)
-    yield step("DeleteGroups", DeleteGroupsRequest(groups_names=["g"]), 2)
-
-
-def state(world: World) -> Message:
-    return read.ReadShareGroupStateRequest(
-        group_id="g",
-        topics=[
-            read.ReadStateData(topic_id=topic_id(world, name), partitions=[read.PartitionData(partition=0, leader_epoch=-1)])
-            for name in ALL
-        ],
-    )
-
-
-def again(world: World) -> Message:
-    one = [initialize.PartitionData(partition=0, state_epoch=1, start_offset=7)]
-    return initialize.InitializeShareGroupStateRequest(
-        group_id="g",
-        topics=[initialize.InitializeStateData(topic_id=topic_id(world, name), partitions=one) for name in ALL],
-    )
+    every = by_id(world, ALL, {"partition": 0, "leader_epoch": -1})
+    yield step("ReadShareGroupState", plain("ReadShareGroupState", group_id="g", topics=every), 0)
+    gone = plain("DeleteShareGroupOffsets", group_id="g", topics=named(BROUGHT, "topic_name"))
+    yield step("DeleteShareGroupOffsets", gone, 0)
+    again = by_id(world, ALL, {"partition": 0, "state_epoch": 1, "start_offset": 7})
+    yield step("InitializeShareGroupState", plain("InitializeShareGroupState", group_id="g", topics=again), 0)
+    yield step("DeleteGroups", plain("DeleteGroups", groups_names=["g"]), 2)
 
 
 def test_requests_of_a_share_group_are_answered_the_same_in_slices_as_at_once() -> None:
@@ -137,7 +92,7 @@ def states(world: World) -> int:
 
 def test_a_group_of_many_partitions_is_initialized_in_slices_after_the_response() -> None:
     world = World().driven()
-    world.send(heartbeat(0, ALL), 1)
+    world.send(plain("ShareGroupHeartbeat", group_id="g", member_id=MEMBER, member_epoch=0, subscribed_topic_names=ALL), 1)
     (joined,) = world.engine.take_effects()
     assert isinstance(joined, Respond)
     assert states(world) < 600
@@ -155,7 +110,7 @@ def test_a_group_that_is_deleted_while_its_state_is_initialized_is_gone() -> Non
     world = World().driven()
     world.send(starts(ALL), 0)
     admin = world.engine.connect(1, now=NOW)
-    world.send(DeleteGroupsRequest(groups_names=["g"]), 2, admin)
+    world.send(plain("DeleteGroups", groups_names=["g"]), 2, admin)
     world.go_on()
     assert "g" not in world.engine.groups.groups
 
@@ -163,11 +118,8 @@ def test_a_group_that_is_deleted_while_its_state_is_initialized_is_gone() -> Non
 def test_the_state_of_a_deleted_topic_is_forgotten_in_slices() -> None:
     world = World().driven()
     world.engine.cluster.create_topic("wide", NOW, partitions=500)
-    wide = AlterShareGroupOffsetsRequestTopic(
-        topic_name="wide",
-        partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=i, start_offset=0) for i in range(500)],
-    )
-    world.ask(AlterShareGroupOffsetsRequest(group_id="g", topics=[wide]), 0)
+    wide = {"topic_name": "wide", "partitions": [{"partition_index": i, "start_offset": 0} for i in range(500)]}
+    world.ask(plain("AlterShareGroupOffsets", group_id="g", topics=[wide]), 0)
     assert states(world) == 500
     slices = 0
     forget = world.engine.groups.share_state._forget_all
@@ -178,7 +130,7 @@ def test_the_state_of_a_deleted_topic_is_forgotten_in_slices() -> None:
         forget(*arguments)
 
     world.engine.groups.share_state._forget_all = counted  # type: ignore[method-assign]
-    world.ask(DeleteTopicsRequest(timeout_ms=1000, topics=[DeleteTopicState(name="wide")]), 6)
+    world.ask(deletion("wide"), 6)
     assert (states(world), slices) == (0, 8)
 
 
@@ -192,8 +144,8 @@ def acquired(frame: bytes) -> list[tuple[bytes, int]]:
     ]
 
 
-@pytest.mark.parametrize("slices", range(0, 40, 4))
-def test_records_that_come_during_a_share_fetch_of_many_partitions_are_not_missed(slices: int) -> None:
+def fetching(slices: int) -> World:
+    """A world in which a share fetch of many partitions has had so many slices."""
     world = World().driven()
     world.ask(starts(ALL), 0)
     world.ask(share_fetch(world, 0, ALL), 1)
@@ -201,6 +153,12 @@ def test_records_that_come_during_a_share_fetch_of_many_partitions_are_not_misse
     for _ in range(slices):
         if world.engine.turns.waiting:
             world.engine.turns.proceed()
+    return world
+
+
+@pytest.mark.parametrize("slices", range(0, 40, 4))
+def test_records_that_come_during_a_share_fetch_of_many_partitions_are_not_missed(slices: int) -> None:
+    world = fetching(slices)
     produce(world, "topic-0", "v")
     world.go_on()
     (response,) = [each for each in world.engine.take_effects() if each.connection is world.connection]
@@ -214,13 +172,7 @@ def test_records_that_come_during_a_share_fetch_of_many_partitions_are_not_misse
 @pytest.mark.parametrize("slices", [0, 2, 20, 100])
 def test_a_share_fetch_of_many_partitions_ends_in_time(slices: int) -> None:
     """Also if the time is up while it is still looking."""
-    world = World().driven()
-    world.ask(starts(ALL), 0)
-    world.ask(share_fetch(world, 0, ALL), 1)
-    world.send(share_fetch(world, 1, [], wait_ms=500), 1)
-    for _ in range(slices):
-        if world.engine.turns.waiting:
-            world.engine.turns.proceed()
+    world = fetching(slices)
     for _ in range(2):  # the timer is perhaps set only now
         world.engine.tick(NOW + 500)
         world.go_on()
@@ -231,13 +183,7 @@ def test_a_share_fetch_of_many_partitions_ends_in_time(slices: int) -> None:
 
 @pytest.mark.parametrize("slices", [2, 20, 100])
 def test_a_client_that_leaves_during_a_share_fetch_leaves_nothing_behind(slices: int) -> None:
-    world = World().driven()
-    world.ask(starts(ALL), 0)
-    world.ask(share_fetch(world, 0, ALL), 1)
-    world.send(share_fetch(world, 1, [], wait_ms=500), 1)
-    for _ in range(slices):
-        if world.engine.turns.waiting:
-            world.engine.turns.proceed()
+    world = fetching(slices)
     world.engine.disconnected(world.connection)
     world.go_on()
     world.engine.tick(NOW + 500)

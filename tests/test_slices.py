@@ -14,76 +14,18 @@ import pytest
 
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
-from kafkawire.messages import alter_configs
-from kafkawire.messages import alter_replica_log_dirs as replica_dirs
-from kafkawire.messages import incremental_alter_configs as incremental
-from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from kafkawire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from kafkawire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
+from kafkawire.messages.fetch import FetchRequest, FetchResponse
+from requesting import (
+    Plain,
+    create_topic,
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+    named,
+    offset_commit,
+    plain,
+    produce_request,
 )
-from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from kafkawire.messages.describe_groups import DescribeGroupsRequest
-from kafkawire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from kafkawire.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from kafkawire.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-    DescribeShareGroupOffsetsRequestTopic,
-)
-from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-from kafkawire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
-from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
-from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.list_config_resources import ListConfigResourcesRequest
-from kafkawire.messages.list_groups import ListGroupsRequest
-from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkawire.messages.list_transactions import ListTransactionsRequest
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kafkawire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from kafkawire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
-from kafkawire.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
-from kafkawire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from kafkawire.messages.write_share_group_state import PartitionData as WritePartitionData
-from kafkawire.messages.write_share_group_state import StateBatch as WriteStateBatch
-from kafkawire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteStateData
-from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from requesting import create_topic, end_txn, find_coordinator, init_producer_id, produce_request
 from wirebroker import faults
 from wirebroker.common.slices import SLICE
 from wirebroker.core.cluster import GROUP_TOPIC
@@ -98,6 +40,7 @@ from wirebroker.storage.store import FolderStore
 from wirekit import NOW, batch
 
 TOPICS, PARTITIONS = 300, 2
+ALL = [f"topic-{i}" for i in range(TOPICS)]
 GROUPS = 40
 
 
@@ -121,11 +64,7 @@ class World:
         for kind in (0, 1):
             self.ask(find_coordinator("x", kind=kind), 4)
         for i in range(GROUPS):
-            partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=i, committed_metadata="m")
-            topics = [OffsetCommitRequestTopic(name=f"topic-{i}", partitions=[partition])]
-            commit = OffsetCommitRequest(group_id=f"group-{i}", generation_id_or_member_epoch=-1, member_id="")
-            commit.topics = topics
-            self.ask(commit, 8)
+            self.ask(offset_commit(f"group-{i}", i, topic=f"topic-{i}", metadata="m"), 8)
             self.ask(init_producer_id(f"tx-{i}", 1000), 3)
 
     def ask(self, request: Message, version: int) -> bytes:
@@ -176,325 +115,134 @@ class World:
 
 
 class Case(NamedTuple):
-    """A request with many elements, and its version. `changes` says whether it leaves the world another."""
+    """The fields of a request with many elements, and its version. `changes` says whether it leaves the world another."""
 
-    make: Callable[[int], Message]
+    fields: Callable[[int], Plain]
     version: int
     length: int = 600
     changes: bool = False
 
 
-def offsets_of(length: int) -> list[Any]:
-    return [OffsetFetchRequestTopics(name=name, partition_indexes=[0, 1]) for name in names(length)]
+def fetch_fields(topics: list[str], **fields: Any) -> Plain:
+    parts = [{"partition": i, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for i in range(PARTITIONS)]
+    asked = named(topics, "topic", partitions=parts)
+    return {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "topics": asked} | fields
 
 
-def fetch(topics: list[str], wait_ms: int = 0, session_id: int = 0, session_epoch: int = -1) -> FetchRequest:
-    asked = [FetchPartition(partition=i, fetch_offset=0, partition_max_bytes=1 << 20) for i in range(PARTITIONS)]
-    return FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        session_id=session_id,
-        session_epoch=session_epoch,
-        topics=[FetchTopic(topic=topic, partitions=asked) for topic in topics],
-    )
+def fetch(topics: list[str], **fields: Any) -> Message:
+    return plain("Fetch", **fetch_fields(topics, **fields))
 
 
-def add_partitions(topics: list[str]) -> AddPartitionsToTxnRequest:
-    return AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="tx-1",
-        v3_and_below_producer_id=1,
-        v3_and_below_producer_epoch=0,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0, 1]) for name in topics],
-    )
+def added(topics: list[str]) -> Plain:
+    fields = PRODUCER | {"topics": named(topics, partitions=[0, 1])}
+    return {f"v3_and_below_{name}": value for name, value in fields.items()}
 
 
-def commits_of(topics: list[str]) -> list[OffsetCommitRequestTopic]:
-    partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=7, committed_metadata="m")
-    return [OffsetCommitRequestTopic(name=name, partitions=[partition]) for name in topics]
+def committed(topics: list[str], member: str = "", epoch: int = -1) -> Plain:
+    part = {"partition_index": 1, "committed_offset": 7, "committed_metadata": "m"}
+    who = {"group_id": "group-1", "generation_id_or_member_epoch": epoch, "member_id": member}
+    return who | {"topics": named(topics, partitions=[part])}
 
 
+def share_state(batches: int) -> Plain:
+    many = [{"first_offset": i, "last_offset": i, "delivery_state": 0, "delivery_count": 1} for i in range(batches)]
+    part = {"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": many}
+    return {"group_id": "g", "topics": [{"topic_id": bytes(15) + b"\1", "partitions": [part]}]}
+
+
+def quotas(length: int) -> Plain:
+    def entry(i: int) -> Plain:
+        rate = {"key": "producer_byte_rate", "value": float(i % 7), "remove": False}
+        return {"entity": [{"entity_type": "user", "entity_name": f"user-{i % (length or 1)}"}], "ops": [rate]}
+
+    return {"entries": [entry(i) for i in range(length + 3)], "validate_only": False}
+
+
+def numbered(kind: str, length: int) -> list[str]:
+    return [f"{kind}-{i}" for i in range(length)]
+
+
+def new_topics(length: int) -> Plain:
+    created = [f"{kind}-{length}-{i}" for i in range(length) for kind in ("topic", "new.one", "new_one")]
+    return {"timeout_ms": 1000, "topics": named(created, num_partitions=1, replication_factor=1, assignments=[], configs=[])}
+
+
+TOPIC_CONFIGS = {"resource_type": 2, "configs": [{"name": "retention.ms", "value": "7"}]}
+MARKER = {"producer_id": 1, "producer_epoch": 5, "transaction_result": True, "coordinator_epoch": 0}
+OFFSET_IN_TRANSACTION = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+PRODUCER = {"transactional_id": "tx-1", "producer_id": 1, "producer_epoch": 0}
 CASES = {
     "OffsetForLeaderEpoch": Case(
-        lambda n: OffsetForLeaderEpochRequest(
-            topics=[
-                OffsetForLeaderTopic(
-                    topic=name,
-                    partitions=[OffsetForLeaderPartition(partition=i, leader_epoch=0) for i in range(PARTITIONS)],
-                )
-                for name in names(n)
-            ]
-        ),
-        4,
+        lambda n: {"topics": named(names(n), "topic", partitions=[{"partition": i, "leader_epoch": 0} for i in (0, 1)])}, 4
     ),
-    "AlterClientQuotas": Case(
-        lambda n: AlterClientQuotasRequest(
-            entries=[
-                EntryData(
-                    entity=[EntityData(entity_type="user", entity_name=f"user-{i % (n or 1)}")],
-                    ops=[OpData(key="producer_byte_rate", value=float(i % 7), remove=False)],
-                )
-                for i in range(n + 3)
-            ],
-            validate_only=False,
-        ),
-        1,
-        changes=True,
-    ),
-    "WriteShareGroupState of many batches": Case(
-        lambda n: WriteShareGroupStateRequest(
-            group_id="g",
-            topics=[
-                WriteStateData(
-                    topic_id=bytes(15) + b"\1",
-                    partitions=[
-                        WritePartitionData(
-                            partition=0,
-                            state_epoch=0,
-                            leader_epoch=0,
-                            start_offset=0,
-                            state_batches=[
-                                WriteStateBatch(first_offset=i, last_offset=i, delivery_state=0, delivery_count=1)
-                                for i in range(n)
-                            ],
-                        )
-                    ],
-                )
-            ],
-        ),
-        0,
-    ),
+    "AlterClientQuotas": Case(quotas, 1, changes=True),
+    "WriteShareGroupState of many batches": Case(share_state, 0),
     "DescribeShareGroupOffsets of one topic": Case(
-        lambda n: DescribeShareGroupOffsetsRequest(
-            groups=[
-                DescribeShareGroupOffsetsRequestGroup(
-                    group_id="g",
-                    topics=[DescribeShareGroupOffsetsRequestTopic(topic_name="topic-1", partitions=list(range(n)))],
-                )
-            ]
-        ),
-        1,
+        lambda n: {"groups": [{"group_id": "g", "topics": named(["topic-1"], "topic_name", partitions=list(range(n)))}]}, 1
     ),
-    "Metadata": Case(
-        lambda n: MetadataRequest(
-            topics=[MetadataRequestTopic(name=each) for each in names(n)], allow_auto_topic_creation=False
-        ),
-        9,
-    ),
-    "Metadata of all topics": Case(lambda n: MetadataRequest(topics=None, include_topic_authorized_operations=True), 12, 0),
-    "Metadata that creates topics": Case(
-        lambda n: MetadataRequest(
-            topics=[MetadataRequestTopic(name=f"new-{n}-{i}") for i in range(n)], allow_auto_topic_creation=True
-        ),
-        9,
-        50,
-        changes=True,
-    ),
+    "Metadata": Case(lambda n: {"topics": named(names(n)), "allow_auto_topic_creation": False}, 9),
+    "Metadata of all topics": Case(lambda n: {"topics": None, "include_topic_authorized_operations": True}, 12, 0),
+    "Metadata that creates topics": Case(lambda n: {"topics": named(numbered(f"new-{n}", n))}, 9, 50, changes=True),
     "ListOffsets": Case(
-        lambda n: ListOffsetsRequest(
-            topics=[
-                ListOffsetsTopic(
-                    name=name,
-                    partitions=[ListOffsetsPartition(partition_index=i, timestamp=-1) for i in (0, 1, 1)],
-                )
-                for name in names(n)
-            ]
-        ),
-        7,
+        lambda n: {"topics": named(names(n), partitions=[{"partition_index": i, "timestamp": -1} for i in (0, 1, 1)])}, 7
     ),
-    "DescribeConfigs": Case(
-        lambda n: DescribeConfigsRequest(
-            resources=[DescribeConfigsResource(resource_type=2, resource_name=name) for name in names(n)]
-        ),
-        4,
-        100,
-    ),
-    "Fetch": Case(lambda n: fetch(names(n)), 11),
-    "Fetch of a session": Case(lambda n: fetch(names(n), session_epoch=0), 11, changes=True),
-    "CreateTopics": Case(
-        lambda n: CreateTopicsRequest(
-            timeout_ms=1000,
-            topics=[
-                CreatableTopic(name=f"{kind}-{n}-{i}", num_partitions=1, replication_factor=1)
-                for i in range(n)
-                for kind in ("topic", "new.one", "new_one")
-            ],
-        ),
-        7,
-        40,
-        changes=True,
-    ),
+    "DescribeConfigs": Case(lambda n: {"resources": named(names(n), "resource_name", resource_type=2)}, 4, 100),
+    "Fetch": Case(lambda n: fetch_fields(names(n)), 11),
+    "Fetch of a session": Case(lambda n: fetch_fields(names(n), session_epoch=0), 11, changes=True),
+    "CreateTopics": Case(new_topics, 7, 40, changes=True),
     "CreatePartitions": Case(
-        lambda n: CreatePartitionsRequest(
-            timeout_ms=1000, topics=[CreatePartitionsTopic(name=name, count=2 + n % 7, assignments=None) for name in names(n)]
-        ),
-        3,
-        100,
-        changes=True,
+        lambda n: {"timeout_ms": 1000, "topics": named(names(n), count=2 + n % 7, assignments=None)}, 3, 100, changes=True
     ),
-    "DeleteTopics": Case(
-        lambda n: DeleteTopicsRequest(timeout_ms=1000, topics=[DeleteTopicState(name=name) for name in names(n)]),
-        6,
-        100,
-        changes=True,
-    ),
-    "AlterConfigs": Case(
-        lambda n: alter_configs.AlterConfigsRequest(
-            resources=[
-                alter_configs.AlterConfigsResource(
-                    resource_type=2,
-                    resource_name=name,
-                    configs=[alter_configs.AlterableConfig(name="retention.ms", value="7")],
-                )
-                for name in names(n)
-            ]
-        ),
-        2,
-        100,
-        changes=True,
-    ),
+    "DeleteTopics": Case(lambda n: {"timeout_ms": 1000, "topics": named(names(n))}, 6, 100, changes=True),
+    "AlterConfigs": Case(lambda n: {"resources": named(names(n), "resource_name", **TOPIC_CONFIGS)}, 2, 100, changes=True),
     "IncrementalAlterConfigs": Case(
-        lambda n: incremental.IncrementalAlterConfigsRequest(
-            resources=[
-                incremental.AlterConfigsResource(
-                    resource_type=2,
-                    resource_name=name,
-                    configs=[incremental.AlterableConfig(name="retention.ms", config_operation=0, value="7")],
-                )
-                for name in names(n)
-            ]
-        ),
-        1,
-        100,
-        changes=True,
+        lambda n: {"resources": named(names(n), "resource_name", **TOPIC_CONFIGS)}, 1, 100, changes=True
     ),
-    "ElectLeaders": Case(
-        lambda n: ElectLeadersRequest(
-            topic_partitions=[TopicPartitions(topic=name, partitions=[0, 9]) for name in names(n)], timeout_ms=1000
-        ),
-        2,
-    ),
+    "ElectLeaders": Case(lambda n: {"timeout_ms": 1000, "topic_partitions": named(names(n), "topic", partitions=[0, 9])}, 2),
     "AlterPartitionReassignments": Case(
-        lambda n: AlterPartitionReassignmentsRequest(
-            timeout_ms=1000,
-            topics=[
-                ReassignableTopic(name=name, partitions=[ReassignablePartition(partition_index=0, replicas=[1])])
-                for name in names(n)
-            ],
-        ),
-        0,
+        lambda n: {"timeout_ms": 1000, "topics": named(names(n), partitions=[{"partition_index": 0, "replicas": [1]}])}, 0
     ),
-    "DescribeProducers": Case(
-        lambda n: DescribeProducersRequest(topics=[TopicRequest(name=each, partition_indexes=[0]) for each in names(n)]),
-        0,
-    ),
-    "DescribeLogDirs": Case(
-        lambda n: DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=name, partitions=[0, 1]) for name in names(n)]),
-        4,
-    ),
-    "DescribeTransactions": Case(lambda n: DescribeTransactionsRequest(transactional_ids=[f"tx-{i}" for i in range(n)]), 0),
-    "ListTransactions": Case(
-        lambda n: ListTransactionsRequest(state_filters=["Empty", "Odd"], producer_id_filters=list(range(n))), 1, 0
-    ),
-    "ListGroups": Case(lambda n: ListGroupsRequest(states_filter=["Empty"]), 4, 0),
-    "DeleteGroups": Case(lambda n: DeleteGroupsRequest(groups_names=[f"group-{i}" for i in range(n)]), 2, changes=True),
-    "DescribeGroups": Case(lambda n: DescribeGroupsRequest(groups=[f"group-{i}" for i in range(n)]), 6),
-    "ConsumerGroupDescribe": Case(lambda n: ConsumerGroupDescribeRequest(group_ids=[f"group-{i}" for i in range(n)]), 1),
-    "ListConfigResources": Case(lambda n: ListConfigResourcesRequest(), 1, 0),
+    "DescribeProducers": Case(lambda n: {"topics": named(names(n), partition_indexes=[0])}, 0),
+    "DescribeLogDirs": Case(lambda n: {"topics": named(names(n), "topic", partitions=[0, 1])}, 4),
+    "DescribeTransactions": Case(lambda n: {"transactional_ids": numbered("tx", n)}, 0),
+    "ListTransactions": Case(lambda n: {"state_filters": ["Empty", "Odd"], "producer_id_filters": list(range(n))}, 1, 0),
+    "ListGroups": Case(lambda n: {"states_filter": ["Empty"]}, 4, 0),
+    "DeleteGroups": Case(lambda n: {"groups_names": numbered("group", n)}, 2, changes=True),
+    "DescribeGroups": Case(lambda n: {"groups": numbered("group", n)}, 6),
+    "ConsumerGroupDescribe": Case(lambda n: {"group_ids": numbered("group", n)}, 1),
+    "ListConfigResources": Case(lambda n: {}, 1, 0),
     "AlterReplicaLogDirs": Case(
-        lambda n: replica_dirs.AlterReplicaLogDirsRequest(
-            dirs=[
-                replica_dirs.AlterReplicaLogDir(
-                    path="/tmp/kafka-logs",
-                    topics=[replica_dirs.AlterReplicaLogDirTopic(name=name, partitions=[0]) for name in names(n)],
-                )
-            ]
-        ),
-        2,
+        lambda n: {"dirs": [{"path": "/tmp/kafka-logs", "topics": named(names(n), partitions=[0])}]}, 2
     ),
-    "DescribeTopicPartitions": Case(
-        lambda n: DescribeTopicPartitionsRequest(topics=[DescribedTopic(name=name) for name in names(n)]), 0
-    ),
+    "DescribeTopicPartitions": Case(lambda n: {"topics": named(names(n))}, 0),
     "OffsetFetch": Case(
-        lambda n: OffsetFetchRequest(
-            groups=[
-                OffsetFetchRequestGroup(group_id="group-1", topics=offsets_of(n)),
-                OffsetFetchRequestGroup(group_id="group-2", topics=None),
+        lambda n: {
+            "groups": [
+                {"group_id": "group-1", "topics": named(names(n), partition_indexes=[0, 1])},
+                {"group_id": "group-2", "topics": None},
             ],
-            require_stable=True,
-        ),
+            "require_stable": True,
+        },
         8,
     ),
-    "OffsetFetch of one group": Case(
-        lambda n: OffsetFetchRequest(
-            group_id="group-1",
-            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in names(n)],
-        ),
-        7,
-    ),
-    "OffsetFetch of many groups": Case(
-        lambda n: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"group-{i}", topics=None) for i in range(n)]),
-        8,
-    ),
-    "OffsetCommit": Case(
-        lambda n: OffsetCommitRequest(
-            group_id="group-1", generation_id_or_member_epoch=-1, member_id="", topics=commits_of(names(n))
-        ),
-        8,
-        changes=True,
-    ),
-    "OffsetCommit at a member's epoch": Case(
-        lambda n: OffsetCommitRequest(
-            group_id="group-1", generation_id_or_member_epoch=3, member_id="nobody", topics=commits_of(names(n))
-        ),
-        9,
-    ),
+    "OffsetFetch of one group": Case(lambda n: {"group_id": "group-1", "topics": named(names(n), partition_indexes=[0])}, 7),
+    "OffsetFetch of many groups": Case(lambda n: {"groups": named(numbered("group", n), "group_id", topics=None)}, 8),
+    "OffsetCommit": Case(lambda n: committed(names(n)), 8, changes=True),
+    "OffsetCommit at a member's epoch": Case(lambda n: committed(names(n), "nobody", 3), 9),
     "TxnOffsetCommit": Case(
-        lambda n: TxnOffsetCommitRequest(
-            transactional_id="tx-1",
-            group_id="group-1",
-            producer_id=1,
-            producer_epoch=0,
-            topics=[
-                TxnOffsetCommitRequestTopic(
-                    name=name,
-                    partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")],
-                )
-                for name in names(n)
-            ],
-        ),
+        lambda n: PRODUCER | {"group_id": "group-1", "topics": named(names(n), partitions=[OFFSET_IN_TRANSACTION])},
         5,
         changes=True,
     ),
-    "AddPartitionsToTxn": Case(lambda n: add_partitions([f"topic-{i}" for i in range(n)]), 3, 150, changes=True),
-    "AddPartitionsToTxn that do not exist": Case(lambda n: add_partitions(names(n)), 3),
+    "AddPartitionsToTxn": Case(lambda n: added(numbered("topic", n)), 3, 150, changes=True),
+    "AddPartitionsToTxn that do not exist": Case(lambda n: added(names(n)), 3),
     "WriteTxnMarkers": Case(
-        lambda n: WriteTxnMarkersRequest(
-            markers=[
-                WritableTxnMarker(
-                    producer_id=1,
-                    producer_epoch=5,
-                    transaction_result=True,
-                    coordinator_epoch=0,
-                    topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[0, 1]) for name in names(n)],
-                )
-            ]
-        ),
-        1,
-        changes=True,
+        lambda n: {"markers": [MARKER | {"topics": named(names(n), partition_indexes=[0, 1])}]}, 1, changes=True
     ),
     "OffsetDelete": Case(
-        lambda n: OffsetDeleteRequest(
-            group_id="group-1",
-            topics=[
-                OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-                for name in names(n)
-            ],
-        ),
-        0,
-        changes=True,
+        lambda n: {"group_id": "group-1", "topics": named(names(n), partitions=[{"partition_index": 0}])}, 0, changes=True
     ),
-    "FindCoordinator": Case(lambda n: FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group-{i}" for i in range(n)]), 4),
+    "FindCoordinator": Case(lambda n: {"key_type": 0, "coordinator_keys": numbered("group", n)}, 4),
 }
 
 
@@ -503,7 +251,11 @@ at_once, in_slices = lru_cache(World), lru_cache(lambda: World().driven())
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_long_request_is_answered_the_same_in_slices_as_at_once(name: str) -> None:
-    make, version, length, changes = CASES[name]
+    fields, version, length, changes = CASES[name]
+
+    def make(elements: int) -> Message:
+        return plain(name.split()[0], **fields(elements))
+
     quick, slow = (World(), World().driven()) if changes else (at_once(), in_slices())
     assert slow.ask(make(length), version) == quick.ask(make(length), version)
     assert slow.slices > quick.slices
@@ -553,21 +305,20 @@ RULES: dict[str, tuple[Callable[[], Rule], bool]] = {
 def test_faults_match_a_long_request_in_slices_as_at_once(name: str, partitions: int, acks: int) -> None:
     rule, divides = RULES[name]
     data = batch(timestamp=NOW)
-    parts = [PartitionProduceData(index=i, records=data) for i in range(partitions)]
-    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="wide", partition_data=parts)])
+    parts = [{"index": i, "records": data} for i in range(partitions)]
+    request = plain("Produce", acks=acks, timeout_ms=1000, topic_data=named(["wide"], partition_data=parts))
     quick, slow = Wide(partitions, rule()), Wide(partitions, rule()).driven()
     assert slow.after(request, 9) == quick.after(request, 9)
     assert (slow.slices > 3) == divides
     assert not slow.connection.parked
 
 
-def creation(name: str, partitions: int) -> CreateTopicsRequest:
-    return create_topic(name, partitions, timeout_ms=1000)
+def growth(name: str, partitions: int) -> Message:
+    return plain("CreatePartitions", timeout_ms=1000, topics=named([name], count=partitions, assignments=None))
 
 
-def growth(name: str, partitions: int) -> CreatePartitionsRequest:
-    topics = [CreatePartitionsTopic(name=name, count=partitions, assignments=None)]
-    return CreatePartitionsRequest(timeout_ms=1000, topics=topics)
+def deletion(*names: str) -> Message:
+    return plain("DeleteTopics", timeout_ms=1000, topics=named(names))
 
 
 def sizes(world: World) -> dict[str, int]:
@@ -577,8 +328,8 @@ def sizes(world: World) -> dict[str, int]:
 def test_a_large_topic_is_created_in_slices_and_appears_as_a_whole() -> None:
     world = Wide(3, faults.throttle(5)).driven()
     first, second = world.engine.connect(1), world.engine.connect(1)
-    world.send(creation("large", 500), 7, first)
-    world.send(creation("large", 7), 7, second)
+    world.send(create_topic("large", 500), 7, first)
+    world.send(create_topic("large", 7), 7, second)
     world.send(growth("wide", 200), 3)
     while world.engine.turns.waiting:
         assert sizes(world)["wide"] in (3, 200)
@@ -594,7 +345,7 @@ def test_a_large_topic_is_created_in_slices_and_appears_as_a_whole() -> None:
 
 def test_what_is_half_made_when_the_broker_stops_is_not_there_afterwards() -> None:
     world = Wide(3, faults.throttle(5)).driven()
-    world.send(creation("large", 500), 7, world.engine.connect(1))
+    world.send(create_topic("large", 500), 7, world.engine.connect(1))
     world.send(growth("wide", 200), 3)
     world.engine.turns.proceed()
     assert world.engine.cluster.growing == {"large", "wide"}
@@ -604,14 +355,14 @@ def test_what_is_half_made_when_the_broker_stops_is_not_there_afterwards() -> No
     assert not world.engine.cluster.growing
     world.connection = world.engine.connect(1)
     world.engine.take_effects()
-    world.ask(creation("large", 2), 7)
+    world.ask(create_topic("large", 2), 7)
     assert sizes(world) == {"wide": 3, "large": 2}
 
 
 def test_a_topic_that_is_deleted_while_it_grows_is_gone() -> None:
     world = Wide(3, faults.throttle(5)).driven()
     world.send(growth("wide", 200), 3)
-    world.send(DeleteTopicsRequest(timeout_ms=1000, topics=[DeleteTopicState(name="wide")]), 6, world.engine.connect(1))
+    world.send(deletion("wide"), 6, world.engine.connect(1))
     world.go_on()
     assert sizes(world) == {}
 
@@ -619,7 +370,7 @@ def test_a_topic_that_is_deleted_while_it_grows_is_gone() -> None:
 def test_partitions_made_while_a_broker_is_killed_are_led_by_others() -> None:
     world = cluster_of_three().driven()
     world.connection = world.engine.connect(1)
-    world.send(creation("large", 300), 7)
+    world.send(create_topic("large", 300), 7)
     for _ in range(10):
         world.engine.turns.proceed()
     world.engine.kill_broker(2, NOW)
@@ -687,14 +438,14 @@ def test_a_change_waits_for_the_end_of_the_one_before() -> None:
 
 def test_the_next_request_is_handled_once_faults_have_let_a_long_one_go() -> None:
     world = Wide(3, faults.throttle(5)).driven()
-    request = DescribeProducersRequest(topics=[TopicRequest(name="wide", partition_indexes=list(range(3000)))])
+    request = plain("DescribeProducers", topics=named(["wide"], partition_indexes=list(range(3000))))
     assert world.ask(request, 0)
     assert world.ask(request, 0)
 
 
 def test_a_transaction_of_many_partitions_ends_in_slices() -> None:
     world = World().driven()
-    world.ask(add_partitions([f"topic-{i}" for i in range(TOPICS)]), 3)
+    world.ask(plain("AddPartitionsToTxn", **added(ALL)), 3)
     end = end_txn("tx-1", (1, 0), True)
     world.send(end, 3)
     transaction = world.engine.transactions.transactions["tx-1"]
@@ -712,9 +463,7 @@ def test_a_transaction_of_many_partitions_ends_in_slices() -> None:
 
 def test_the_expiration_of_many_offsets_is_done_in_slices() -> None:
     world = World().driven()
-    request = OffsetCommitRequest(group_id="group-1", generation_id_or_member_epoch=-1, member_id="")
-    request.topics = commits_of([f"topic-{i}" for i in range(TOPICS)])
-    world.ask(request, 8)
+    world.ask(plain("OffsetCommit", **committed(ALL)), 8)
     held = world.engine.groups.offsets.of("group-1")
     left = {len(held)}
     while held:
@@ -727,20 +476,17 @@ def test_the_expiration_of_many_offsets_is_done_in_slices() -> None:
 
 def test_offsets_of_deleted_topics_are_forgotten_in_slices() -> None:
     world = World().driven()
-    topics = [f"topic-{i}" for i in range(TOPICS)]
-    request = OffsetCommitRequest(group_id="group-1", generation_id_or_member_epoch=-1, member_id="")
-    request.topics = commits_of(topics)
-    world.ask(request, 8)
+    world.ask(plain("OffsetCommit", **committed(ALL)), 8)
     groups = world.engine.groups
-    for topic in topics[5:]:
+    for topic in ALL[5:]:
         groups.topic_deleted(topic)
     groups.forget_topics(NOW)
     assert len(groups.offsets.of("group-1")) > SLICE
     world.engine.tick(NOW)
-    assert {topic for topic, _ in groups.offsets.of("group-1")} == set(topics[:5])
+    assert {topic for topic, _ in groups.offsets.of("group-1")} == set(ALL[:5])
 
 
-def named(world: World, request: FetchRequest) -> dict[tuple[str, int], bytes]:
+def fetched(world: World, request: Message) -> dict[tuple[str, int], bytes]:
     """The partitions that the answer names, and their records."""
     world.send(request, 11)
     return said(world.response())
@@ -761,12 +507,9 @@ def produce(world: World, topic: str, tag: str) -> bytes:
     return bytes(partition.log.read(partition.log_end_offset - 1, partition.log_end_offset, 1 << 20, True).data)
 
 
-ALL = [f"topic-{i}" for i in range(TOPICS)]
-
-
 def test_a_waiting_fetch_of_many_partitions_is_answered_in_slices() -> None:
     world = World().driven()
-    world.send(fetch(ALL, wait_ms=500), 11)
+    world.send(fetch(ALL, max_wait_ms=500), 11)
     world.go_on()
     assert world.engine.take_effects() == []
     data = produce(world, "topic-250", "v")
@@ -783,7 +526,7 @@ def test_a_waiting_fetch_of_many_partitions_is_answered_in_slices() -> None:
 @pytest.mark.parametrize("slices", range(0, 24, 3))
 def test_appends_during_a_fetch_of_many_partitions_are_not_missed(slices: int) -> None:
     world = World().driven()
-    world.send(fetch(ALL, wait_ms=500), 11)
+    world.send(fetch(ALL, max_wait_ms=500), 11)
     for _ in range(slices):
         if world.engine.turns.waiting:
             world.engine.turns.proceed()
@@ -802,12 +545,12 @@ def test_a_session_of_many_partitions_continues_in_slices() -> None:
     data = produce(world, "topic-7", "v")
     world.engine.take_effects()
     more = fetch([], session_id=opened.session_id, session_epoch=1)
-    assert named(world, more) == {("topic-7", 0): data}
+    assert fetched(world, more) == {("topic-7", 0): data}
 
 
 def test_a_broker_that_stops_during_a_long_fetch_leaves_no_client_waiting() -> None:
     world = World().driven()
-    world.send(fetch(ALL, wait_ms=500), 11)
+    world.send(fetch(ALL, max_wait_ms=500), 11)
     partition = world.engine.cluster.partition("topic-0", 0)
     assert partition is not None
     while not partition.waiting:
@@ -863,17 +606,15 @@ class Groups(World):
         return response
 
 
-def consumer_beat(member: str, epoch: int = 0, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+def consumer_beat(member: str, epoch: int = 0, **fields: Any) -> Message:
     joins = epoch == 0
     fields = {"subscribed_topic_names": [] if joins else None, "topic_partitions": [] if joins else None} | fields
-    return ConsumerGroupHeartbeatRequest(
-        group_id="large", member_id=member, member_epoch=epoch, rebalance_timeout_ms=60_000 if joins else -1, **fields
-    )
+    who = {"group_id": "large", "member_id": member, "member_epoch": epoch}
+    return plain("ConsumerGroupHeartbeat", rebalance_timeout_ms=60_000 if joins else -1, **who, **fields)
 
 
-def share_beat(member: str, epoch: int = 0, **fields: Any) -> ShareGroupHeartbeatRequest:
-    member_id = member * 22
-    return ShareGroupHeartbeatRequest(group_id="large", member_id=member_id, member_epoch=epoch, **fields)
+def share_beat(member: str, epoch: int = 0, **fields: Any) -> Message:
+    return plain("ShareGroupHeartbeat", group_id="large", member_id=member * 22, member_epoch=epoch, **fields)
 
 
 def played(world: Groups, assignor: str) -> list[bytes]:
@@ -903,11 +644,10 @@ def test_a_consumer_group_with_many_topics_works_in_slices_with_the_same_respons
 
 def test_share_and_streams_groups_with_many_topics_work_in_slices() -> None:
     world = Groups().driven()
-    source = [Subtopology(subtopology_id="0", source_topics=world.topics)]
-    joins = StreamsGroupHeartbeatRequest(
-        group_id="streams", member_id="a", process_id="a", rebalance_timeout_ms=60_000, active_tasks=[], standby_tasks=[],
-        warmup_tasks=[], topology=Topology(epoch=0, subtopologies=source),
-    )  # fmt: skip
+    topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": world.topics}]}
+    tasks: Plain = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    who = {"group_id": "streams", "member_id": "a", "process_id": "a", "rebalance_timeout_ms": 60_000}
+    joins = plain("StreamsGroupHeartbeat", topology=topology, **who, **tasks)
     for request, least in ((share_beat("a", subscribed_topic_names=world.topics), 50), (joins, 5)):
         world.slices = 1
         world.begin("a", request)
@@ -921,7 +661,7 @@ def test_a_request_for_a_group_that_is_being_changed_waits_until_that_is_done() 
     world = Groups().driven()
     for member in "ab":
         world.begin(member, consumer_beat(member, subscribed_topic_names=world.topics))
-    world.begin("c", ConsumerGroupDescribeRequest(group_ids=["large"]))
+    world.begin("c", plain("ConsumerGroupDescribe", group_ids=["large"]))
     world.go_on()
     members = [member for member, _ in world.responses()]
     group = world.engine.groups.groups["large"]
@@ -980,8 +720,7 @@ def test_topics_that_are_deleted_together_are_forgotten_by_a_share_group_in_one_
     assert group.preparation is not None
     assert len(group.preparation.initialized) == MANY
     end, states = log.log_end_offset, len(world.engine.groups.share_state.states)
-    gone = [DeleteTopicState(name=name) for name in world.topics[:100]]
-    world.begin("a", DeleteTopicsRequest(topics=gone, timeout_ms=1000))
+    world.begin("a", deletion(*world.topics[:100]))
     assert len(group.preparation.initialized) == MANY - 100
     assert len(world.engine.groups.share_state.states) == states - 100
     assert log.log_end_offset == end + 1

@@ -29,7 +29,6 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -152,9 +151,8 @@ def test_topics_their_ids_settings_and_producer_id_blocks_are_kept(data: Path) -
 
     with MockKafka(data=data, topics={"orders": 3}) as kafka:
         first = RawProducer(kafka).pid
-        config = CreatableTopicConfig(name="retention.ms", value="12345")
-        topic = CreatableTopic(name="short", num_partitions=2, replication_factor=1, assignments=[], configs=[config])
-        assert sole(client(kafka).request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics).error_code == 0
+        created = client(kafka).request(create_topic("short", 2, configs={"retention.ms": "12345"}), 7)
+        assert sole(created.topics).error_code == 0
         before = topics(kafka)
     with MockKafka(data=data, topics={"orders": 3}) as kafka:
         assert topics(kafka) == before

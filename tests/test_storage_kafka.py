@@ -20,11 +20,10 @@ import pytest
 
 from crashkit import commit, committed
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
-from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from requesting import end_txn, init_producer_id, produce_request
+from requesting import create_topic, end_txn, init_producer_id, produce_request
 from responses import only, sole
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
@@ -82,9 +81,7 @@ class Dialogue:
 
     def topics(self) -> None:
         for name, configs in TOPICS.items():
-            settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-            topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=settings)
-            response = sole(self.wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics)
+            response = sole(self.wire.request(create_topic(name, configs=configs), 7).topics)
             assert response.error_code == 0, response
         wanted = [MetadataRequestTopic(name=name, topic_id=bytes(16)) for name in TOPICS]
         eventually(

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from requesting import offset_delete
+from requesting import find_coordinator, offset_delete
 from responses import sole
 from test_consumer_groups import Member
-from test_groups import GROUP, MEMBER_ID_REQUIRED, REBALANCE, Client, find
+from test_groups import GROUP, MEMBER_ID_REQUIRED, REBALANCE, Client
 from test_storage_coordinators import state_of
 from test_transactions import Reader, TransactionalProducer
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
@@ -35,7 +35,7 @@ def kafka(request: Any, mock_kafka_factory: Callable[..., MockKafka], tmp_path: 
         },
     )  # fmt: skip
     for kind, key in ((0, GROUP), (0, "team"), (1, "till")):
-        client(made).request(find(key, kind), 4)
+        client(made).request(find_coordinator(key, kind=kind), 4)
     return made
 
 

@@ -16,20 +16,8 @@ import pytest
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
-from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kafkawire.messages.describe_groups import DescribeGroupsRequest
-from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
-from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kafkawire.messages.list_groups import ListGroupsRequest
-from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkawire.messages.list_transactions import ListTransactionsRequest
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-)
-from requesting import init_producer_id, offset_commit, offset_fetch_of
+from requesting import Plain, find_coordinator, init_producer_id, join_group, offset_commit, offset_fetch_of, plain
 from responses import only, sole
-from test_groups import find
 from wirebroker.mock import MockKafka
 from wirekit import client
 
@@ -49,7 +37,7 @@ def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
 def kafka(request: Any, mock_kafka_factory: Any, tmp_path: Path) -> MockKafka:
     made: MockKafka = mock_kafka_factory(topics={"orders": 2}, data=tmp_path / "data" if request.param == "disk" else None)
     for kind in (0, 1):
-        client(made).request(find("any", kind), 4)
+        client(made).request(find_coordinator("any", kind=kind), 4)
     return made
 
 
@@ -63,24 +51,20 @@ def ask(kafka: MockKafka, request: Message, version: int) -> Any:
         return decode_response(responses.read(int.from_bytes(size)), request.__schema__.key, version)[1] if size else None
 
 
-def commit(group: str = SENT, retention: int = -1) -> OffsetCommitRequest:
+def commit(group: str = SENT, retention: int = -1) -> Message:
     return offset_commit(group, 5, retention_time_ms=retention)
 
 
-def join(group: str, protocol_type: str = "consumer", names: tuple[str, ...] = ("range",)) -> JoinGroupRequest:
-    protocols = [JoinGroupRequestProtocol(name=name, metadata=b"%d" % i) for i, name in enumerate(names)]
-    return JoinGroupRequest(
-        group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id="",
-        protocol_type=protocol_type, protocols=protocols,
-    )  # fmt: skip
+def join(group: str, protocol_type: str = "consumer", names: tuple[str, ...] = ("range",)) -> Message:
+    return join_group(group, protocols=[(name, b"%d" % i) for i, name in enumerate(names)], protocol_type=protocol_type)
 
 
-def heartbeat(**told: Any) -> ConsumerGroupHeartbeatRequest:
+def heartbeat(**told: Any) -> Message:
     begin = {
         "group_id": "team", "member_id": "one", "member_epoch": 0, "rebalance_timeout_ms": 10_000,
         "subscribed_topic_names": ["orders"], "topic_partitions": [],
     }  # fmt: skip
-    return ConsumerGroupHeartbeatRequest(**(begin | told))
+    return plain("ConsumerGroupHeartbeat", **begin | told)
 
 
 def test_a_group_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka: MockKafka) -> None:
@@ -91,7 +75,7 @@ def test_a_group_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka
                  {"subscribed_topic_names": [SENT]}):  # fmt: skip
         assert ask(kafka, heartbeat(**told), 1).error_code == FAILED
     for version in (0, 3, 5):
-        listed = ask(kafka, ListGroupsRequest(), version)
+        listed = ask(kafka, plain("ListGroups"), version)
         assert (listed.error_code, listed.groups) == (0, [])
     assert ask(kafka, heartbeat(), 1).error_code == 0, "the group is not in the way of a member with a better id"
 
@@ -99,19 +83,19 @@ def test_a_group_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka
 def test_a_transactional_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka: MockKafka) -> None:
     for name, code in ((SENT, FAILED), (SENT, FAILED), ("good", 0)):
         assert ask(kafka, init_producer_id(name, 1000), 1).error_code == code
-    listed = ask(kafka, ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0)
+    listed = ask(kafka, plain("ListTransactions", state_filters=[], producer_id_filters=[]), 0)
     assert [each.transactional_id for each in listed.transaction_states] == ["good"]
 
 
 def test_a_response_that_cannot_be_written_is_an_unknown_server_error(kafka: MockKafka) -> None:
     assert ask(kafka, join("g", protocol_type=SENT), 2).error_code == 0, "the answer does not repeat it"
     for version in (0, 5):
-        listed = ask(kafka, ListGroupsRequest(), version)
+        listed = ask(kafka, plain("ListGroups"), version)
         assert (listed.error_code, listed.groups) == (FAILED, [])
-        described = sole(ask(kafka, DescribeGroupsRequest(groups=["g"]), version).groups)
+        described = sole(ask(kafka, plain("DescribeGroups", groups=["g"]), version).groups)
         assert (described.error_code, described.group_id, described.members) == (FAILED, "g", [])
     assert ask(kafka, join("other", names=(SENT,)), 2).error_code == FAILED
-    unknown = ask(kafka, ListTransactionsRequest(state_filters=[SENT], producer_id_filters=[]), 0)
+    unknown = ask(kafka, plain("ListTransactions", state_filters=[SENT], producer_id_filters=[]), 0)
     assert (unknown.error_code, unknown.unknown_state_filters) == (FAILED, [])
 
 
@@ -125,10 +109,10 @@ def test_what_not_even_an_error_can_say_closes_the_connection_with_a_sentence(
     kafka: MockKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    topics = [MetadataRequestTopic(topic_id=bytes(16), name=SENT)]
+    topics = [{"topic_id": bytes(16), "name": SENT}]
     for request, version in (
-        (MetadataRequest(topics=topics), 1), (DescribeGroupsRequest(groups=[SENT]), 0),
-        (DescribeTransactionsRequest(transactional_ids=[SENT]), 0),
+        (plain("Metadata", topics=topics), 1), (plain("DescribeGroups", groups=[SENT]), 0),
+        (plain("DescribeTransactions", transactional_ids=[SENT]), 0),
     ):  # fmt: skip
         assert ask(kafka, request, version) is None
     kafka.wait_until(lambda: caplog.text.count("its request cannot be answered: ") == 3)
@@ -151,16 +135,14 @@ def test_a_protocol_that_a_member_names_twice_counts_once(kafka: MockKafka) -> N
 
 
 def test_list_offsets_returns_a_partition_once_however_often_it_is_named(kafka: MockKafka) -> None:
-    def topic(*indexes: int, name: str = "orders") -> ListOffsetsTopic:
-        return ListOffsetsTopic(
-            name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes]
-        )
+    def topic(*indexes: int, name: str = "orders") -> Plain:
+        return {"name": name, "partitions": [{"partition_index": index, "timestamp": -1} for index in indexes]}
 
-    def topic_at(timestamp: int) -> ListOffsetsTopic:
-        return ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
+    def topic_at(timestamp: int) -> Plain:
+        return {"name": "orders", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}
 
-    def told(*topics: ListOffsetsTopic) -> list[tuple[str, list[tuple[int, int]]]]:
-        response = ask(kafka, ListOffsetsRequest(replica_id=-1, topics=list(topics)), 7)
+    def told(*topics: Plain) -> list[tuple[str, list[tuple[int, int]]]]:
+        response = ask(kafka, plain("ListOffsets", replica_id=-1, topics=list(topics)), 7)
         return [(each.name, [(p.partition_index, p.error_code) for p in each.partitions]) for each in response.topics]
 
     twice = ErrorCode.INVALID_REQUEST
