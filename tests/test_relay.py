@@ -66,17 +66,17 @@ class Line:
         self.closed: str | None = None
 
     def client_sends(self, data: bytes) -> Line:
-        if self.relay.passes_from_client(memoryview(data)):
+        if (passed := self.relay.pass_requests(memoryview(data))) == len(data):
             self.to_broker += data
         else:
-            self.relay.from_client(memoryview(data), NOW)
+            self.relay.from_client(memoryview(data), NOW, passed)
         return self._perform()
 
     def broker_sends(self, data: bytes) -> Line:
-        if self.relay.passes_from_broker(memoryview(data)):
+        if (passed := self.relay.pass_responses(memoryview(data))) == len(data):
             self.to_client += data
         else:
-            self.relay.from_broker(memoryview(data), NOW)
+            self.relay.from_broker(memoryview(data), NOW, passed)
         return self._perform()
 
     def _perform(self) -> Line:

@@ -142,11 +142,11 @@ class RelayCase:
 
     def _client_sends(self, link: Link, everything: bool = False) -> None:
         relay = link.relay
-        self._send(link, link.unsent, link.sent, link.forwarded, relay.passes_from_client, relay.from_client, everything)
+        self._send(link, link.unsent, link.sent, link.forwarded, relay.pass_requests, relay.from_client, everything)
 
     def _broker_sends(self, link: Link, everything: bool = False) -> None:
         relay = link.relay
-        self._send(link, link.unanswered, link.answered, link.received, relay.passes_from_broker, relay.from_broker, everything)
+        self._send(link, link.unanswered, link.answered, link.received, relay.pass_responses, relay.from_broker, everything)
 
     def _send(
         self, link: Link, source: bytearray, sent: bytearray, passed: bytearray, passes: Any, to: Any, everything: bool
@@ -159,10 +159,10 @@ class RelayCase:
             self.proxy.set_time(self.now)
 
             def arrive(data: bytes = piece) -> None:
-                if passes(memoryview(data)):
+                if (shortcut := passes(memoryview(data))) == len(data):
                     passed.extend(data)
                 else:
-                    to(memoryview(data), self.now)
+                    to(memoryview(data), self.now, shortcut)
 
             self._guard(to.__name__, arrive)
             if not everything and self.random.random() < 0.3:

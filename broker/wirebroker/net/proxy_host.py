@@ -412,21 +412,24 @@ class ClientSide(Side):
 
     def buffer_updated(self, nbytes: int) -> None:
         data = self._view[:nbytes]
-        if self._broker is not None and self.relay.passes_from_client(data):
-            self._broker.transport.write(bytes(data))
-            return
-        if self._begun:
+        if self._broker is not None:
+            passed = self.relay.pass_requests(data)
+            if passed == nbytes:
+                self._broker.transport.write(bytes(data))
+            else:
+                self._take(data, passed)
+        elif self._begun:
             self._take(data)
         else:
             self._in_line += data
             self.transport.pause_reading()
 
-    def _take(self, data: memoryview) -> None:
+    def _take(self, data: memoryview, passed: int = 0) -> None:
         host = self._host
         now = host.clock.now()
         host.proxy.set_time(now)
         try:
-            self.relay.from_client(data, now)
+            self.relay.from_client(data, now, passed)
         except Exception:
             host.failed(self.relay)
         host.flush()
@@ -547,13 +550,14 @@ class BrokerSide(Side):
 
     def buffer_updated(self, nbytes: int) -> None:
         host, client, data = self._host, self._client, self._view[:nbytes]
-        if client.relay.passes_from_broker(data):
+        passed = client.relay.pass_responses(data)
+        if passed == nbytes:
             client.to_client([bytes(data)])
             return
         now = host.clock.now()
         host.proxy.set_time(now)
         try:
-            client.relay.from_broker(data, now)
+            client.relay.from_broker(data, now, passed)
         except Exception:
             host.failed(client.relay)
         host.flush()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -101,6 +102,20 @@ def is_read(key: int, version: int) -> bool:
     return key in TEACHING or carries_addresses(key, version)
 
 
+class Way(NamedTuple):
+    """One of the two directions of a connection."""
+
+    reader: FrameReader
+    pass_known: Callable[[memoryview, int], int]
+    """The shortcut: the position after the frames that nobody looks at."""
+    look: Callable[[memoryview], tuple[int, str]]
+    """Decides about any other frame by its beginning."""
+    take: Callable[[memoryview, int], bool]
+    """Handles a whole frame that somebody looks at."""
+    send: Callable[[Buffer], None]
+    """Passes bytes on."""
+
+
 class Relay:
     """Passes requests from a client to a broker, and responses back."""
 
@@ -109,6 +124,8 @@ class Relay:
         self.connection = connection
         self._client = FrameReader()
         self._broker = FrameReader()
+        self._requests = Way(self._client, self.pass_requests, self._look_at_request, self._receive, self._forward)
+        self._responses = Way(self._broker, self.pass_responses, self._look_at_response, self._take_response, self._send_bytes)
         self._awaited: deque[Awaited] = deque()
         self._tokens = False
         """Whether the client may send SASL tokens without a header, after a SaslHandshake of version 0."""
@@ -116,8 +133,6 @@ class Relay:
         """Whether a request waits for the responses before it."""
         self.sending = False
         """Whether a response is being sent in the shape of a fault; the next request waits for its end."""
-        self._waits_for_whole = False
-        """Whether a part of a request that a fault rule may match has arrived."""
         self._broker_has_sent = False
         """Whether the broker has sent anything."""
         self._is_served = False
@@ -168,34 +183,86 @@ class Relay:
                 self.proxy.unanswered(missing)
         return True
 
-    # Bytes that pass as they are
+    # Bytes of both directions
 
-    def passes_from_client(self, data: memoryview) -> bool:
-        """Whether these bytes are complete requests that need no decoding. If so, the caller sends them to the broker.
+    def _pass(self, way: Way, data: memoryview, now: int, pos: int) -> None:
+        """Pass the frames in `data` on, and keep the bytes that have to wait.
 
-        Most reads return such bytes. `from_client` handles all other reads, also parts of requests.
+        The shortcut has decided about the bytes before `pos`. `begin` is the first byte that is not passed on.
+        """
+        reader, begin, end, needed, refused = way.reader, 0, len(data), 0, ""
+        while True:
+            if reader.passing:
+                pos += reader.passed(end - pos)
+            pos = way.pass_known(data, pos)
+            if pos == end:
+                break
+            needed, refused = way.look(data[pos:])
+            if needed or refused:
+                break
+            if reader.passing:
+                continue
+            if pos > begin:
+                way.send(bytes(data[begin:pos]))
+            begin = frame_end(data, pos)
+            whole, pos = memoryview(bytes(data[pos:begin])), begin
+            if not way.take(whole, now):
+                break
+        if pos > begin:
+            way.send(bytes(data[begin:pos]))
+        if refused:
+            self.proxy.close(self.connection, refused)
+        elif pos < end and not self.connection.closed:
+            reader.keep(data[pos:], needed)
+
+    # From the client
+
+    def pass_requests(self, data: memoryview, pos: int = 0) -> int:
+        """The shortcut: pass the requests at `pos` that nobody looks at. The last one may still be arriving.
+
+        Returns the position of the first byte that does not pass. If that is the end, the caller sends all of `data` to the
+        broker, else it gives `data` to `from_client` with this position.
         """
         client, end = self._client, len(data)
         if client.tail or client.passing or self._tokens or self.holds_client:
-            return False
-        pos, awaited, limit, looks_at = 0, [], self.proxy.frame_limit, self.proxy.looks_at
-        while pos < end:
-            if end - pos < REQUEST_START:
-                return False
+            return pos
+        faults, awaited, limit, looks_at = self.proxy.faults, self._awaited, self.proxy.frame_limit, self.proxy.looks_at
+        while end - pos >= REQUEST_START:
             size, key, version, correlation_id = BEGINNING.unpack_from(data, pos)
             after = pos + size + SIZE_BYTES
-            if not pos + REQUEST_START <= after <= end or size > limit or key == SASL_HANDSHAKE or looks_at(key, version):
-                return False
+            if after < pos + REQUEST_START or size > limit or key == SASL_HANDSHAKE or looks_at(key, version):
+                break
             if key == PRODUCE and not self._is_acknowledged(version, data[pos:after]):
-                return False
+                break
             awaited.append(Awaited(correlation_id, key, version))
+            if faults is not None:
+                faults.arrived(key)
+            if after > end:
+                client.passing = after - end
+                return end
             pos = after
-        self._waits_for_whole = False
-        self._awaited += awaited
-        if self.proxy.faults is not None:
-            for each in awaited:
-                self.proxy.faults.arrived(each.key)
-        return True
+        return pos
+
+    def from_client(self, data: memoryview, now: int, passed: int = 0) -> None:
+        """Bytes of the client have arrived; their buffer is not kept. `now` is in ms since the epoch.
+
+        The shortcut has decided about the first `passed` bytes.
+        """
+        client = self._client
+        if self.holds_client:
+            client.tail += data
+        elif (taken := client.taken(data)) is not None:
+            self._pass(self._requests, taken, now, passed)
+        elif self.proxy.faults is not None:
+            with memoryview(client.tail) as tail, tail[SIZE_BYTES:] as part:
+                self.proxy.faults.arriving(self.connection, part, now)
+
+    def go_on(self, now: int) -> None:
+        """Continue with requests that had to wait, if nothing holds them any more."""
+        if self._drains and not self._owes_responses:
+            self._drains = False
+        if self._client.tail and not self.holds_client and self._client.needed <= len(self._client.tail):
+            self.from_client(memoryview(b""), now)
 
     def _is_acknowledged(self, version: int, data: memoryview) -> bool:
         """Whether a Produce has acks ≠ 0, as far as can be read. Requests of one producer begin alike."""
@@ -208,90 +275,18 @@ class Relay:
         self._acknowledged = version, bytes(data[REQUEST_START : SIZE_BYTES + found.end])
         return True
 
-    def passes_from_broker(self, data: memoryview) -> bool:
-        """Whether these bytes are complete responses that need no decoding. If so, the caller sends them to the client."""
-        if self._broker.tail or self._broker.passing or self._client.tail:
-            return False
-        if self.connection.closed or self.connection.silent or self.sending:
-            return False
-        pos, end, count, key = 0, len(data), 0, -1
-        for awaited in self._awaited:
-            if end - pos < RESPONSE_START:
-                return False
-            size, correlation_id = SIZE_CORRELATION.unpack_from(data, pos)
-            begin, pos = pos, pos + size + SIZE_BYTES
-            expected, key, version, exchange, own = awaited
-            if size < SIZE_BYTES or pos > end or correlation_id != expected or key < 0 or exchange is not None or own:
-                return False
-            if is_read(key, version) and not (key == PRODUCE and self._nameless.includes(data[begin:pos], version)):
-                return False
-            count += 1
-            if pos == end:
-                break
-        if pos != end:
-            return False
-        for _ in range(count):
-            self._awaited.popleft()
-        self._broker_has_sent = True
-        self._is_served = self._is_served or key not in BEFORE_LOGIN
-        return True
-
-    # From the client
-
-    def from_client(self, data: memoryview, now: int) -> None:
-        """Bytes of the client have arrived; their buffer is not kept. `now` is in ms since the epoch."""
-        if self.holds_client:
-            self._client.tail += data
-            return
-        taken = self._client.taken(data)
-        if taken is not None:
-            self._take_requests(taken, now)
-        elif self._waits_for_whole and self.proxy.faults is not None:
-            with memoryview(self._client.tail) as tail, tail[SIZE_BYTES:] as part:
-                self.proxy.faults.arriving(self.connection, part, now)
-
-    def go_on(self, now: int) -> None:
-        """Continue with requests that had to wait, if nothing holds them any more."""
-        if self._drains and not self._owes_responses:
-            self._drains = False
-        if self._client.tail and not self.holds_client and self._client.needed <= len(self._client.tail):
-            self.from_client(memoryview(b""), now)
-
-    def _take_requests(self, data: memoryview, now: int) -> None:
-        """Forward the requests in `data`, and keep the bytes that have to wait. `begin` is the first byte not forwarded."""
-        client, begin, pos, end, needed, refused = self._client, 0, 0, len(data), 0, ""
-        while pos < end:
-            if client.passing:
-                pos += client.passed(end - pos)
-                continue
-            needed, refused = self._arrived(data[pos:])
-            if needed or refused:
-                break
-            if client.passing:
-                continue
-            self._forward_bytes(data, begin, pos)
-            begin = frame_end(data, pos)
-            whole, pos = memoryview(bytes(data[pos:begin])), begin
-            self._receive(whole, now)
-        self._forward_bytes(data, begin, pos)
-        if refused:
-            self.proxy.close(self.connection, refused)
-        elif pos < end and not self.connection.closed:
-            client.keep(data[pos:], 0 if self.holds_client else needed)
-
-    def _arrived(self, data: memoryview) -> tuple[int, str]:
+    def _look_at_request(self, data: memoryview) -> tuple[int, str]:
         """Decide about the request at the beginning of `data`.
 
         Returns how many of its bytes are needed before it can pass, and why the connection has to be closed, "" if it has not.
         With 0 it passes as it comes, if `passing` is set, or is there as a whole, to be looked at.
         """
-        self._waits_for_whole = False
-        if self.holds_client or len(data) < SIZE_BYTES:
+        if len(data) < SIZE_BYTES:
             return REQUEST_START, ""
         size = frame_end(data)
         if refused := self._refused(data, size):
             self._drains = self._owes_responses  # a broker answers the requests before it first
-            return (REQUEST_START, "") if self._drains else (0, refused)
+            return (SIZE_BYTES, "") if self._drains else (0, refused)
         if size < REQUEST_START:
             return self._pass_token(size), ""
         return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
@@ -315,7 +310,6 @@ class Relay:
                 return 0
             if size > self.proxy.strangers_limit and self.proxy.asks and not self._is_served:
                 return self._knock()
-            self._waits_for_whole = True
             if self.proxy.faults is not None:
                 self.proxy.faults.arriving(self.connection, data[SIZE_BYTES:], self.proxy.now)
             return size
@@ -354,12 +348,14 @@ class Relay:
         """Whether the broker has yet to answer, or a response is on its way."""
         return bool(self._awaited) or self._broker.passing > 0
 
-    def _forward_bytes(self, data: memoryview, begin: int, end: int) -> None:
-        if end > begin:
-            self.proxy.forward(self.connection, bytes(data[begin:end]))
+    def _forward(self, data: Buffer) -> None:
+        self.proxy.forward(self.connection, data)
 
-    def _receive(self, whole: memoryview, now: int) -> None:
-        """Look at a request, let faults act on it, and forward it. One that cannot be read is forwarded as it is."""
+    def _receive(self, whole: memoryview, now: int) -> bool:
+        """Look at a request, let faults act on it, and forward it. A request that cannot be read is forwarded as it is.
+
+        Returns whether the next request may follow.
+        """
         proxy = self.proxy
         moments = [proxy.moment()] if proxy.trace.exchanges else None
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(whole, SIZE_BYTES)
@@ -371,7 +367,7 @@ class Relay:
         except (ProtocolError, KeyError):
             self._awaited.append(Awaited(correlation_id, key, version))
             proxy.forward(self.connection, whole)
-            return
+            return True
         if isinstance(request, ApiVersionsRequest):
             self.connection.software = (request.client_software_name, request.client_software_version)
         exchange = ForwardedExchange(self, key, version, correlation_id, header.client_id, now, request, whole)
@@ -382,6 +378,7 @@ class Relay:
             proxy.faults.receive(request, exchange)
         else:
             exchange.handle(request)
+        return not self.holds_client
 
     def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
         """Send a request, with its size, to the broker."""
@@ -406,58 +403,66 @@ class Relay:
 
     # From the broker
 
-    def from_broker(self, data: memoryview, now: int) -> None:
+    def pass_responses(self, data: memoryview, pos: int = 0) -> int:
+        """The shortcut for responses, as `pass_requests`."""
+        broker, owed, end = self._broker, self._awaited, len(data)
+        if broker.tail or broker.passing or self._client.tail or self.connection.closed or self.connection.silent:
+            return pos
+        self._broker_has_sent = True
+        while end - pos >= RESPONSE_START and owed:
+            size, correlation_id = SIZE_CORRELATION.unpack_from(data, pos)
+            after = pos + size + SIZE_BYTES
+            expected, key, version, exchange, own = owed[0]
+            if size < SIZE_BYTES or correlation_id != expected or key < 0 or exchange is not None or own:
+                break
+            if is_read(key, version) and not (
+                key == PRODUCE and after <= end and self._nameless.includes(data[pos:after], version)
+            ):
+                break
+            owed.popleft()
+            self._is_served = self._is_served or key not in BEFORE_LOGIN
+            if after > end:
+                broker.passing = after - end
+                return end
+            pos = after
+        return pos
+
+    def from_broker(self, data: memoryview, now: int, passed: int = 0) -> None:
         """Bytes of the broker have arrived; their buffer is not kept."""
         self._broker_has_sent = True
         taken = self._broker.taken(data)
-        if taken is not None:
-            self._take_responses(taken)
+        if taken is not None and not self.connection.closed:
+            self._pass(self._responses, taken, now, passed)
         if self._client.tail:
             self.go_on(now)
 
-    def _take_responses(self, data: memoryview) -> None:
-        """Pass the responses in `data` on, and keep the bytes of one that has to be whole."""
-        broker, begin, pos, end, needed, misunderstood = self._broker, 0, 0, len(data), 0, ""
-        while pos < end and not self.connection.closed:
-            if broker.passing:
-                pos += broker.passed(end - pos)
-                continue
-            awaited = self._awaited[0] if self._awaited else None
-            start = RESPONSE_START if awaited is None or awaited.key >= 0 else SIZE_BYTES
-            if end - pos < start:
-                needed = start
-                break
-            size = frame_end(data, pos) - pos
-            if awaited is None or size < start or (start > SIZE_BYTES and not _responses(data, pos, awaited)):
-                misunderstood = _misunderstood(bytes(data[pos : pos + RESPONSE_START]), awaited)
-                break
-            self._is_served = self._is_served or awaited.key not in BEFORE_LOGIN
-            if awaited.looked_at:
-                if size > RESPONSE_LIMIT:
-                    misunderstood = f"the broker announced an answer of {size} bytes; the proxy reads up to {RESPONSE_LIMIT}"
-                    break
-                if awaited.exchange is not None:
-                    awaited.exchange.note_moment(2)
-                if end - pos < size:
-                    needed = size
-                    break
-                self._send_bytes(data, begin, pos)
-                self._awaited.popleft()
-                frame = memoryview(bytes(data[pos : pos + size]))
-                begin = pos = pos + size
-                self._response(awaited, frame)
-                continue
+    def _look_at_response(self, data: memoryview) -> tuple[int, str]:
+        """Decide about the response at the beginning of `data`, as `_look_at_request` does about a request."""
+        awaited = self._awaited[0] if self._awaited else None
+        start = RESPONSE_START if awaited is None or awaited.key >= 0 else SIZE_BYTES
+        if len(data) < start:
+            return start, ""
+        size = frame_end(data)
+        if awaited is None or size < start or (start > SIZE_BYTES and not _responses(data, awaited)):
+            return 0, _misunderstood(bytes(data[:RESPONSE_START]), awaited)
+        self._is_served = self._is_served or awaited.key not in BEFORE_LOGIN
+        if not awaited.looked_at:
             self._awaited.popleft()
-            broker.passing = size
-        self._send_bytes(data, begin, pos)
-        if misunderstood:
-            self.proxy.close(self.connection, misunderstood)
-        elif pos < end and not self.connection.closed:
-            broker.keep(data[pos:], needed)
+            self._broker.passing = size
+            return 0, ""
+        if size > RESPONSE_LIMIT:
+            return 0, f"the broker announced an answer of {size} bytes; the proxy reads up to {RESPONSE_LIMIT}"
+        if awaited.exchange is not None:
+            awaited.exchange.note_moment(2)
+        return (size if len(data) < size else 0), ""
 
-    def _send_bytes(self, data: memoryview, begin: int, end: int) -> None:
-        if end > begin:
-            self._send([bytes(data[begin:end])])
+    def _take_response(self, frame: memoryview, now: int) -> bool:
+        """Handle a whole response. Returns whether the next one may follow."""
+        self._response(self._awaited.popleft(), frame)
+        return not self.connection.closed
+
+    def _send_bytes(self, data: Buffer) -> None:
+        self._send([data])
 
     def _response(self, awaited: Awaited, frame: memoryview) -> None:
         """Look at a response, replace the addresses in it, and pass it on."""
@@ -529,7 +534,9 @@ class Relay:
             if awaited.exchange is not None:
                 self.proxy.unanswered(awaited.exchange)
         self._awaited.clear()
-        self._client, self._broker = FrameReader(), FrameReader()
+        for reader in (self._client, self._broker):
+            reader.keep(b"")
+            reader.passing = 0
         parked, self.connection.parked = self.connection.parked, None
         if parked is not None:
             parked.left()
@@ -540,8 +547,8 @@ def _is_known(key: int, version: int) -> bool:
     return key in KEYS.values() and 0 <= version <= request_class(key).__schema__.versions[1]
 
 
-def _responses(data: memoryview, pos: int, awaited: Awaited) -> bool:
-    correlation_id: int = SIZE.unpack_from(data, pos + SIZE_BYTES)[0]
+def _responses(data: memoryview, awaited: Awaited) -> bool:
+    correlation_id: int = SIZE.unpack_from(data, SIZE_BYTES)[0]
     return correlation_id == awaited.correlation_id
 
 
