@@ -2,9 +2,9 @@
 
 `play` gives rights to a user, one set after another, and sends the requests of `requests` as that user. It asks in every
 version of each API with the rights `nothing` and `some` of `RIGHTS`, and asks each kind of request once with each right of
-`SINGLE`. Two members of a group subscribe by regular expression with the rights of `SEEN`. Answers come back as plain data,
-without what differs from cluster to cluster, and with lists in an order of their own: Kafka's are in the order of hash tables,
-or shuffled.
+`SINGLE`. Two members of a group subscribe by regular expression with the rights of `SEEN`. Responses are returned as plain
+data, without fields that differ between clusters, and with sorted lists, because Kafka's lists have the order of hash tables
+or are shuffled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "4", "delegation.token.secret.key": "a secret of all brokers",
 }  # fmt: skip
 WITHIN = 20.0
-"""Seconds that coordinators may take to load."""
+"""The most seconds that coordinators may need to load."""
 NAMES = ("mine", "other", "absent", "seen")
 """The topics that requests name; `absent` does not exist."""
 GROUPS, IDS = ("g-mine", "g-other"), ("tx-mine", "tx-other")
@@ -54,11 +54,11 @@ DIFFERS_HERE = DIFFERS | {
     "token_id", "hmac", "last_timestamp", "client_instance_id", "subscription_id", "finalized_features_epoch", "auth_bytes",
     *(f"{name}_timestamp{unit}" for name in ("issue", "expiry", "max") for unit in ("", "_ms")),
 }  # fmt: skip
-"""Fields that differ as well. A blank is in their place here."""
+"""Fields that differ as well. They are replaced by a blank."""
 SIZES = ("total_bytes", "usable_bytes")
 """Fields that are −1 where logs are kept in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
-"""Values of these fields that a refusal has, and that do not differ."""
+"""Values of these fields in a refusal, which do not differ."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, IDEMPOTENT_WRITE = 2, 3, 4, 5, 6, 7, 8, 12
 ANY = {
@@ -69,13 +69,13 @@ ANY = {
 Plain = dict[str, Any]
 Asked = tuple[str, int, Message]
 NAMELESS = ("Produce ids", "Produce transactional", "OffsetCommit ids", "OffsetFetch ids")
-"""Requests that name their topics in some versions only."""
+"""Requests that name their topics only in some versions."""
 NEW = ("new-mine", "new-other")
 """The topics that a client with the right to do so creates."""
 
 
 class Step(NamedTuple):
-    """A request and its answer; the name of an exception if there is none."""
+    """A request and its response, or the name of an exception if there is no response."""
 
     rights: str
     name: str
@@ -123,7 +123,7 @@ OTHERS = {
 
 
 def _single() -> Iterator[tuple[str, list[Plain]]]:
-    """One right on a type of resource, and one right on topics for a client that may do everything else."""
+    """One right on a type of resource, and every right but one on topics."""
     for kind, names in NAMED.items():
         for operation in (OPERATIONS | OTHERS)[ResourceType(kind)]:
             right = f"{Operation(operation).name} {ResourceType(kind).name}"
@@ -417,14 +417,14 @@ def log_in(address: tuple[str, int], user: str) -> Connection:
 
 
 class Client:
-    """A user, whose connection is made again when the broker has closed it."""
+    """A user, who reconnects when the broker has closed the connection."""
 
     def __init__(self, address: tuple[str, int], user: str, ids: Mapping[bytes, str]) -> None:
         self._address, self._user, self._ids = address, user, ids
         self._connection = log_in(address, user)
 
     def ask(self, request: Message, version: int) -> Any:
-        """The answer as plain data; the exception's name if there is none."""
+        """Returns the response as plain data, or the exception's name if there is no response."""
         try:
             return comparable(self.raw(request, version), self._ids, blank=True)
         except ConnectionClosed:
@@ -432,18 +432,19 @@ class Client:
             return ConnectionClosed.__name__
 
     def raw(self, request: Message, version: int) -> Any:
-        """The answer as it is."""
+        """Returns the response unchanged."""
         return self._connection.request(request, version)
 
     def until(self, request: Message, version: int, good: Callable[[Any], bool]) -> None:
-        """Ask until the answer is good."""
+        """Repeats the request until the response has no error."""
         deadline = time.monotonic() + WITHIN
         while not good(self.ask(request, version)):
             assert time.monotonic() < deadline, request
 
 
 def comparable(value: Any, ids: Mapping[bytes, str], *, blank: bool = False) -> Any:
-    """An answer as plain data that two clusters have in common. What differs is left out, or with `blank` a …."""
+    """Returns a response as plain data, with only the fields that two clusters have in common. Fields that differ are left
+    out; with `blank` they are replaced by "…"."""
     if isinstance(value, Struct):
         fields = {name: getattr(value, name) for name in type(value).__slots__}
         if not blank:
@@ -460,7 +461,7 @@ def comparable(value: Any, ids: Mapping[bytes, str], *, blank: bool = False) -> 
 
 
 def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
-    """Make topics, groups and transactional ids, and go through all rights. `pause` waits for what Kafka does aside."""
+    """Make topics, groups and transactional ids, and go through all rights. `pause` waits for Kafka's background work."""
     ids = _prepare(address)
     names = {topic_id: name for name, topic_id in ids.items()}
     admin, alice = (Client(address, user, names) for user in USERS)
@@ -485,7 +486,7 @@ def play(address: tuple[str, int], pause: Callable[[], None]) -> Iterator[Step]:
 
 
 def _subscribe(address: tuple[str, int], rights: str, pause: Callable[[], None]) -> Iterator[Step]:
-    """Two members of a group subscribe to all topics, and hear what they get. The rights are those of one of them."""
+    """Two members of a group subscribe to all topics, and receive their assignments. One of them has these rights."""
     described = log_in(address, "admin").request(plain_request("Metadata", {"topics": None}), 12)
     names = {topic.topic_id: topic.name for topic in described.topics}
     for order in (("alice", "admin"), ("admin", "alice")):
@@ -506,7 +507,7 @@ class _Member:
         }  # fmt: skip
 
     def beat(self, names: Mapping[bytes, str]) -> list[Any]:
-        """Its epoch, and what it has been assigned."""
+        """Returns the member's epoch, and its assignment."""
         response: Any = self._client.raw(plain_request("ConsumerGroupHeartbeat", self._body | {"member_epoch": self._epoch}), 1)
         assert response.error_code == 0, response
         self._epoch = response.member_epoch
@@ -535,7 +536,7 @@ def _once(asked: list[Asked]) -> list[Asked]:
 
 
 def _other_versions(asked: list[Asked]) -> list[Asked]:
-    """The requests in all versions that have their fields, and in which they are not asked."""
+    """The requests in all versions that have their fields but in which they are not sent."""
     known = {(name, version) for name, version, _ in asked}
     found = []
     for name, _, request in _once(asked):

@@ -1,4 +1,4 @@
-"""Made-up logs of one partition, and what is wrong with them: written without a look at the audit, to hold it against.
+"""Made-up logs of one partition with known faults, written independently of the audit, to check the audit against.
 
 `History(seed)` is innocent: several producers, plain and idempotent and transactional, sequences that wrap, epochs that
 rise, transactions that abort, producers that expire, then retention and compaction. `plant` puts faults into it, and
@@ -33,7 +33,7 @@ FAULTS = ALONE + AFTERWARDS
 
 
 class Expected(NamedTuple):
-    """A finding, as far as it is foretold."""
+    """The predicted fields of a finding."""
 
     kind: str
     producer_id: int
@@ -46,7 +46,7 @@ class Expected(NamedTuple):
 
 @dataclass
 class Sender:
-    """A producer as it sees itself."""
+    """A producer's own state."""
 
     pid: int
     epoch: int
@@ -58,11 +58,11 @@ class Sender:
     spoiled: bool = False
     """whether a fault was planted here"""
     sent: list[BatchRow] = field(default_factory=list)
-    """in this epoch, since it was last forgotten"""
+    """in this epoch, since the broker last forgot the producer"""
 
 
 class History:
-    """A log; see above."""
+    """A log; see the module's docstring."""
 
     def __init__(self, seed: int, faults: tuple[str, ...] = (), *, trimmed: bool = True) -> None:
         self.chance = random.Random(seed)
@@ -75,7 +75,7 @@ class History:
         self.damaged: set[int] = set()
         """the offsets of batches that are there and cannot be trusted"""
         self.first_fault = 10**9
-        """Nothing from this offset on may be trimmed."""
+        """Nothing at or after this offset may be trimmed."""
         self.senders = [self._sender(pid) for pid in self.chance.sample(range(5000), self.chance.randint(2, 5))]
         pending = [fault for fault in faults if fault in ALONE]
         for step in range(self.chance.randint(20, 60)):
@@ -173,7 +173,7 @@ class History:
                 self._end(sender)
 
     def _trim(self) -> None:
-        """Retention, and compaction: both take from the beginning, and neither touches what a fault is made of."""
+        """Retention and compaction: both remove data at the beginning, and neither removes data that belongs to a fault."""
         rows = [row for row in self.entries if isinstance(row, BatchRow) and row.base_offset < self.first_fault]
         if rows and self.chance.random() < 0.5:
             row = self.chance.choice(rows[: len(rows) // 2 + 1])
@@ -197,7 +197,7 @@ class History:
     # Faults
 
     def plant(self, fault: str) -> None:
-        """Something goes wrong with a producer, and it goes on as if nothing had been."""
+        """Plants a fault of a producer, which then continues as if nothing had happened."""
         sender = self.chance.choice([each for each in self.senders if not each.spoiled] or self.senders)
         while len(sender.sent) < 3:
             self._send(sender)
@@ -274,7 +274,7 @@ class History:
         self._expect("marker_without_data", sender, (-1, -1), (row.base_offset, row.last_offset), before.base_offset)
 
     def _damage(self, fault: str) -> None:
-        """Something happens to a batch of a producer with which nothing else is wrong."""
+        """Damages a batch of a producer that has no other fault."""
         spoiled = {each.producer_id for each in self.expected}
         gaps = [each for each in self.expected if each.kind == "gap"]
         batches = [
@@ -318,7 +318,8 @@ class History:
         return Expected(fault, row.producer_id, row.producer_epoch, *sequences, *offsets)
 
     def _move(self, distance: int) -> None:
-        """A batch and all later ones get other offsets; so this damage comes alone. If they move back, one offset is taken."""
+        """A batch and all later ones get other offsets; so this damage comes alone. If they move back, one offset is used
+        twice."""
         rows = [e for e in self.entries if isinstance(e, BatchRow) and e.base_offset > max(self.log_start, self.cleaned_to)]
         if len(rows) < 2:
             return

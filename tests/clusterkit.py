@@ -1,4 +1,4 @@
-"""A dialogue with several brokers over the raw wire, in few words: each helper returns what a test compares."""
+"""A short dialogue with several brokers over the raw wire: each helper returns what a test compares."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Cluster:
         self, node: int, topic: str, count: int = 1, *, seq: int = -1, pid: int = 5, acks: int = -1, version: int = 12,
         timeout_ms: int = 5000,
     ) -> None:  # fmt: skip
-        """Send a Produce whose answer is waited for later."""
+        """Sends a Produce; the test waits for the response later."""
         data = batch(seq, count, pid=pid if seq >= 0 else -1, epoch=0 if seq >= 0 else -1, timestamp=self.kafka.clock.now())
         self.wires[node].send(produce_request(topic, data, acks=acks, timeout_ms=timeout_ms), version)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("WIREBROKER_EXIT_WITH_PARENT", "1")
-# How long an example takes says more about the machine than about the code.
+# The time of an example says more about the machine than about the code.
 settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
 
@@ -27,7 +27,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector from looking through thousands of tests and what they import, now and each time it runs."""
+    """Keeps the garbage collector from scanning thousands of tests and their imports each time it runs."""
     gc.disable()
     try:
         return (yield)

@@ -38,7 +38,7 @@ class ControlClient:
         self._timeout = timeout
 
     def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
-        """Any request; a body that is not bytes is sent as JSON. The answer must be one that the document knows."""
+        """Any request; a body that is not bytes is sent as JSON. The response must be one that the document describes."""
         response = self.raw(method, path, body, headers)
         if path != "/openapi.json":
             self._check(method, path, response)
@@ -62,7 +62,7 @@ class ControlClient:
         return response.json if response.body else None
 
     def refused(self, method: str, path: str, body: Any = None) -> Any:
-        """A request that is answered with a problem; the problem."""
+        """Sends a request that is refused with a problem. Returns the problem."""
         response = self.send(method, path, body)
         assert response.media == PROBLEM, response.body
         problem = response.json
@@ -75,7 +75,7 @@ class ControlClient:
         return self.raw("GET", "/openapi.json").json
 
     def _check(self, method: str, path: str, response: Response) -> None:
-        """Fail if the document knows no such answer."""
+        """Fails if the document does not describe this response."""
         responses = self._operation(method, path.partition("?")[0])["responses"]
         assert str(response.status) in responses, f"{method} {path} is not said to answer {response.status}: {response.body}"
         content = responses[str(response.status)].get("content", {})

@@ -72,7 +72,7 @@ class Sender(threading.Thread):
     partition: int
     size: int
     acknowledged: dict[int, int] = field(default_factory=dict)
-    """First sequence of each batch to its offset."""
+    """The offset of each batch by its first sequence."""
     next_sequence: int = 0
     producer_id: int = -1
     wrong: str = ""
@@ -90,7 +90,7 @@ class Sender(threading.Thread):
         self.start()
 
     def data(self, sequence: int) -> bytes:
-        """The batch that begins with this sequence; its content follows from it."""
+        """The batch that begins with this sequence, which determines its content."""
         count = 1 + sequence % 3
         return batch(sequence, count, pid=self.producer_id, epoch=0, tag=f"{self.partition}:" + "x" * self.size)
 
@@ -159,7 +159,8 @@ class Mover(threading.Thread):
 
 
 class Bookkeeper(threading.Thread):
-    """Writes rising numbers under ten keys until the broker dies: one number per transaction, every fourth of which aborts."""
+    """Writes rising numbers under ten keys until the broker dies: one number per transaction; every fourth transaction
+    aborts."""
 
     def __init__(self, served: Served, first: int) -> None:
         super().__init__(daemon=True)
@@ -279,9 +280,9 @@ def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[b
 
 
 def crash_once(data: Path | Sequence[Path], seed: int, *flags: str, senders: int = 2) -> str:
-    """Kill a broker under load at a random moment, start it again, compare and audit. Returns the result as a line.
+    """Kills a broker under load at a random moment, starts it again, compares, and audits. Returns the result as a line.
 
-    With several log directories partitions move between them all the time.
+    With several log directories, partitions move between them all the time.
     """
     chance = random.Random(seed)
     with Served(data, "--topic", f"{TOPIC}:{senders}", *OFTEN, *flags) as served:
@@ -339,7 +340,7 @@ def compare_balances(committed: dict[int, int], found: dict[int, int], number: i
 
 def compare(sender: Sender, before: list[tuple[int, int, int, list[bytes | None]]], wire: WireClient) -> None:
     """Nothing acknowledged is lost; what is sent again is there once."""
-    code, offset = sender.send(wire, sender.next_sequence)  # stored perhaps, but not acknowledged
+    code, offset = sender.send(wire, sender.next_sequence)  # perhaps stored, but not acknowledged
     assert code == 0, (sender.next_sequence, ErrorCode(code).name)
     sender.acknowledged[sender.next_sequence] = offset
     found = stored(wire, sender.partition)

@@ -3,7 +3,7 @@
 The truth is what a broker acknowledged before it stopped: every record by offset, leader epoch and content, committed
 offsets, groups, transactions, producers, topics with their ids and settings, and where each log begins and ends.
 
-After kill −9 an unfinished write looks like a batch that was cut off later. So the last batches of a partition may be
+After kill −9, an unfinished write looks like a batch that was cut off later. So the last batches of a partition may be
 missing then, if no sound batch follows and the broker reports it, or if the file ends between two batches.
 """
 
@@ -68,7 +68,7 @@ class Truth(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """One change of one file. The seed of the directory and these values repeat it."""
+    """One change to one file. The seed of the directory and these values repeat it."""
 
     mode: str
     path: str
@@ -79,7 +79,7 @@ class Damage(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a start: "served", "lost a tail", "refused", or a failure; and the sentence or the reason."""
+    """The result of a start ("served", "lost a tail", "refused", or a failure), and the sentence or the reason."""
 
     kind: str
     why: str = ""
@@ -140,7 +140,7 @@ def make(root: Path, seed: int) -> Made:
 
 
 def fill(kafka: MockKafka, chance: random.Random) -> None:
-    """Segments, producers, transactions, groups, settings, a compacted topic, deleted records, deleted topics."""
+    """Makes segments, producers, transactions, groups, settings, a compacted topic, deleted records and deleted topics."""
     wire = client(kafka)
     kafka.create_topic("ledger", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
     kafka.create_topic("short", 1, {"retention.ms": "86400000", "max.message.bytes": "5000"})
@@ -192,7 +192,7 @@ def compact(engine: Engine) -> None:
 
 
 def transactions(kafka: MockKafka, wire: WireClient, chance: random.Random, partitions: int = 2) -> None:
-    """One that is committed, one that is aborted, one that stays open."""
+    """Makes one transaction that is committed, one that is aborted, and one that stays open."""
     for name in ("committed", "aborted", "open"):
         begun = _begin(wire, name)
         for partition in range(partitions):
@@ -223,7 +223,7 @@ def _begin(wire: WireClient, name: str) -> InitProducerIdResponse:
 
 
 def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage]:
-    """Damages without end: of a random file, the small ones as often as the large ones."""
+    """Yields damages without end, each to a random file; small files are chosen as often as large files."""
     names = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file() and path.name != ".lock")
     while True:
         name = chance.choice(names)
@@ -238,9 +238,9 @@ def damages_of(place: Path, mode: str, chance: random.Random) -> Iterator[Damage
 
 
 def _is_told(place: Path, mode: str, *names: str) -> bool:
-    """Whether anything tells these logs of two partitions from each other.
+    """Tells whether anything distinguishes these logs of two partitions.
 
-    Nothing does if they are closed segments with the same offsets, and after kill −9 nothing if one is an active segment.
+    Nothing distinguishes closed segments with the same offsets, nor, after kill −9, segments of which one is active.
     """
     logs = [place / name for name in names if name.endswith(".log")]
     if not logs:
@@ -256,7 +256,8 @@ def _offsets(path: Path) -> tuple[tuple[int, int], ...]:
 
 
 def every_byte(place: Path, mode: str) -> Iterator[Damage]:
-    """Every byte of every file: each is flipped, and the file is cut there and zeroed from there."""
+    """Yields three damages for every byte of every file: the byte flipped, the file cut there, and the file zeroed from
+    there."""
     for path in sorted(place.rglob("*")):
         if path.is_file() and path.name != ".lock":
             name = str(path.relative_to(place))
@@ -382,7 +383,8 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def start(place: Path, truth: Truth) -> tuple[Truth, list[str]]:
-    """The state that a broker serves from the directory, after a check of retention and an append; and its log."""
+    """Returns the state that a broker serves from the directory after a check of retention and an append, and the broker's
+    log."""
     logger = logging.getLogger("wirebroker")
     words = Words()
     logger.addHandler(words)
@@ -396,7 +398,7 @@ def start(place: Path, truth: Truth) -> tuple[Truth, list[str]]:
             taken = time.thread_time() - begun
             if taken > LONGEST_START:
                 raise Hang(f"the start took {taken:.1f} s")
-            engine.tick(truth.now + 400_000)  # retention is looked at
+            engine.tick(truth.now + 400_000)  # retention is checked
             found = observe(engine)
             _read_again(engine, found)
             store.close(truth.now)
@@ -440,7 +442,7 @@ def judge(damage: Damage, made: Made, place: Path) -> Outcome:
 
 
 def differences(truth: Truth, found: Truth) -> list[str]:
-    """The acknowledged state that is not served, as sentences."""
+    """Returns sentences about acknowledged state that is not served."""
     wrong = [
         f"{topic}-{index}: batches {rows} are {found.batches.get((topic, index))}"
         for (topic, index), rows in truth.batches.items()
@@ -459,13 +461,14 @@ def _without_epoch(logs: dict[tuple[str, int], tuple[int, ...]]) -> dict[tuple[s
 
 
 def _known(one: Truth, truth: Truth) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """The leader epochs that began below the end of the log: each start is an election at the end."""
+    """Returns the leader epochs that began below the end of the log. Each start is an election at the end."""
     ends = {where: row[2] for where, row in truth.state["logs"].items()}
     return {where: [each for each in starts if each[1] < ends.get(where, 0)] for where, starts in one.state["epochs"].items()}
 
 
 def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said: list[str]) -> Outcome:
-    """Whether what is missing may be missing: the last batches of the log that is damaged, and what only they said."""
+    """Tells whether the missing state may be missing: the last batches of the damaged log, and state that only they
+    recorded."""
     truth, place = made.truths["kill"], made.places["kill"]
     told = any(Path(damage.path).parent.name in sentence for sentence in said)
     lie = Outcome("lie", f"{wrong}; it says {said}")
@@ -487,12 +490,12 @@ def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said
 
 
 def _may_have_gained(folder: str, topic: str, index: int) -> bool:
-    """Whether the partition may have more batches: undamaged ones, and markers that the coordinator writes again."""
+    """Tells whether the partition may have more batches: undamaged batches, and markers that the coordinator writes again."""
     return f"{topic}-{index}" == folder or folder.startswith("__transaction_state")
 
 
 def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
-    """How many of these batches are before everything that the damage touches."""
+    """Returns how many of these batches are before the damage."""
     path = place / damage.path
     size = path.stat().st_size
     cut = max(size - 1 - damage.value % 40, 0)
@@ -505,7 +508,7 @@ def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
 
 
 def _explained(damage: Damage, found: Truth, truth: Truth, said: list[str]) -> Outcome | None:
-    """ "lost a tail" if the broker reports the loss of a file that a power cut may leave empty or missing.
+    """Returns "lost a tail" if the broker reports the loss of a file that a power cut may leave empty or missing.
 
     Without the log starts, deleted records are served again; nothing else may change.
     """
@@ -525,7 +528,7 @@ def _ends_with(served: list[tuple[int, ...]], rows: list[tuple[int, ...]]) -> bo
 
 @dataclass
 class Report:
-    """The number of damages by their results, and the failures."""
+    """Counts the damages by their results, and lists the failures."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[tuple[int, Damage, Outcome]] = field(default_factory=list)
@@ -555,12 +558,12 @@ def try_one(damage: Damage, made: Made, scratch: Path) -> Outcome | None:
 
 
 def scratch_folder() -> str | None:
-    """Where to work: in memory if the system has such a folder."""
+    """Returns a folder to work in: in memory if the system has such a folder."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def run(seed: int, deadline: float, *, most: int | None = None, most_wrong: int = 20, exhaustive: bool = False) -> Report:
-    """Try damages until `time.monotonic()` is `deadline`, `most` were tried, or `most_wrong` have failed."""
+    """Tries damages until `time.monotonic()` reaches `deadline`, `most` were tried, or `most_wrong` have failed."""
     report = Report()
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as name:
         while True:

@@ -1,4 +1,5 @@
-"""The defaults of all settings as a broker tells them, for a test and for the recording (scripts/record-oracle --defaults)."""
+"""The defaults of all settings as a broker reports them, for a test and for the recording (scripts/record-oracle
+--defaults)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ DEFAULT = 5
 
 
 def defaults(client: WireClient) -> dict[str, dict[str, str | None]]:
-    """By kind of resource and name: the default, null where there is none. A topic `t` has to exist."""
+    """Returns each setting's default by kind of resource and name; null if there is no default. A topic `t` must exist."""
     asked = [DescribeConfigsResource(kind, name, None) for kind, name in RESOURCES.values()]
     response = client.request(DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False), 4)
     return {

@@ -39,7 +39,7 @@ class Sequences:
 
 
 def seq(first: int, last: int | None = None, *, epoch: int = 0, topic: str = "orders", partition: int = 0) -> Sequences:
-    """The sequences first…last in one batch."""
+    """A Produce of the sequences first…last in one batch."""
     return Sequences(first, first if last is None else last, epoch, topic, partition)
 
 
@@ -69,7 +69,7 @@ def _field(part: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Silence:
-    """No answer for these seconds."""
+    """Expects no response for this many seconds."""
 
     seconds: float = 0.1
 
@@ -110,7 +110,7 @@ ANY_RESPONSE = overall()
 
 
 class Dialogue:
-    """One client of a broker, by default of the first broker of a MockKafka."""
+    """A client of one broker, by default of the first broker of a MockKafka."""
 
     def __init__(self, kafka: Reachable, node: int = 0, *, within: float = WITHIN, producer_id: int | None = None) -> None:
         address = address_of(kafka.bootstrap_servers.split(",")[node])
@@ -123,7 +123,7 @@ class Dialogue:
 
     @property
     def part(self) -> Any:
-        """The part of the last answer about the one thing that its request names."""
+        """Returns the part of the last response about the one thing that its request names."""
         return only(self.last)
 
     def __rshift__(self, request: Message | Sequences | tuple[Message | Sequences, int]) -> Dialogue:
@@ -140,7 +140,7 @@ class Dialogue:
 
     @property
     def producer_id(self) -> int:
-        """The id of the dialogue's producer; it asks for one if none was given."""
+        """Returns the id of the dialogue's producer. Requests an id if none was given."""
         if self._producer_id is None:
             self._producer_id = int(self._open().request(INIT_PRODUCER_ID, 0).producer_id)
         return self._producer_id
@@ -150,7 +150,7 @@ class Dialogue:
         return produce_request(asked.topic, data, asked.partition)
 
     def __lshift__(self, expected: Response | Silence | Closed) -> Dialogue:
-        """Expect this of the broker. Raises AssertionError with the dialogue so far."""
+        """Checks that the broker responds as expected. Raises AssertionError with the dialogue so far."""
         try:
             self.last = self._open().response(expected.seconds if isinstance(expected, Silence) else None)
         except NoResponse:

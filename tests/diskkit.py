@@ -1,4 +1,4 @@
-"""A disk whose n-th writing or syncing call fails, and a broker on it that is driven without sockets and threads."""
+"""A disk whose n-th writing or syncing call fails, and a broker on that disk that runs without sockets and threads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ NEEDS_ROOM = frozenset({"create", "mkdir", *WRITES})
 
 
 class Failure(NamedTuple):
-    """Which call fails, and how. `short` writes half of it first; `stays` lets all that need room fail from then on."""
+    """Says which call fails, and how. With `short`, half of the data is written first; with `stays`, all later calls that
+    need room fail, too."""
 
     number: int
     code: int = errno.ENOSPC
@@ -61,14 +62,14 @@ class Disk:
         self._patch_opening(monkeypatch)
 
     def repair(self) -> None:
-        """Nothing fails any more."""
+        """From now on nothing fails."""
         self.failure, self._rest_fails = None, False
 
     def _mine(self, path: Any) -> bool:
         return isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(self._root)
 
     def step(self, kind: str) -> bool:
-        """One call. Raises OSError if it fails; whether it is to be done by half."""
+        """One call. Raises OSError if the call fails. Returns whether only half of the data is to be written."""
         number = len(self.calls)
         self.calls.append(kind)
         failure = self.failure
@@ -97,7 +98,7 @@ class Disk:
             if fd in self._descriptors:
                 self.step(name)
                 if name in ("fsync", "fdatasync"):
-                    return None  # the machine does not die here, and the disk has its time
+                    return None  # the machine does not fail here, and the disk has time
             return real(fd, *rest)
 
         monkeypatch.setattr(os, name, call)
@@ -215,7 +216,7 @@ class Broker:
         self._responses: list[bytes] = []
 
     def ask(self, request: Message, version: int) -> Any:
-        """The answer, or None if the connection was closed instead."""
+        """Returns the response, or None if the connection was closed instead."""
         if self._connection.closed:
             self._connection = self.engine.connect(1)
         self._responses = []
@@ -265,7 +266,7 @@ def _done(job: Job) -> bool:
 
 
 def kept(engine: Engine) -> dict[str, Any]:
-    """The state of a broker that clients have seen, by its kind."""
+    """Returns a broker's state as clients have seen it, by its kind."""
     cluster, groups = engine.cluster, engine.groups
     found: dict[str, Any] = {}
     for topic in cluster.topics.values():

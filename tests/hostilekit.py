@@ -1,4 +1,4 @@
-"""What a stranger can put into a data directory: records of metadata that no broker writes, in batches that are sound."""
+"""What an attacker can put into a data directory: metadata records that no broker writes, in valid batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = 1_800_000_000_000
 
 
 def start(data: Path) -> str:
-    """Start a broker without sockets on the directory, and stop it: what it says if it does not serve, else ""."""
+    """Starts a broker without sockets on the directory, and stops it. Returns its refusal, or "" if it serves."""
     store = None
     try:
         store = FolderStore(data, random.Random(1).randbytes)
@@ -35,7 +35,7 @@ def with_records(data: Path, records: Sequence[Message]) -> None:
     """Append these records to the metadata of a directory whose broker has stopped."""
     values = [metadata_bytes(each, each.__schema__.versions[1]) for each in records]
     with_values(data / "__cluster_metadata-0" / f"{0:020d}.log", values)
-    (data / RECOVERY_POINTS).unlink(missing_ok=True)  # it says where the metadata ended
+    (data / RECOVERY_POINTS).unlink(missing_ok=True)  # this file says where the metadata ended
 
 
 def with_values(log: Path, values: Sequence[bytes], keys: Sequence[bytes | None] | None = None) -> None:

@@ -1,7 +1,8 @@
 """Logins by OAUTHBEARER: the same messages to a real Kafka (scripts/record-oauth) and to a wirebroker.
 
 `BROKERS` are the settings of several brokers, and `attempts` the messages that clients send to one: each is a list of tokens of
-one SASL dialogue. Times in them count from the broker's now. Answers come back as plain data, lifetimes rounded up to 10 s.
+one SASL dialogue. Times in them count from the broker's now. Responses are returned as plain data, with lifetimes rounded up
+to 10 s.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ BROKERS = {
 
 @cache
 def keys() -> dict[str, Any]:
-    """Private keys by their names; `stranger` is in no key set."""
+    """Private keys by name; `stranger` is in no key set."""
     curve = ec.SECP256R1()
     return {
         "rsa": rsa.generate_private_key(65537, 2048), "other": rsa.generate_private_key(65537, 2048),
@@ -76,7 +77,7 @@ def keys() -> dict[str, Any]:
 
 
 def key_set() -> str:
-    """The public keys, as a JSON Web Key Set, with one that nobody can use."""
+    """Returns the public keys as a JSON Web Key Set, with one unusable key."""
     found = keys()
 
     def public(kind: Any, name: str, **more: str) -> Plain:
@@ -236,7 +237,7 @@ def _sessions(now: float) -> Attempts:
 
 
 def signed(claims: Any, key: str, algorithm: str, kid: str | None = "", **header: Any) -> str:
-    """A token that a key has signed; it names the key, another one (`kid`), or none."""
+    """Returns a token that a key has signed. The token names that key, another key (`kid`), or no key."""
     named = {} if kid is None else {"kid": kid or key}
     payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
     return jwt.PyJWS().encode(payload, keys()[key], algorithm, headers=named | header)
@@ -328,7 +329,7 @@ def _expected(now: float) -> Attempts:
 
 
 def play(broker: str, address: tuple[str, int], now: int) -> Iterator[list[Any]]:
-    """Send everything to a broker whose clock shows `now` (ms): each dialogue's name, and the answers."""
+    """Sends everything to a broker whose clock shows `now` (ms). Returns each dialogue's name and responses."""
     for name, messages in attempts(broker, now / 1000):
         with closing(Connection(address, 10)) as connection:
             connection.request(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)

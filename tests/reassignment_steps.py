@@ -27,7 +27,7 @@ create r 1,2; stop 3; move r 1,3; move r 1,2,3; start 3
 
 
 class Brokers(Protocol):
-    """Three brokers; 1 is the controller and stays up."""
+    """Three brokers. Broker 1 is the controller and stays up."""
 
     wire: WireClient
 
@@ -45,7 +45,7 @@ def steps() -> list[str]:
 
 
 def play(brokers: Brokers) -> Iterator[tuple[str, Any]]:
-    """Each step, and what it leads to: an answer, the partitions, and the reassignments in progress."""
+    """Yields each step with its results: a response, the partitions, and the reassignments in progress."""
     topic = ""
     for step in steps():
         verb, *rest = step.split()
@@ -83,7 +83,8 @@ def _ask(brokers: Brokers, verb: str, rest: list[str]) -> Any:
 
 
 def partitions(brokers: Brokers, topic: str) -> list[dict[str, Any]]:
-    """The partitions; of one that CreatePartitions made, only how many replicas it has, because Kafka chooses at random."""
+    """Returns the partitions; for a partition of CreatePartitions only the number of replicas, because Kafka chooses them at
+    random."""
     request = plain("DescribeTopicPartitions", topics=[{"name": topic}], response_partition_limit=10)
     return [
         {

@@ -1,4 +1,4 @@
-"""A partition's folder that does not keep still: appended to, rolled, cleaned, merged and deleted, as Kafka does it.
+"""A partition's folder that changes all the time: it is appended to, rolled, cleaned, merged and deleted, as by Kafka.
 
 Like `synthetic`, it shares no code with the readers under test.
 """
@@ -14,7 +14,7 @@ ID_FILE = "partition.metadata"
 
 
 class Restless:
-    """The folder and the fate of every batch; `act` does one thing at random."""
+    """The folder and what happened to every batch. `act` does one thing at random."""
 
     def __init__(self, root: Path, rng: random.Random, name: str = "orders-0", topic_id: str = "") -> None:
         self.folder, self.rng = root / name, rng
@@ -23,11 +23,11 @@ class Restless:
             (self.folder / ID_FILE).write_text(f"version: 0\ntopic_id: {topic_id}\n")
         self.offset = 0
         self.alike = rng.random() < 0.5
-        """whether all batches are of the same size, so that a rewritten segment has other ones at the same positions"""
+        """whether all batches have the same size, so that a rewritten segment has other batches at the same positions"""
         self.segments: dict[int, dict[int, bytes]] = {0: {}}
-        """by first offset the batches by base offset"""
+        """for each segment's first offset, the batches by base offset"""
         self.removed: set[int] = set()
-        """what the cleaner or retention took"""
+        """what the cleaner or retention removed"""
         self.path(0).touch()
 
     def path(self, first: int, suffix: str = "") -> Path:
@@ -63,7 +63,7 @@ class Restless:
         swap.write_bytes(b"".join(kept.values()))
         for first in firsts:
             old = self.path(first)
-            if old.exists():  # else a `.swap` is there, which is written over
+            if old.exists():  # otherwise there is a `.swap`, which is overwritten
                 old.rename(self.path(first, ".deleted"))
             elif first != firsts[0]:
                 self.path(first, ".swap").unlink()

@@ -1,4 +1,4 @@
-"""Makes Kafka log directories with known faults, byte by byte. It shares no code with what is to find them.
+"""Makes Kafka log directories with known faults, byte by byte. It shares no code with the audit that must find them.
 
 made = make_directory(folder, seed=1, partitions=40)
 made.faults      # kind, topic, partition, first sequence, first offset of everything that is wrong
@@ -43,7 +43,8 @@ def batch(
     offset: int, values: list[bytes], *, pid: int = -1, epoch: int = -1, seq: int = -1, time: int = 0,
     attributes: int = 0, key: bytes | None = None, count: int | None = None, left: list[int] | None = None,
 ) -> bytes:  # fmt: skip
-    """A batch of these values; `count` makes its header lie about their number. The cleaner has `left` those of them."""
+    """A batch of these values. `count` is a wrong number of records for the header. `left` are the records that the cleaner
+    has kept."""
     kept = range(len(values)) if left is None else left
     body = b"".join(record(index, key, values[index]) for index in kept)
     told = len(kept) if count is None else count
@@ -59,7 +60,7 @@ def marker(offset: int, *, pid: int, epoch: int, commit: bool, time: int = 0) ->
 
 
 class Fault(NamedTuple):
-    """Something that is wrong, and where; −1 where it is not said."""
+    """A fault and its place; −1 for an unknown place."""
 
     kind: str
     topic: str
@@ -100,7 +101,7 @@ class Writer:
         self, pid: int, epoch: int = 0, *, count: int = 0, seq: int | None = None, attributes: int = 0,
         values: list[bytes] | None = None, advance: bool = True,
     ) -> int:  # fmt: skip
-        """A batch of the next sequences, or of others; its offset."""
+        """Writes a batch with the next sequences, or with others. Returns its offset."""
         self.time += self.rng.randint(0, 50)
         values = values or self.values(count or self.rng.randint(1, 6))
         first = self.sequences.get((pid, epoch), 0) if seq is None else seq
@@ -131,7 +132,7 @@ class Writer:
 
 
 def ordinary(log: Writer) -> None:
-    """A few producers take turns; now and then a segment ends."""
+    """A few producers take turns. Sometimes a segment ends."""
     producers = [log.partition * 100 + number for number in range(log.rng.randint(1, 3))]
     for _ in range(log.rng.randint(2, 12)):
         log.data(log.rng.choice(producers))
@@ -187,7 +188,8 @@ def late_first(log: Writer) -> None:
 
 
 def without_epoch(log: Writer) -> None:
-    """A producer that has an id and no epoch is not checked, nor where the epoch begins that it is given then."""
+    """A producer that has an id and no epoch is not checked, and neither is the beginning of the epoch that it gets
+    afterwards."""
     log.data(7007, -1, seq=7)
     log.data(7007, -1, seq=7)
     log.data(7007, 0, seq=3)
@@ -195,7 +197,7 @@ def without_epoch(log: Writer) -> None:
 
 
 def compacted(log: Writer) -> None:
-    """As a follower has it of a leader that had compacted: nothing beside the log says so, only what is missing."""
+    """A follower's copy of a compacted log: only the missing offsets show the compaction, no file beside the log."""
     log.faults = [each for each in log.faults if each.kind != "offset_gap"]  # now compaction may be the reason
     log.data(7010, count=1, attributes=TRANSACTIONAL)
     log.end(7010, 0, commit=True)
@@ -348,8 +350,8 @@ def application_duplicate(log: Writer) -> None:
 
 
 def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None = None) -> int:
-    """A batch whose records depend on nothing but the producer and their sequences; its offset. `known` is the lowest
-    sequence of it that is stored already: it must be told of."""
+    """Writes a batch whose records depend only on the producer and the sequences. Returns its offset. `known` is its lowest
+    sequence that is already stored: the audit must report the duplicate."""
     values = [f"{log.topic}-{log.partition} {pid} {(first + each) % WRAP}".encode() for each in range(count)]
     at = log.data(pid, seq=first % WRAP, values=values, advance=False)
     if known is not None:
@@ -358,7 +360,7 @@ def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None =
 
 
 def apart(log: Writer) -> None:
-    """Now and then another producer writes, or a segment ends, so that batches are no longer side by side."""
+    """Sometimes another producer writes or a segment ends, so that batches are no longer neighbours."""
     if log.rng.random() < 0.3:
         log.data(log.partition * 100)
     if log.rng.random() < 0.3:
@@ -366,7 +368,7 @@ def apart(log: Writer) -> None:
 
 
 def rebatched(log: Writer) -> None:
-    """Several batches come again as one, once more as two with another border, and then as they were."""
+    """Several batches are stored again as one, again as two with another border, and again unchanged."""
     pid, first = 8016, log.rng.choice((0, WRAP - 4))
     stretches = [(0, 3), (3, 2), (5, 1), (6, 4)]
     for start, count in stretches:
@@ -393,7 +395,7 @@ def overlapping(log: Writer) -> None:
 
 
 def scattered(log: Writer) -> None:
-    """A batch of whose sequences the first and the last were stored, the last ones before the first, and none between."""
+    """A batch whose first and last sequences were stored before, the last before the first, and none between them."""
     pid, first = 8018, log.rng.choice((0, WRAP - 5))
     resend(log, pid, first + 6, 2)
     apart(log)
@@ -440,7 +442,7 @@ def zeros(log: Writer) -> None:
 
 @dataclass
 class Made:
-    """A directory, and what is wrong with it."""
+    """A directory, and its faults."""
 
     folder: Path
     faults: list[Fault]

@@ -59,7 +59,7 @@ def in_parquet(spark: SparkSession, folder: Path) -> str:
 
 
 def in_a_database(spark: SparkSession, folder: Path) -> str:
-    """In Derby, which PySpark brings; its times are timestamps."""
+    """Uses Derby, which is part of PySpark; its times are timestamps."""
     spark._jvm.System.setProperty("derby.stream.error.file", str(folder / "derby.log"))
     url = f"jdbc:derby:{folder / 'shop'}"
     driver = "org.apache.derby.iapi.jdbc.AutoloadedDriver"

@@ -52,7 +52,7 @@ def test_each_night_reads_on_and_says_what_it_found(spark: SparkSession, tmp_pat
 
 
 class Failed(Exception):
-    """Stands for AirflowFailException, after which a task is not tried again."""
+    """Stands for AirflowFailException, after which Airflow does not retry a task."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The audit on Spark from end to end: known faults, clean logs, a live broker, and the audit in the small as its oracle."""
+"""The audit on Spark from end to end: known faults, clean logs, a live broker, and the in-memory audit as its oracle."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ NOT_BY_BATCH = frozenset(
 
 
 def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
-    """The facts of findings, whichever audit made them, and their sentences; the reasons of damage differ."""
+    """The facts and sentences of findings from either audit; the reasons of damage differ."""
     return Counter(
         (*(getattr(each, name) for name in SAID), each.explanation if each.kind not in ("bad_batch", "torn_tail") else "")
         for each in findings
@@ -118,7 +118,7 @@ def test_every_fault_is_found_and_nothing_else(
 
 
 def check_words(findings: list[Finding]) -> None:
-    """Some that are easily wrong."""
+    """Checks some sentences that are easily wrong."""
     said = [each.explanation for each in findings]
     assert any(": a marker of producer 8019 epoch 0 is stored at offset" in each for each in said)
     assert any(re.search(": 5 of sequences .* stored twice: from .* at offset .* to .* at offset", each) for each in said)
@@ -143,7 +143,7 @@ def check_report(out: Path, result: Result, findings: list[Finding]) -> None:
 
 
 def check_against_oracle(logs: Path, findings: list[Finding]) -> None:
-    """The in-memory audit, where it can follow: after a wrong length it does not find the next batch."""
+    """Compares with the in-memory audit where possible: after a wrong length, it does not find the next batch."""
     for partition in find_partitions(logs):
         where = (partition.topic, partition.partition)
         entries, cleaned_to = [], max(partition.cleaned_until, 0)
@@ -352,7 +352,7 @@ def test_the_findings_of_every_audit_are_appended_to_a_table(
     command = ["audit", "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--findings-table"]
     assert main([*command, "nowhere.lake.findings"]) == 2
     assert "nowhere" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists(), "which is seen before the audit"
+    assert not (tmp_path / "out").exists(), "which is noticed before the audit"
     spark.sql(f"CREATE DATABASE lake LOCATION '{tmp_path / 'lake'}'")
     try:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Runs of a segment that was read in parts, against those of the segment read at once."""
+"""The runs of a segment that was read in parts are those of the segment that was read at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def runs_of(split: Piece) -> pa.Table:
 
 
 def parts_of(split: Piece, ends: list[int]) -> list[Piece]:
-    """The split in parts that end at these positions, each numbered by its beginning, as a stream reads them."""
+    """Divides the split into parts that end at these positions, each numbered by its beginning, as a stream reads them."""
     marks = [split.begin._replace(position=at) for at in (split.begin.position, *ends, split.end.position)]
     return [replace(split, number=begin.position, begin=begin, end=end) for begin, end in pairwise(marks)]
 
@@ -61,12 +61,12 @@ def test_joined_runs_are_those_of_the_whole_segment(splits: list[Piece], breadth
         positions = rows_of(split)["position"].to_pylist()[1:]
         ends = sorted(dice.sample(positions, min(len(positions), dice.randint(1, 30))))
         parts: list[Any] = [runs_of(part) for part in parts_of(split, ends)]
-        while len(parts) > 1:  # as folders are joined, again and again
+        while len(parts) > 1:  # as folders are joined repeatedly
             some = [pa.concat_tables(parts[at : at + breadth]) for at in range(0, len(parts), breadth)]
             parts = [joined(each, EXPIRATION_MS) for each in some]
         assert without_number(parts[0]) == without_number(runs_of(split)), split.segment
         numbers = parts[0]["run"].to_pylist()
-        assert max(numbers) < 0, "their batches have other numbers"
+        assert max(numbers) < 0, "the batches of these runs have other numbers"
         assert len({number >> 32 for number in numbers}) == 1, "it is one stretch"
         assert len(set(numbers)) == len(numbers)
         markers += sum(parts[0]["committed"].to_pylist())

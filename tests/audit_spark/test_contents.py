@@ -79,7 +79,7 @@ UNITS = (
 # Contents that repeat
 
 BOTH = {"heartbeats": [500] + [1] * 30 + [5, 20, 21], "states": [5] * 300, "few": [5] * 200}
-"""How often each content of a topic is there."""
+"""How often each content occurs in a topic."""
 
 
 def test_contents_that_repeat_are_judged_as_the_audit_in_the_small_judges_them(spark: SparkSession) -> None:

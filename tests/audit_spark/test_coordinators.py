@@ -1,4 +1,4 @@
-"""Open transactions and what their coordinators know of them."""
+"""Open transactions, and what their coordinators know about them."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_a_topic_has_the_first_policy_that_matches(tmp_path: Path) -> None:
     assert policies.severities(["payments", "other"]) == [
         ("payments", "application_duplicate", "certain"), ("payments", "partition_duplicate", "ignored"),
     ]  # fmt: skip
-    assert read_policies(str(path), "likely").of("other").fails("likely"), "the flag outranks the file"
+    assert read_policies(str(path), "likely").of("other").fails("likely"), "the flag overrides the file"
     assert Policies().of("any").fails("likely"), "an exit code of 0 reads as exactly once"
 
 
@@ -286,7 +286,7 @@ def test_masters_that_spark_has(flag: str) -> None:
 
 @pytest.mark.parametrize("place", ["report", "orders-0/report", "link/report"])
 def test_a_report_may_not_lie_in_a_log_directory(place: str, tmp_path: Path) -> None:
-    """Kafka does not start if it finds another folder than those of partitions there."""
+    """Kafka does not start if its log directory has a folder that is not a partition's."""
     logs = tmp_path / "logs"
     Writer("orders", 0, random.Random(1)).save(logs)
     (tmp_path / "link").symlink_to(logs)

@@ -1,4 +1,4 @@
-"""Runs and repeated contents, found chunk by chunk, against what a slow look at every batch finds."""
+"""Runs and repeated contents that are found chunk by chunk equal those that a slow look at every batch finds."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_batches_are_kept_when_all_are_read_and_not_before(chunks: list[pa.R
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
-    for _ in range(2):  # a task that is done again
+    for _ in range(2):  # a repeated task
         assert sum(each.num_rows for each in folded(kept(iter(chunks), path))) > 0
     assert list(tmp_path.iterdir()) == [path]
     assert pq.read_table(path).equals(pa.Table.from_batches(chunks, schema=BATCHES))

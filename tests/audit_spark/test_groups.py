@@ -1,4 +1,4 @@
-"""What groups have committed, against the logs: commits that went back, groups that skipped, consume-transform-produce."""
+"""Commits of groups compared with the logs: lower commits, groups that skipped records, consume-transform-produce."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shop:
         consumer.close()
 
     def transform(self, group: str, offset: int, outputs: int, end: str = "commit") -> None:
-        """Commit this offset and so many outputs in one transaction of the group's producer."""
+        """Commits this offset and this many outputs in one transaction of the group's producer."""
         if group not in self._producers:
             self._producers[group] = Producer(self._config | {"transactional.id": group})
             self._producers[group].init_transactions(20)

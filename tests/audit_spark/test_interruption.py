@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark is at work: a sentence and an exit code, and neither stacks nor half a report."""
+"""Ctrl-C while Spark is at work gives a sentence and an exit code, and leaves neither stack traces nor half a report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Context:
 
 
 def during(job: Callable[[], None], interruption: Interruption, context: Context, cancel: bool = True) -> None:
-    """Do a job as if the JVM did it, and then something else."""
+    """Does a job as if the JVM did it, and then something else."""
     with interruption:
         interruption.watch(context, cancel=cancel)
         in_java(job)()
@@ -121,7 +121,7 @@ def test_an_audit_that_is_interrupted_says_so_and_leaves_nothing(number: signal.
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing can be done any more."""
+    """Stands for the end of the process, after which nothing runs."""
 
 
 @pytest.mark.parametrize("steps", range(9))
@@ -160,7 +160,7 @@ def test_wherever_it_is_killed_there_is_no_half_report(steps: int, tmp_path: Pat
             dict.fromkeys(("summary.json", "report.html"), "old"), dict.fromkeys(("summary.json", "report.html"), "new"),
         )  # fmt: skip
     with contextlib.suppress(LookupError), _whole_or_nothing(out):
-        raise LookupError("the next one found nothing")
+        raise LookupError("the next signal found no job")
     assert len({(out / name).read_text() for name in ("summary.json", "report.html")}) == 1
     with _whole_or_nothing(out):
         pass

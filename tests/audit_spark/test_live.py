@@ -1,4 +1,4 @@
-"""The live form: findings while traffic runs, over stops and starts."""
+"""The live form of the audit: findings while traffic runs, across stops and starts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
         writer.save(fresh)
         for made in list(fresh.rglob("*")):
             place = logs / made.relative_to(fresh)
-            if made.is_file():  # replaced, for the stream may be looking
+            if made.is_file():  # replaced whole, because the stream may be reading it
                 place.parent.mkdir(parents=True, exist_ok=True)
                 made.replace(place)
 
@@ -69,7 +69,7 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
     origin = Directory(spark, logs, ())
     run(spark, origin, out, lambda: None, lambda: write(duplicate))
     assert findings(out) == expected()
-    # As if killed after the write and before the commit: the last micro-batch runs again.
+    # Acts as if the process was killed after the write and before the commit: the last micro-batch runs again.
     last = max((out / "live" / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
@@ -130,7 +130,7 @@ def test_runs_do_not_become_more_with_each_micro_batch(
     state, micros = LiveState(spark, tmp_path / "live"), 8
     for micro, part in enumerate(parts_of(split, positions[4::4][: micros - 1])):
         state.take(local(spark, rows_of(part)), micro)
-    state.take(local(spark, rows_of(split).slice(0, 0)), micros)  # joins the folders of those before it
+    state.take(local(spark, rows_of(split).slice(0, 0)), micros)  # joins the folders of the micro-batches before it
     runs = state.runs().collect()
     assert len(runs) < state.batches().select("run").distinct().count()
     assert sum(each["batches"] for each in runs) == len(positions)

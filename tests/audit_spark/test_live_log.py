@@ -107,7 +107,7 @@ Responding = Callable[[Any], Any]
 
 @pytest.fixture
 def responding(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Responding], None]:
-    """Have what brokers answer to a request of this name changed before the client sees it."""
+    """Changes the responses to requests of this name before the client reads them."""
     ask = Client._ask
 
     def change(name: str, how: Responding) -> None:
@@ -121,7 +121,7 @@ def responding(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Responding], N
 
 
 class After:
-    """Passes on the first answers, and changes this many of the later ones."""
+    """Leaves the first responses unchanged, and changes this many of the later responses."""
 
     def __init__(self, first: int, how: Responding, count: int = 10**6) -> None:
         self.first, self.how, self.count, self.calls = first, how, count, 0
@@ -137,7 +137,7 @@ def without_batches(response: Any) -> Any:
 
 
 def throttled(response: Any) -> Any:
-    """As Kafka's FetchContext.getThrottledResponse makes it."""
+    """Makes the response of Kafka's FetchContext.getThrottledResponse."""
     return SimpleNamespace(throttle_time_ms=700, error_code=0, session_id=0, responses=[])
 
 

@@ -15,7 +15,7 @@ from wirebroker_audit.inputs.policy import Policy
 
 
 class Query:
-    """A stream that brings these findings one after another, and is then ended by Ctrl-C."""
+    """A stream that reports these findings one after another until Ctrl-C ends it."""
 
     def __init__(self, out: Path, moments: list[dict[str, Any]]) -> None:
         self._out, self._moments = out, moments
@@ -28,7 +28,7 @@ class Query:
         return True
 
     def stop(self) -> None:
-        """Nothing is to be stopped."""
+        """There is nothing to stop."""
 
     def exception(self) -> None:
         """It did not fail."""
@@ -37,7 +37,7 @@ class Query:
 def test_notices_are_said_once_and_the_counts_behind_them(tmp_path: Path) -> None:
     said: list[str] = []
     moments = [
-        {"counts": {"gap": 1}},  # as an earlier release wrote it
+        {"counts": {"gap": 1}},  # as an earlier release wrote the file
         {"counts": {"gap": 1}, "notices": []},
         {"counts": {"gap": 1}, "notices": ["a"]},
         {"counts": {"gap": 1}, "notices": ["a"]},
@@ -61,7 +61,7 @@ def test_of_a_partition_made_anew_what_was_read_before_ended(tmp_path: Path) -> 
 
 
 class Failing(Query):
-    """A stream that reads each moment once and then fails."""
+    """A stream that reads each state once and then fails."""
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
@@ -79,7 +79,7 @@ class Failing(Query):
 
 
 def test_a_stream_that_fails_goes_on_while_it_reads_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It tells its trouble once, tells the findings again when it goes on, and ends when nothing helps."""
+    """It reports its failure once, reports the findings again after a restart, and ends when restarts do not help."""
     now = [0.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(live.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))

@@ -1,4 +1,4 @@
-"""The joined runs of a stream, also across log starts: the checks find in them what they find in the whole log."""
+"""In the joined runs of a stream, also across log starts, the checks find what they find in the whole log."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ AT_ONCE = 8
 
 
 def marks(folder: Path, log_start: int, dice: random.Random) -> list[Mark]:
-    """Places at which a stream stops: where segments begin, and behind about half of the batches."""
+    """Places at which a stream stops: at the beginnings of segments, and after about half of the batches."""
     made: list[Mark] = []
     for first, path in segments_now(folder):
         begin = UNREAD._replace(start=log_start).at_segment(first)
@@ -65,7 +65,7 @@ def scanned(folder: Path, begin: Mark, end: Mark) -> list[pa.RecordBatch]:
 
 
 def micro_batches_of(logs: Path, starts: list[LogStart], dice: random.Random, *, whole: bool) -> list[pa.Table]:
-    """What a stream reads of all partitions, micro-batch by micro-batch; or the whole, segment by segment."""
+    """Returns what a stream reads from all partitions, micro-batch by micro-batch, or the whole log, segment by segment."""
     log_start = {f"{topic}-{partition}": start for topic, partition, start in starts}
     steps = []
     for folder in sorted(logs.iterdir()):
@@ -100,7 +100,7 @@ def joined_in_folders(read: list[pa.Table]) -> pa.Table:
 
 
 def streamed(spark: SparkSession, read: list[pa.Table], starts: list[LogStart]) -> tuple[DataFrame, DataFrame]:
-    """The batches and runs that a stream has after these micro-batches, when the logs start there."""
+    """Returns the batches and runs that a stream has after these micro-batches if the logs start at `starts`."""
     known = local_rows(spark, starts, LOG_STARTS)
     left = local(spark, pa.concat_tables(read)).join(known, ["topic", "partition"]).where("last_offset >= log_start")
     batches = settled(left.select(*schema.BATCHES.names))

@@ -1,4 +1,5 @@
-"""The state of a followed log's micro-batches stays in few folders, and whole, whenever the run ends. No Spark here."""
+"""The state of a followed log's micro-batches stays in few folders, and complete, at whatever moment the process ends. No
+Spark here."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from wirebroker_audit.folding.micro_batches import BREADTH, Folder, MicroBatches
 
 
 class Killed(BaseException):
-    """Nothing runs after it, as with a signal that cannot be caught."""
+    """Nothing runs after this exception, as after a signal that cannot be caught."""
 
 
 class Shaky:
-    """Writes down a micro-batch's number for each micro-batch; a step of its work may be its last."""
+    """Writes the number of each micro-batch; the process may end at any step."""
 
     def __init__(self, folder: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.rng = folder, rng
@@ -54,7 +55,7 @@ class Shaky:
             self.step()
 
     def take(self, micro: int) -> MicroBatches:
-        """One micro-batch, done again until it is done."""
+        """Repeats one micro-batch until it succeeds."""
         while True:
             try:
                 shelf = MicroBatches(self.folder / "rows", self.folder / "aside")

@@ -1,4 +1,4 @@
-"""Records as rows: batches of one record are read all at once, and their rows are those that any other reading gives."""
+"""Records as rows: batches of one record are read all at once, and give the same rows as the general reader."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows_of(chunk: Chunk) -> list[dict[str, Any]]:
 
 
 def one_by_one(chunk: Chunk, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The rows without the reader of single records."""
+    """Returns the rows that are read without the reader of single records."""
     none = np.empty(0, np.int64)
     with monkeypatch.context() as patched:
         patched.setattr(records, "find_singles", lambda view, places: find_singles(view, none))

@@ -29,7 +29,7 @@ from wirebroker_audit.reading.remote import RemotePath, place
 
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of the buckets of an S3 that the environment names."""
+    """The folder of the buckets of an S3 whose address is in the environment."""
     (tmp_path / "s3").mkdir()
     with serving(tmp_path / "s3") as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
@@ -70,7 +70,7 @@ def test_a_brokers_checkpoints_and_metadata_are_read(s3: Path) -> None:
 
 
 def test_what_a_store_refuses_is_an_os_error(s3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Azure without credentials, for which Arrow has an exception of its own."""
+    """Fails like Azure without credentials, for which Arrow has an exception of its own."""
 
     def refuse(path: object) -> None:
         raise pa.ArrowException("Unknown error: no token\nSee Azure")

@@ -1,4 +1,4 @@
-"""Which of a partition's replicas is read, and what the comparison of all of them shows."""
+"""Which of a partition's replicas is read, and what a comparison of all replicas shows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:
-    """So many batches of ten records; two logs of one seed begin alike."""
+    """Writes this many batches of ten records. Two logs of one seed begin alike."""
     writer = Writer("orders", 0, random.Random(seed))
     for number in range(batches):
         if roll and number:
@@ -39,7 +39,7 @@ def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:
 
 
 def save(writer: Writer, node: Path, *, epochs: str = "", high_watermark: int | None = None, number: int = 0) -> Path:
-    """A broker's directory with this log alone; the partition's folder."""
+    """Makes a broker's directory with only this log. Returns the partition's folder."""
     writer.save(node)
     folder = node / f"{writer.topic}-{writer.partition}"
     (node / "meta.properties").write_text(f"version=1\nnode.id={number or int(node.name[-1])}\n")
@@ -141,7 +141,7 @@ def test_folders_that_kafka_sets_aside_are_named(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the offset index, even where it is mostly empty; and without one, from headers alone."""
+    """The end is found from the offset index, even if the index is mostly empty, and without an index from headers alone."""
     writer = log(400)
     folder = save(writer, tmp_path / "node-1")
     places = [0, *accumulate(map(len, writer.pieces))]
@@ -160,7 +160,7 @@ def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.
     os.truncate(path, places[379] + 5)
     assert tails.tail_of(folder).end == 3790, "an index that reaches beyond the log, as after a power cut"
     path.unlink()
-    assert tails.tail_of(folder).end == 0, "Kafka keeps a segment even of an empty log"
+    assert tails.tail_of(folder).end == 0, "Kafka keeps a segment even for an empty log"
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_a_real_cluster_after_an_unclean_election_and_a_topic_created_again(kafk
 
 
 def test_a_real_cluster_without_its_metadata(kafka_4_3_1: Path) -> None:
-    """The files of the replicas alone lead to the same ones."""
+    """The files of the replicas alone lead to the same choice."""
     for each in kafka_4_3_1.glob("node-*/__cluster_metadata-0"):
         shutil.rmtree(each)
     found, _, notices = read_directory(kafka_4_3_1)
@@ -228,7 +228,7 @@ def test_a_follower_that_is_behind_and_a_tail_that_is_gone(tmp_path: Path) -> No
     (tmp_path / "node-2" / ".kafka_cleanshutdown").write_text("")
     assert ("truncated", "certain", 70, 79) in short(compared(tmp_path))
     shutil.rmtree(tmp_path / "node-1")
-    assert short(compared(tmp_path)) == [("truncated", "certain", 70, 79)], "of one replica as well"
+    assert short(compared(tmp_path)) == [("truncated", "certain", 70, 79)], "of a single replica, too"
 
 
 @pytest.mark.parametrize("rolled", [False, True])
@@ -243,7 +243,7 @@ def test_bit_rot_on_a_follower(rolled: bool, tmp_path: Path) -> None:
     (found,) = compared(tmp_path)
     assert short([found]) == [("replica_damage", "certain", 40, 49)]
     assert f"position {at - 70} of {path}" in found.explanation
-    raw[at - 70 + 16] = 9  # its magic byte: the batch is not recognised as one
+    raw[at - 70 + 16] = 9  # its magic byte, so the batch is not recognised as a batch
     path.write_bytes(raw)
     kinds = {each.kind for each in compared(tmp_path)}
     assert kinds == ({"replica_divergence"} if rolled else {"replica_damage"})
@@ -268,7 +268,7 @@ def test_what_the_leader_alone_has_lost(tmp_path: Path) -> None:
         f"node 1 has lost these records, and node 2 still has them. Copy {tmp_path}/node-2/orders-0 before"
         in differs.explanation
     )
-    assert read_directory(tmp_path).notices == [], "the findings tell it"
+    assert read_directory(tmp_path).notices == [], "the findings report it"
 
 
 def test_a_log_without_a_segment_has_lost_everything(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_report_of_three_nodes(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_missing_offsets_are_certain_only_where_a_file_tells_of_compaction(spark: SparkSession, tmp_path: Path) -> None:
-    """A folder that was copied alone may be of a compacted topic."""
+    """A folder that was copied alone may belong to a compacted topic."""
     writer = log(1)
     writer.offset += 5
     writer.data(1, count=10)

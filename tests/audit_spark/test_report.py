@@ -1,4 +1,4 @@
-"""The page and its pictures: nothing is cut on a phone, the colours mean one thing, and no name does harm."""
+"""The page and its pictures: nothing is cut off on a phone, each colour means one thing, and no name does harm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wirebroker_audit.report.gather import Timeline
 from wirebroker_audit.report.history import HISTORY, KEPT, earlier, save
 
 READABLE = 10
-"""Pixels of the smallest letters, on a phone that is this wide without its margins."""
+"""The size of the smallest letters in pixels, on a phone of this width without margins."""
 PHONE = 360 - 32
 NAMES = ("orders", "<script>alert(1)</script>", "a$b$c_{", "x" * 249, "\u202edesrever", "bell\a", "'\" onload=alert(1) x='")
 FAR = 10**12
@@ -62,7 +62,7 @@ RETRIED = finding("epoch_duplicate", offset=FAR + 50) | {
 
 
 def audits(count: int) -> list[dict[str, Any]]:
-    """The history of so many nights."""
+    """A history of this many nights."""
     days = (datetime(2026, 1, 1, 2, 30) + timedelta(days=n) for n in range(count))
     return [
         {
@@ -88,7 +88,7 @@ PICTURES: dict[str, Callable[[], str]] = {
         [{"variant": rule, "window": 5, "recognised": 1, "rejected": 2, "doubled": 3} for rule in RULES]
     ),
 }
-"""One of each kind, of small and of large numbers."""
+"""One picture of each kind, with small and with large numbers."""
 
 
 @cache

@@ -39,7 +39,7 @@ def kafka() -> Iterator[KafkaServer]:
 
 
 def reach(kafka: KafkaServer, tmp_path: Path, protocol: str, text: str = "") -> str:
-    """The error that a client of this listener gets; "" if all is well."""
+    """Returns the error that a client of this listener gets, or "" if there is none."""
     path = tmp_path / "client.properties"
     folder = kafka.security.folder
     path.write_text(f"security.protocol={protocol}\n" + text.replace("{ca}", str(folder / "ca.pem")))

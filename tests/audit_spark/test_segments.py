@@ -78,7 +78,7 @@ def test_splits_read_every_batch_once_with_and_without_an_index(tmp_path: Path) 
 
 
 def test_a_run_is_broken_where_sequences_are_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "CHUNK", 1000)  # so that runs go on from chunk to chunk
+    monkeypatch.setattr(segments, "CHUNK", 1000)  # so that runs continue from chunk to chunk
     writer = log(tmp_path)
     for number in range(60):
         writer.data(1 + number % 2)
@@ -95,7 +95,7 @@ def test_a_run_is_broken_where_sequences_are_and_nowhere_else(tmp_path: Path, mo
 def test_a_transactional_log_has_as_many_runs_as_producers(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many transactions it has. Since transactions of version 2 each of them has an epoch of its own."""
+    """A run may have any number of transactions. Since transactions of version 2 each of them has an epoch of its own."""
     monkeypatch.setattr(segments, "CHUNK", 1000)
     writer = log(tmp_path)
     epochs = {1: 0, 2: 0}
@@ -264,7 +264,7 @@ def test_a_brokers_directory_is_no_partition_whatever_its_name(tmp_path: Path) -
 
 
 def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: Path) -> None:
-    """A replica copies what its leader has left; a pass of the cleaner is written down when it is through."""
+    """A replica copies what its leader has kept. The cleaner writes its checkpoint when a pass has ended."""
     with MockKafka(data=tmp_path) as kafka:
         kafka.create_topic("orders", 1, {"cleanup.policy": "compact,delete"})
         kafka.create_topic("gone", 1, {"cleanup.policy": "compact"})
@@ -289,7 +289,7 @@ def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: 
 
 
 def test_each_replica_rolls_its_own_segments(tmp_path: Path) -> None:
-    """A later segment says nothing of how far a replica reaches, nor does its size where space is set aside."""
+    """A later segment does not show how far a replica reaches, and neither does its size if space is preallocated."""
     writer = log(tmp_path)
     writer.data(1)
     writer.roll()

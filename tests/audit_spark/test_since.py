@@ -1,4 +1,5 @@
-"""Audits that go on from an earlier report: the seam, logs that restarted between, and reports that cannot be continued."""
+"""Audits that continue an earlier report: the border, logs that restarted in between, and reports that cannot be
+continued."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def saved(writer: Writer, logs: Path, topic_id: str = "") -> None:
 
 
 def covered(logs: Path) -> ReportState:
-    """What an audit of this log covers."""
+    """The state after an audit of this log."""
     rows = [row for split in find_pieces(logs) for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     last = rows[-1]
     base = int(last["segment"].rpartition("/")[2].removesuffix(".log"))
@@ -49,7 +50,7 @@ def covered(logs: Path) -> ReportState:
 
 
 def left(logs: Path, state: ReportState) -> tuple[Onward, list[tuple[str, int]]]:
-    """What is read beyond the state: segment and base offset of each batch."""
+    """Returns what is read after the state: segment and base offset of each batch."""
     found = onward(state, find_partitions(logs), find_pieces(logs))
     rows = [row for split in found.pieces for chunk in read_piece(split) for row in chunk.rows.to_pylist()]
     assert {row["problem"] for row in rows} <= {None}
@@ -173,7 +174,7 @@ def test_reports_that_cannot_be_continued(tmp_path: Path) -> None:
 
 
 def test_two_audits_find_what_one_of_the_whole_finds_also_across_the_seam(spark: SparkSession, tmp_path: Path) -> None:
-    """A gap and a duplicate at the seam, a transaction that is open on the first day, damage at the end of the file."""
+    """A gap and a duplicate at the border, a transaction that is open on the first day, damage at the end of the file."""
     writer = Writer("orders", 0, random.Random(3))
     for _ in range(4):
         writer.data(1, count=2)

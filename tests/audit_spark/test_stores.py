@@ -30,7 +30,7 @@ CACHE = cache_folder()
 HADOOP, AZURITE = CACHE / "hadoop-3.4.1", CACHE / "azurite-3.37.0" / "node_modules" / ".bin" / "azurite-blob"
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Azurite's account and key, which everybody knows."""
+"""Azurite's account and key, which are public."""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 

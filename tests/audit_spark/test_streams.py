@@ -1,4 +1,4 @@
-"""A log as Spark gets it, whole or as a stream: with damage, retention, and unreadable files. No Spark is started here."""
+"""A log as Spark reads it, whole or as a stream, with damage, retention, and unreadable files. No Spark is started here."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_log_that_is_not_large_keeps_all_cores_busy(writer: Writer, tmp_path: 
     assert sum(chunk.rows.num_rows for piece in pieces for chunk in read_piece(piece)) == 40
 
 
-# A log whose segments do not keep still
+# A log whose segments change
 
 
 class Followed:
@@ -176,7 +176,7 @@ def test_each_batch_is_read_once_whatever_becomes_of_the_segments(
 
     def looked(folder: Path) -> list[tuple[int, Path]]:
         found = look(folder)
-        if rng.random() < 0.3:  # the folder changes right after the look
+        if rng.random() < 0.3:  # the folder changes right after it is listed
             log.act()
         return found
 

@@ -32,7 +32,7 @@ def packages(folder: Path) -> Path:
 
 
 def foreign_python(folder: Path) -> Path:
-    """A Python that has the libraries, and not our packages: a path file within a path file's folder is not read."""
+    """A Python that has the libraries but not our packages: a path file inside a path file's folder is not read."""
     venv.create(folder, symlinks=True)
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")

@@ -31,7 +31,7 @@ class Log(NamedTuple):
 TopicId = Callable[[Any], bytes | None]
 """The id of a topic that a request names, by its name or id; None if there is none."""
 AS_SENT = ("producer_id", "producer_epoch", "base_sequence", "last_offset_delta")
-"""Batches that a broker stores unchanged. A producer's batch that repeats an earlier one is answered with that one's offset."""
+"""Batches that a broker stores unchanged. The response to a producer's repeated batch has the offset of the first copy."""
 
 
 class Acknowledged:
@@ -68,7 +68,7 @@ class Acknowledged:
     def check(self, topic_id: bytes, index: int, log: Log) -> None:
         """Every acknowledged batch of this partition is at its offset. Raises Finding."""
         for offset, batch in self._batches.get((topic_id, index), {}).items():
-            if offset >= max(log.start, log.cleaned_to):  # else it may have been deleted or compacted
+            if offset >= max(log.start, log.cleaned_to):  # otherwise it may have been deleted or compacted
                 self._compare(f"{log.name} at {offset}", batch, log.batches.get(offset))
 
     @staticmethod
@@ -76,14 +76,14 @@ class Acknowledged:
         if found is None:
             raise Finding("an acknowledged batch is not stored", where)
         if any(getattr(found.header, name) != getattr(sent.header, name) for name in AS_SENT):
-            raise Finding("another batch is stored than was acknowledged", f"{where}: {sent.header}, {found.header}")
+            raise Finding("the stored batch is not the acknowledged batch", f"{where}: {sent.header}, {found.header}")
         unchanged = found.header.compression == sent.header.compression and sent.header.base_sequence < 0
         if unchanged and found.records != sent.records:
-            raise Finding("other records are stored than were acknowledged", where)
+            raise Finding("the stored records are not the acknowledged records", where)
 
 
 def read_log(name: str, start: int, end: int, raw: Iterable[Buffer], *, compacted: bool, cleaned_to: int = 0) -> Log:
-    """The log that these batches are. Raises Finding if an offset is missing that compaction cannot have taken."""
+    """Returns the log that these batches form. Raises Finding if an offset is missing that compaction cannot have taken."""
     batches, expected = dict[int, Batch](), -1
     for each in raw:
         header = read_header(each)

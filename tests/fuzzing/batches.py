@@ -50,7 +50,7 @@ def fit(number: int, bits: int) -> int:
 def good_batch(
     random: Random, now: int, *, producer_id: int = -1, epoch: int = -1, sequence: int = -1, transactional: bool = False
 ) -> bytes:
-    """A batch that a broker takes, of a few records."""
+    """Returns a batch of a few records that a broker accepts."""
     count = random.choice((1, 1, 1, 2, 3, 5, 40))
     records = [_record(random, number) for number in range(count)]
     return build_batch(
@@ -67,7 +67,7 @@ def _record(random: Random, number: int) -> Record:
 
 
 def damaged_batch(random: Random, batch: bytes) -> bytes:
-    """The batch with something wrong in it. Mostly its CRC is right, so that what is wrong is looked at."""
+    """Returns the batch with something wrong in it. Mostly the CRC is right, so that the broker reads the rest."""
     ways = (_header, _header, _header, _body, _body, _records, _compression, _bomb, _marker, _bytes, _several, _old)
     return (random.choice(ways) if len(batch) >= HEADER_SIZE else _bytes)(random, batch)
 
@@ -114,7 +114,7 @@ def _compression(random: Random, batch: bytes) -> bytes:
 
 
 def _bomb(random: Random, batch: bytes) -> bytes:
-    """Little data that unfolds into much."""
+    """Little data that decompresses into much."""
     codec = random.choice((1, 2, 3, 4))
     content = random.choice((b"\0", b"\x02", b"\x0c\0\0\0\x01\x01\0")) * (BOMB >> random.choice((0, 3, 6)))
     header = read_header(batch)._replace(attributes=codec)
@@ -129,7 +129,7 @@ def _marker(random: Random, batch: bytes) -> bytes:
 
 
 def _bytes(random: Random, batch: bytes) -> bytes:
-    """Any byte, and the CRC as it was."""
+    """Changes any byte, and leaves the CRC unchanged."""
     made = bytearray(batch)
     for _ in range(random.randint(1, 3)):
         made[random.randrange(len(made))] = random.choice((0, 1, 2, 0x7F, 0x80, 0xFF))

@@ -1,4 +1,4 @@
-"""Many cases one after the other: their findings, each cause once, and how to repeat each."""
+"""Runs many cases one after the other, and reports each cause of failure once, with the way to repeat it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fuzzing.script import Finding, Script, minimise
 from fuzzing.served import ServedCase
 
 MINIMISING = 20.0
-"""Seconds that a finding may take to be made smaller."""
+"""The most seconds that are spent on making a finding smaller."""
 
 
 @dataclass(slots=True)
 class Found:
-    """A finding, how often it came up, and what repeats it."""
+    """A finding, how often it occurred, and the command that repeats it."""
 
     finding: Finding
     replay: str
@@ -44,7 +44,7 @@ class Report:
     found: dict[str, Found] = field(default_factory=dict)
 
     def note(self, finding: Finding, replay: str) -> Found | None:
-        """Count a finding; it is returned if its cause is new."""
+        """Counts a finding. Returns it if its cause is new."""
         known = self.found.get(finding.kind)
         if known is not None:
             known.times += 1
@@ -72,7 +72,7 @@ Told = Callable[[Report], None]
 
 
 def seeds(first: int, minutes: float) -> Iterator[int]:
-    """Seeds from the first on for `minutes`, at least one seed."""
+    """Yields seeds from the first on for `minutes`, at least one seed."""
     end = time.monotonic() + minutes * 60
     for seed in count(first):
         yield seed
@@ -100,7 +100,7 @@ def play(chosen: Iterator[int], folder: Path, tell: Told, show: Show, apis: tupl
 
 
 def _only_slow_once(outcome: Outcome) -> bool:
-    """Whether a slow case is fast when it is repeated, because the machine was busy."""
+    """Tells whether a slow case is fast when it is repeated, because the machine was busy before."""
     finding = outcome.finding
     slow = finding is not None and finding.kind.startswith("slow")
     return finding is not None and slow and not still_fails(outcome.script.setting, finding.kind)(outcome.script.steps)
@@ -126,7 +126,7 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
 
 
 CASES: dict[str, type[RelayCase | HostileCase]] = {"relay": RelayCase, "hostile": HostileCase}
-"""What a seed makes, by the name that `scripts/fuzz` has for it: relays of a proxy, data directories."""
+"""What a seed makes, by its name in `scripts/fuzz`: relays of a proxy, or data directories."""
 
 
 def play_here(what: str, chosen: Iterator[int], tell: Told, show: Show) -> Report:
@@ -145,7 +145,7 @@ def play_here(what: str, chosen: Iterator[int], tell: Told, show: Show) -> Repor
 
 
 def read(chosen: Iterator[int], tell: Told, show: Show, examples: int = 200) -> Report:
-    """Have every reader read this many examples of each seed."""
+    """Lets every reader read this many examples of each seed."""
     report, begun = Report(), time.process_time()
     for seed in chosen:
         for name in readers.READERS:
@@ -162,7 +162,7 @@ def read(chosen: Iterator[int], tell: Told, show: Show, examples: int = 200) -> 
 def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
     try:
         readers.run(name, seed, examples)
-    except Flaky as flaky:  # it took long once, and not again
+    except Flaky as flaky:  # it was slow only once
         return Finding(f"{name}: not each time", str(flaky)[:500])
     except AssertionError as unfit:
         notes = "\n".join(getattr(unfit, "__notes__", ()))

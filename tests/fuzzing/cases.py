@@ -1,4 +1,4 @@
-"""One case: a seed, the setting and requests that follow from it, its result, and the script that repeats it."""
+"""One case: a seed, the setting and requests that it determines, its result, and the script that repeats it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from wirebroker.apis import SERVED
 OFTEN = ("Produce", "Produce", "Produce", "Fetch", "InitProducerId", "JoinGroup", "SyncGroup", "OffsetCommit",
          "TxnOffsetCommit",
          "AddPartitionsToTxn", "EndTxn", "ConsumerGroupHeartbeat", "CreateTopics", "Heartbeat")  # fmt: skip
-"""APIs that lead to something, named once more for each time that they are to be chosen more often."""
+"""APIs that change something. An API that is named twice is chosen twice as often."""
 LASTING = ("Metadata", "ListGroups", "DescribeGroups", "ListTransactions", "DescribeTransactions", "DescribeCluster",
            "DescribeLogDirs", "DescribeProducers", "ConsumerGroupDescribe", "DescribeConfigs", "OffsetFetch", "DescribeQuorum",
            "DescribeTopicPartitions", "ListOffsets", "Fetch", "FindCoordinator", "ListPartitionReassignments")  # fmt: skip
-"""The last requests of a good client, after everything that the others did."""
+"""The last requests of a good client, after all requests of the others."""
 CONNECTIONS = 4
 GOOD = 99
-"""The number of the connection that asks in the end."""
+"""The number of the connection that sends these last requests."""
 FEWEST, MOST = 20, 200
 LARGEST = 4 << 20
-"""Bytes of a request's body; one that comes out larger is made again."""
+"""The most bytes of a request's body; a larger body is made again."""
 
 
 def setting_of(seed: int) -> Setting:
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class Case:
-    """Makes up requests and plays them at once, since later ones name what earlier ones were answered."""
+    """Makes up requests and plays them at once, because later requests name what earlier responses contained."""
 
     def __init__(self, seed: int, apis: Sequence[str] = (), steps: int | None = None) -> None:
         self.random = Random(f"requests-{seed}")
@@ -90,7 +90,7 @@ class Case:
         return self.world.do(step)
 
     def _find_coordinators(self) -> None:
-        """Have the internal topics created, without which no group and no transaction comes about."""
+        """Creates the internal topics, without which there is no group and no transaction."""
         for key_type, keys in enumerate((["group-0", "group-1"], ["transaction-0", "transaction-1"])):
             self._correlation += 1
             raw = encode_request(self._correlation, "fuzz", FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys), 4)
@@ -145,7 +145,7 @@ class Case:
                     producer.sequences[where] = (producer.sequences.get(where, 0) + count) % 2**31
 
     def _good_client(self) -> None:
-        """Ask for everything that the others may have spoilt; each has to be answered."""
+        """Asks for everything that the others may have damaged; each request must get a response."""
         for number in range(self.world.setting.brokers):
             self._do(Step("start broker", number))
         for name in LASTING:

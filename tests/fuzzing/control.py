@@ -1,4 +1,4 @@
-"""Calls of the HTTP control from its OpenAPI document: with bodies and parameters that fit it and that do not.
+"""Calls of the HTTP control from its OpenAPI document, with valid and invalid bodies and parameters.
 
 schemathesis makes the requests and compares the answers with the document.
 """
@@ -36,13 +36,13 @@ THERE = {
 """Existing things, by the names of the parameters that name them."""
 schemathesis.openapi.media_type(TOML, FAULT_TEXT.map(lambda text: text.encode("utf-8", "surrogatepass")))
 TIMEOUT = 0.02
-"""Seconds that a request which waits for records or verdicts may ask for."""
+"""The most seconds for which a request may wait for records or verdicts."""
 LONGEST = 10.0
 """Seconds after which a request that is not answered is a finding; the machine may be busy."""
 
 
 class Unfit(AssertionError):
-    """The control answered something that its document does not have, or logged an error, or took too long."""
+    """Raised if the control's response is not in its document, or the control logged an error or took too long."""
 
 
 class _Errors(logging.Handler):
@@ -74,12 +74,12 @@ class ControlFuzz:
         self.kafka.stop()
 
     def operations(self) -> list[Any]:
-        """Everything that the document has, but the stream that never ends."""
+        """Returns all operations of the document except the stream that never ends."""
         found = [each.ok() for each in self.schema.get_all_operations()]
         return [each for each in found if each.path != "/events"]
 
     def run(self, operation: Any, number: int, examples: int) -> None:
-        """Call one operation so often. Raises Unfit, or what schemathesis found."""
+        """Calls one operation this often. Raises Unfit, or what schemathesis found."""
         modes = st.one_of(
             [operation.as_strategy(generation_mode=mode) for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)]
         )
@@ -98,7 +98,7 @@ class ControlFuzz:
             calls()
 
     def _call(self, case: Any, real: bool) -> None:
-        """Call, with the names of existing things if `real`, and compare the answer with the document."""
+        """Calls the operation, with the names of existing things if `real`, and compares the response with the document."""
         if real:
             case.path_parameters.update({name: THERE[name] for name in case.path_parameters if name in THERE})
         query = case.query or {}
@@ -114,7 +114,7 @@ class ControlFuzz:
             response = case.call(base_url=self.url, timeout=LONGEST)
         except requests.Timeout:
             raise Unfit(f"{case.method} {case.formatted_path}: no answer in {LONGEST} s") from None
-        except (requests.RequestException, ValueError):  # nothing that HTTP can carry
+        except (requests.RequestException, ValueError):  # HTTP cannot carry it
             return
         self._look(case, time.monotonic() - begun)
         case.validate_response(response, checks=list(CHECKS))

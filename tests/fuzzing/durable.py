@@ -18,7 +18,7 @@ OFFSETS = "the offsets of group"
 Ask = Callable[[Message, int], Any]
 """Sends a request of a version and returns the answer."""
 TOPIC, DYNAMIC_TOPIC = 2, 1
-"""A kind of resource, and where a setting of its own comes from."""
+"""A kind of resource, and the source of a setting that was set for it."""
 
 
 def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _offsets(ask: Ask, group: str) -> dict[tuple[str, int], tuple[int, str]]:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """The differences in words; empty if there are none."""
+    """Returns the differences as sentences; empty if there are none."""
     told = [
         f"{what}: {before.get(what)!r}, and afterwards {after.get(what)!r}"
         for what in sorted(before.keys() | after.keys())

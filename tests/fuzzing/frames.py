@@ -30,7 +30,7 @@ def frame(key: int, version: int, correlation_id: int, body: bytes, client_id: b
 
 
 def damaged_frame(random: Random, raw: bytes) -> bytes:
-    """The frame cut, run over, with bytes changed, or with another version or client id."""
+    """Returns the frame shortened, lengthened, with changed bytes, or with another version or client id."""
     way = random.randrange(8)
     if way == 0:
         return raw[: random.randrange(len(raw) + 1)]

@@ -1,7 +1,7 @@
 """Data directories that a stranger has made: links, pipes, names, sizes, and records that no broker writes, in sound batches.
 
 A start may serve such a directory, or refuse it with one sentence. It must not touch, change or read anything outside of it,
-and it must end. What is beside the directory is compared, and Python reports each file and folder that the broker touches.
+and it must end. Everything beside the directory is compared, and Python reports each file and folder that the broker touches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from wire.random_messages import Maker, versions_of
 
 HANGS_AFTER = 20.0
 LONGEST_SENTENCE = 2000
-"""Characters that a refusal may have, beside the path of the directory."""
+"""The most characters of a refusal, without the path of the directory."""
 NAMES = (
     "../../pwned", "../up", "/tmp/wirebroker-pwned", "a/b", "a\\b", "a\0b", ".", "..", "", "x" * 250, "y" * 10_000,
     "\x1b[31mred", "orders", "new", "größe", "\u202egpj.exe", "nul.x", "CON", "a\nb", "__cluster_metadata",
@@ -63,7 +63,7 @@ IDS = (bytes(16), b"\7" * 16, bytes(15) + b"\1")
 
 
 class Stranger(Maker):
-    """Makes records whose fields are as they should be, or what nobody expects there."""
+    """Makes records with ordinary or with unexpected fields."""
 
     def primitive(self, spec: str) -> Any:
         if spec == "string":
@@ -76,7 +76,7 @@ class Stranger(Maker):
 
 
 class HostileCase:
-    """A directory with one to three strange things in it, of any of these kinds, and a start there."""
+    """A directory with one to three strange things of these kinds, and a start there."""
 
     def __init__(self, seed: int, kinds: Sequence[Callable[[HostileCase], None]] = ()) -> None:
         self.kinds = kinds or STRANGE
@@ -85,7 +85,7 @@ class HostileCase:
         self.did: list[str] = []
 
     def run(self) -> Outcome:
-        """Make the directory, start, and look beside it."""
+        """Makes the directory, starts a broker there, and compares everything beside the directory."""
         begun = time.process_time()
         with tempfile.TemporaryDirectory(dir=scratch_folder()) as name:
             place = Path(name).resolve()
@@ -126,7 +126,7 @@ class HostileCase:
     def _found(self, kind: str, text: str) -> Finding:
         return Finding(kind, f"{'; '.join(self.did)}\n{text}")
 
-    # What a stranger does
+    # Hostile changes
 
     def _plain(self) -> Path:
         """A file in the directory, or a place where there is nothing. Raises OSError."""
@@ -138,7 +138,7 @@ class HostileCase:
         return self.data / self.random.choice((*there, *FILES))
 
     def link(self) -> None:
-        """Something else is in the place of a file or folder."""
+        """Puts something else in the place of a file or folder."""
         path, kind = self._file(), self.random.choice(tuple(KINDS))
         self.did.append(f"{kind} at {path.relative_to(self.data)}")
         if path.is_dir() and not path.is_symlink():
@@ -156,20 +156,20 @@ class HostileCase:
             path.write_bytes(self.random.randbytes(self.random.choice((0, 10, 200))))
 
     def size(self) -> None:
-        """A file is large and hardly takes any room."""
+        """Makes a file large without using much room."""
         path, size = self._plain(), self.random.choice(SIZES)
         self.did.append(f"{path.relative_to(self.data)} has {size} bytes")
         with path.open("ab") as file:
             file.truncate(size)
 
     def text(self) -> None:
-        """A checkpoint or another small file says something else."""
+        """Changes the content of a checkpoint or another small file."""
         path, text = self._plain(), self.random.choice(TEXTS)
         self.did.append(f"{path.relative_to(self.data)} is {text[:60]!a}")
         path.write_text(text)
 
     def metadata(self) -> None:
-        """The metadata has other records."""
+        """Puts other records into the metadata."""
         records: list[Any] = []
         if self.random.random() < 0.5:
             records.append(TopicRecord(name=self.random.choice(NAMES), topic_id=IDS[1]))
@@ -187,7 +187,7 @@ class HostileCase:
         with_records(self.data, records)
 
     def coordinator(self) -> None:
-        """The log of a coordinator has other records."""
+        """Puts other records into a coordinator's log."""
         kinds, topic = self.random.choice(((GROUP_RECORDS, "__consumer_offsets"), (TRANSACTION_RECORDS, "__transaction_state")))
         module_name, name = kinds[self.random.choice(tuple(kinds))]
         module = import_module(f"kafkawire.coordinator_records.{module_name}")
@@ -210,7 +210,7 @@ STRANGE: tuple[Callable[[HostileCase], None], ...] = (
 
 
 def _plain(path: Path) -> Path:
-    """The path, if this is a file or nothing is there. Raises OSError."""
+    """Returns the path, if a file or nothing is there. Raises OSError."""
     if path.is_symlink() or (path.exists() and (not path.is_file() or path.stat().st_size > 1 << 20)):
         raise FileExistsError(str(path))
     return path
@@ -233,7 +233,8 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
 
 @cache
 def _template() -> tempfile.TemporaryDirectory[str]:
-    """The directory of a broker that has done everything, stopped cleanly and killed. It is removed when Python exits."""
+    """Returns the directories of a broker that has used every feature, stopped cleanly and killed. It is removed when Python
+    exits."""
     made = tempfile.TemporaryDirectory(dir=scratch_folder())
     make(Path(made.name), 1)
     return made
@@ -254,7 +255,7 @@ def _make_removable(place: Path) -> None:
             path.chmod(0o700)
 
 
-# Which files the broker touches
+# Touched files
 
 _watching: list[Callable[[str, tuple[Any, ...]], None]] = []
 _CHANGES = frozenset(

@@ -1,4 +1,4 @@
-"""A fuzzer's knowledge of the broker: topics, members, producers and offsets, read from the answers."""
+"""A fuzzer's knowledge about the broker: topics, members, producers and offsets, read from the responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from kafkawire.declare import Message, Struct
 
 REMEMBERED = 12
-"""Values of each kind that are kept; the oldest is forgotten first."""
+"""The number of values of each kind that are kept; the oldest value is forgotten first."""
 
 KINDS = {
     "topic_id": "topic_id", "member_id": "member_id", "leader": "member_id", "generation_id": "generation",
@@ -66,7 +66,7 @@ class Known:
             pool.append(value)
 
     def pick(self, kind: str, default: Any) -> Any:
-        """One of the values of this kind; the default if there is none."""
+        """Returns one of the values of this kind, or the default if there is none."""
         pool = self._pools.get(kind)
         return self.random.choice(pool) if pool else default
 
@@ -75,7 +75,7 @@ class Known:
         return list(self._pools.get(kind, ()))
 
     def learn(self, request: Message | None, response: Message) -> None:
-        """Take from an answer what later requests may name."""
+        """Remembers the values of a response that later requests may name."""
         self._walk(response)
         if request is not None and getattr(response, "error_code", 0) in (
             0,

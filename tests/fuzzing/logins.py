@@ -72,7 +72,7 @@ def _token(header: Any, claims: Any, end: str) -> str:
 
 
 def log_in(made: tuple[Any, ...]) -> None:
-    """Hand these to all who read them; ValueError is the error of a key set and of a login module."""
+    """Gives these values to all their readers. A key set and a login module raise ValueError."""
     if made[0] == "token":
         _, header, claims, keys, end = made
         _check(_token(header, claims, end), json.dumps({"keys": [*keys, OCTETS]}))

@@ -1,4 +1,4 @@
-"""Readers of files and command-line values accept any content or refuse it with a sentence, and quickly."""
+"""Readers of files and of command-line values accept any content or refuse it with a sentence, and do so quickly."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ REPEATS = st.tuples(PIECES, st.integers(1, 5000)).map(lambda pair: (pair[0] * pa
 
 
 def toml(value: Any) -> str:
-    """A value as TOML, as far as TOML has it; a null is the word null, which it has not."""
+    """Writes a value as TOML. A null becomes the word null, which TOML does not have."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {toml(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
@@ -77,13 +77,13 @@ def toml(value: Any) -> str:
 
 
 def tables(words: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """Lines of a table that has these words."""
+    """Writes the lines of a table with these words."""
     pairs = st.dictionaries(st.sampled_from(words) | st.text(min_size=1, max_size=5), VALUES, max_size=5)
     return pairs.map(lambda table: "".join(f"{json.dumps(key)} = {toml(value)}\n" for key, value in table.items()))
 
 
 def spoilt(examples: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """One of the examples with a piece cut out and another put in."""
+    """Returns an example with a piece removed and another inserted."""
 
     def spoil(text: str, at: float, size: int, piece: str) -> str:
         start = int(at * len(text))
@@ -166,7 +166,7 @@ def _row(event: str) -> st.SearchStrategy[str]:
 
 
 def _typed_row(event: str) -> st.SearchStrategy[str]:
-    """Nearly all of a row's fields as they should be, so that it is shown."""
+    """Makes a row most of whose fields are valid, so that the row is shown."""
     return st.tuples(_row(event), st.sampled_from((*HUGE_NUMBERS, 1_800_000_000_000))).map(
         lambda two: json.dumps(json.loads(two[0]) | {"time": two[1]})
     )
@@ -322,7 +322,7 @@ READERS: dict[str, Reader] = {
 
 
 class Unfit(AssertionError):
-    """A reader raised something else than its own error, said nothing, or took too long."""
+    """Raised if a reader raised an error that is not its own, gave no message, or took too long."""
 
 
 def check(name: str, given_: Given) -> None:
@@ -343,7 +343,7 @@ def check(name: str, given_: Given) -> None:
 
 
 def run(name: str, number: int, examples: int) -> None:
-    """So many examples from this seed; the failing one is made as small as Hypothesis can. Raises Unfit."""
+    """Reads this many examples from this seed. Hypothesis makes a failing example as small as it can. Raises Unfit."""
 
     @seed(number)
     @settings(

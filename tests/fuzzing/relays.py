@@ -1,8 +1,8 @@
 """A proxy's relay between made-up clients and brokers: requests and answers of every API, some changed, in any pieces.
 
 Nothing may be raised out of the relay. The broker gets the client's bytes, unchanged and in order. The client gets the
-broker's answers in order; only those that carry addresses differ, and name no broker. A connection closes with a sentence.
-With faults loaded only the order and the sentences are looked at.
+broker's responses in order. Only responses with addresses differ, and these name no broker. A connection closes with a
+sentence. With loaded faults, only the order and the sentences are checked.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Link:
         """API and version of each answer, in order."""
         self.closed: str | None = None
         self.shaped = self.wild = False
-        """Whether a fault changed bytes of an answer; whether somebody sent what nobody else would understand."""
+        """Whether a fault changed bytes of a response, and whether a side sent bytes that the other side cannot read."""
 
 
 class RelayCase:
@@ -126,7 +126,7 @@ class RelayCase:
             self._over(link)
 
     def _settle(self) -> None:
-        """Let everything that is on its way arrive, and look at what must be there."""
+        """Delivers everything that is on its way, and checks that nothing is missing."""
         for _ in range(200):
             before = [(len(link.forwarded), len(link.received), link.closed) for link in self.open]
             for link in list(self.open):
@@ -177,7 +177,7 @@ class RelayCase:
     # Requests and answers
 
     def _ask(self, link: Link) -> None:
-        """Write a request; now and then one that is damaged."""
+        """Writes a request, sometimes a damaged one."""
         random = self.random
         key = KEYS[random.choice(OFTEN)] if random.random() < 0.6 else random.choice(list(APIS))
         version = random.choice(versions_of(request_class(key)))
@@ -197,7 +197,7 @@ class RelayCase:
         link.unsent += raw
 
     def _response(self, link: Link) -> None:
-        """Answer what has been forwarded, as a broker does that is now and then mad."""
+        """Responds to forwarded requests, sometimes with rubbish."""
         while len(link.forwarded) - link.read >= 4:
             (size,) = SIZE.unpack_from(link.forwarded, link.read)
             if len(link.forwarded) - link.read < size + 4 or not 8 <= size <= LIMIT:
@@ -213,7 +213,7 @@ class RelayCase:
         if getattr(request, "acks", -1) == 0:
             return
         made = self._made(key, version, correlation_id)
-        if made is None or request is None:  # a broker closes the connection; this one answers nothing any more
+        if made is None or request is None:  # a broker closes the connection; this broker no longer responds
             link.wild = True
             return
         self.responses += 1
@@ -263,7 +263,7 @@ class RelayCase:
         self._perform()
 
     def _perform(self) -> None:
-        """Take the effects, and hold them against the rules."""
+        """Reads the effects, and checks them by the rules."""
         for effect in self.proxy.take_effects():
             link = self.links[effect[0]]
             if isinstance(effect, Forward):

@@ -71,13 +71,13 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "resource_pattern_type": (3, 4), "cluster_id": ("x",), "replica_epoch": (-1, 0),
 }  # fmt: skip
 FITTING = 0.8
-"""How often the fields of a request are made to go together before some of them are changed."""
+"""How often the fields of a request are made consistent before some of them are changed."""
 LONGEST_REPEAT = 3000
 """How often an element may be repeated by a mutation."""
 MOST_SLOTS = 100_000
-"""How many fields a request may have after a mutation: a repeated element may hold repeated ones."""
+"""The most fields of a request after a mutation: a repeated element may contain repeated elements."""
 MOST_BYTES = 32 << 20
-"""How many bytes and characters there may be in them."""
+"""The most bytes and characters in these fields."""
 
 
 class Made(NamedTuple):
@@ -96,7 +96,7 @@ class Slot(NamedTuple):
 
 
 class Author:
-    """Writes requests. Everything follows from the seed and from the knowledge of the broker."""
+    """Writes requests. Its choices depend only on the seed and on the knowledge about the broker."""
 
     def __init__(self, random: Random, known: Known, now: Callable[[], int]) -> None:
         self.random = random
@@ -167,7 +167,7 @@ class Author:
         return self._one(cls, field.name, field.spec, version)
 
     def _one(self, cls: type[Struct], name: str, spec: Any, version: int) -> Any:
-        """One value: what fits what is known, and rarely anything."""
+        """Returns one value: mostly a known value, rarely anything."""
         if isinstance(spec, type):
             return self._fill(spec, version)
         if spec == "bool":
@@ -184,7 +184,7 @@ class Author:
         return {"string": "fuzz", "bytes": b"", "uuid": self.known.pick("topic_id", bytes(16)), "float64": 0.0}.get(spec, 0)
 
     def _who(self, name: str) -> Any:
-        """The member or producer on whose behalf the request is, so that its parts fit each other."""
+        """Returns the member or producer that sends the request, so that the parts of the request match."""
         member, producer = self._member, self._producer
         if member is not None and self.random.random() < 0.9:
             if name in ("group_id", "groups", "group_ids"):
@@ -301,7 +301,7 @@ class Author:
 
 
 def fit_together(random: Random, message: Any, member: Member | None) -> None:
-    """Give the fields of a group's request values that go together, so that groups come about."""
+    """Gives the fields of a group's request consistent values, so that groups form."""
     kind = type(message).__name__
     if hasattr(message, "group_instance_id") and random.random() < 0.8:
         message.group_instance_id = None
@@ -332,7 +332,7 @@ def known_or_none(known: Known, kind: str) -> str:
 
 
 def with_sequence(batch: Any, first: int) -> bytes:
-    """The batch with another first sequence and a right CRC."""
+    """Returns the batch with another first sequence and a valid CRC."""
     header = read_header(batch)
     if header.producer_id < 0:
         return bytes(batch)
@@ -340,7 +340,7 @@ def with_sequence(batch: Any, first: int) -> bytes:
 
 
 def slots_of(part: Struct, version: int) -> Iterator[Slot]:
-    """Every field that goes over the wire in this version, with those of the structs inside."""
+    """Yields every field that this version sends, with the fields of the structs inside."""
     for each in part.__wire__:
         if not each.present(version):
             continue

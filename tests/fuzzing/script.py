@@ -66,7 +66,7 @@ def load(path: Path) -> Script:
 
 
 class Finding(AssertionError):
-    """Something that must not be. `kind` is the same for findings with the same cause."""
+    """A violated rule. `kind` is the same for findings with the same cause."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}\n{detail}" if detail else kind)
@@ -78,7 +78,7 @@ Fails = Callable[[Sequence[Step]], bool]
 
 
 def minimise(steps: Sequence[Step], fails: Fails, in_time: Callable[[], bool]) -> list[Step]:
-    """Fewer steps that still fail (delta debugging), as far as there is time."""
+    """Returns fewer steps that still fail (delta debugging), as far as time allows."""
     kept, size = list(steps), max(len(steps) // 2, 1)
     while in_time():
         smaller = False

@@ -1,6 +1,6 @@
 """The same requests over TCP, to `serve` in a process of its own, while a good connection notes how long it waits.
 
-What the clients do follows from the seed; what they are answered, and so what they name later, also from when it comes.
+The seed determines what the clients send. The responses, and so the values that later requests name, also depend on time.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from wirebroker.client.wire import WireClient
 TOO_LONG = 0.1
 """Seconds that the good connection may wait."""
 SHARE = 0.6
-"""It counts only if the server used the processor for most of that time: on a busy machine everything waits."""
+"""A wait counts only if the server used the processor for most of that time: on a busy machine everything waits."""
 MOST_GROWTH = 400 << 20
-"""Bytes that the server may grow by in one case, which sends a few MB."""
+"""The most bytes by which the server may grow in one case, which sends a few MB."""
 RESPONSE_WITHIN = 5.0
 PIPELINED = 40
 UNREAD = 4 << 20
@@ -103,7 +103,7 @@ class Server:
 
 
 class GoodConnection(threading.Thread):
-    """Asks for the metadata of one topic again and again, and notes the worst wait that was the broker's own doing."""
+    """Requests the metadata of one topic repeatedly, and notes the longest wait that the broker itself caused."""
 
     def __init__(self, server: Server, sent: deque[str], patience: float) -> None:
         super().__init__(daemon=True)
@@ -144,7 +144,7 @@ class GoodConnection(threading.Thread):
 
 
 def whole_frames(received: bytearray) -> Iterator[bytes]:
-    """Take the whole frames out of the received bytes."""
+    """Removes the whole frames from the received bytes."""
     while len(received) >= 4 and len(received) - 4 >= (size := int.from_bytes(received[:4], "big")):
         frame = bytes(received[4 : 4 + size])
         del received[: 4 + size]
@@ -153,7 +153,7 @@ def whole_frames(received: bytearray) -> Iterator[bytes]:
 
 @dataclass(eq=False)
 class RudeConnection:
-    """A connection of the fuzzer's. One that is `deaf` never reads."""
+    """A connection of the fuzzer's. A `deaf` connection never reads."""
 
     socket: socket.socket
     deaf: bool
@@ -213,7 +213,7 @@ class ServedCase:
         return ServedOutcome(finding, self._correlation, self.responses, worst, cpu)
 
     def _play(self, server: Server) -> float:
-        """The clients' requests, a kill where there is a directory, and what must hold then."""
+        """Plays the clients' requests, kills a broker that has a directory, and checks what must hold afterwards."""
         self._ids = self._ids or topic_ids(server)
         before = server.measured.memory_info().rss
         good = GoodConnection(server, self._last, self._patience)
@@ -297,7 +297,7 @@ class ServedCase:
         return struct.pack(">i", len(raw)) + raw
 
     def _read(self, link: RudeConnection) -> None:
-        """Wait a little for an answer, and learn from it."""
+        """Waits a little for a response, and remembers its values."""
         link.socket.settimeout(0.05)
         try:
             data = link.socket.recv(1 << 20)
@@ -311,7 +311,7 @@ class ServedCase:
             self._answered(link, raw)
 
     def _drain(self, link: RudeConnection) -> None:
-        """Read for a moment, and ignore the answers."""
+        """Reads for a moment, and ignores the responses."""
         end = time.monotonic() + 0.1
         while time.monotonic() < end:
             self._read(link)
@@ -368,7 +368,7 @@ def cleanup_policy(wire: WireClient, topic: str) -> str:
 
 
 def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[bytes]]:
-    """Where a partition's log starts and ends, and its batches."""
+    """Returns the start and the end of a partition's log, and its batches."""
     found: list[bytes] = []
     offset, start = 0, 0
     while True:

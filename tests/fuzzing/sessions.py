@@ -39,7 +39,7 @@ def frames_of(chosen: Chosen) -> tuple[int, bytes, bytes]:
 
 
 def capture_of(exchanges: list[Chosen], harm: int) -> bytes:
-    """A capture of these exchanges on one connection; with `harm` it is damaged."""
+    """Returns a capture of these exchanges on one connection, damaged if `harm`."""
     file = io.BytesIO()
     conversation = Capture(file, "x").opened(CLIENT, SERVER, NOW)
     for number, each in enumerate(exchanges):

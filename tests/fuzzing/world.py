@@ -48,24 +48,25 @@ SLICES, ALL_SLICES = 2, 1_000_000
 HANG = 20.0
 """Seconds of CPU after which a request is cut off."""
 MOST_MEMORY = 512 << 20
-"""Bytes by which the process may grow beyond the most that it had, while one request is handled."""
+"""The most bytes by which the process may grow above its previous peak while one request is handled."""
 LARGEST_RESPONSE = 130 << 20
-"""Bytes of an answer; the broker's own bound is a little less."""
+"""The most bytes of a response; the broker's own limit is a little lower."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "orders": (3, {}), "ledger": (1, {"cleanup.policy": "compact"}), "stamps": (1, {"message.timestamp.type": "LogAppendTime"}),
 }  # fmt: skip
 """The topics from the beginning: partitions and settings."""
 WAITS = (1000, 60_000, 700_000)
-"""How long an answer is waited for in the end, in ms."""
+"""How long the end of a case waits for a response, in ms."""
 JOIN_GROUP = KEYS["JoinGroup"]
 ASKING = 98
 """The number of the connection that compares what is there before and after a restart."""
 LONGEST_WAIT = 2**31
-"""The longest wait that a request may ask for, in ms. A case passes it only for such a request: many timers fall due."""
+"""The longest wait that a request may ask for, in ms. A case lets this much time pass only for such a request, because many
+timers fall due."""
 
 
 class Hang(BaseException):
-    """The watchdog cut a request off. It is not an Exception, so that no handler catches it."""
+    """Raised if the watchdog interrupted a request. It is not an Exception, so that no handler catches it."""
 
 
 @dataclass(eq=False)
@@ -88,7 +89,7 @@ class Asked:
     request: Message | None
     answered: bool = True
     member: tuple[str, str] | None = None
-    """The group and the member that asks to join it."""
+    """Returns the group and the member that asks to join it."""
 
     def __str__(self) -> str:
         return f"{api_name(self.key)} v{self.version}"
@@ -141,7 +142,7 @@ class World:
         return engine
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Closes everything."""
         if self.engine.store is not None:
             self.engine.store.abandon()
         if self._folder is not None:
@@ -250,7 +251,7 @@ class World:
         buffer[:] = b"\xee" * len(buffer)  # the next read of a connection goes into the same buffer
 
     def _guarded(self, what: str, work: Callable[[], None], limit: float = 0.0) -> None:
-        """Do it, and find what is raised or takes too long; the limit is that of a request unless it is given."""
+        """Calls it, and reports an error or a call that takes too long. The default limit is that of a request."""
         limit, measured = limit or self._limit, not limit
         previous = signal.signal(signal.SIGVTALRM, _hangs)
         signal.setitimer(signal.ITIMER_VIRTUAL, max(HANG, limit))
@@ -285,7 +286,7 @@ class World:
             if link is None:
                 continue
             if isinstance(effect, Respond):
-                if effect.parts:  # else it only lets the connection go on
+                if effect.parts:  # otherwise it only lets the connection continue
                     responses.append(self._answered(link, b"".join(effect.parts)))
             elif isinstance(effect, Close):
                 if not effect.reason.strip():
@@ -308,7 +309,7 @@ class World:
             version = 0
         try:
             _, response = decode_response(raw[4:], asked.key, version)
-        except TooManyElements:  # it is long, and sound as far as it is read here
+        except TooManyElements:  # the frame is long, and valid as far as it is read here
             response = response_class(asked.key)()
         except ProtocolError as wrong:
             raise Finding(f"{asked}: an answer that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
@@ -320,7 +321,7 @@ class World:
     # In the end
 
     def finish(self) -> None:
-        """Check what must hold in the end, let all that waits fall due, and check again. Raises Finding."""
+        """Checks what must hold at the end, lets all timers fall due, and checks again. Raises Finding."""
         self.do(Step("turns"))
         self.check_log()
         if self.setting.data:
@@ -341,7 +342,7 @@ class World:
             raise Finding(f"lost in a kill: {told.partition(':')[0].rpartition(' ')[0]}", told)
 
     def _durable(self) -> dict[str, Any]:
-        self.engine.plan.clear()  # else a fault would strike these requests
+        self.engine.plan.clear()  # otherwise a fault would match these requests
         self._open(ASKING)
         return durable(self._ask, [f"group-{number}" for number in range(2)])
 
@@ -422,7 +423,7 @@ def _in(version: int, bounds: tuple[int, int]) -> bool:
 
 
 def _nothing() -> None:
-    """Slices are taken in `_settle`."""
+    """`_settle` runs the slices."""
 
 
 def _no_rules() -> list[faults.Rule]:
@@ -459,7 +460,7 @@ def _hangs(_: int, __: FrameType | None) -> None:
 
 
 def _place(error: Exception) -> str:
-    """The line that raised, and what: findings with the same one have the same cause."""
+    """Returns the line that raised the error, and the error. Findings with the same line have the same cause."""
     if isinstance(error, Finding):
         return error.kind
     if isinstance(error, EncodeError):  # all of them are raised at one line

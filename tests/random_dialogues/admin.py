@@ -24,7 +24,7 @@ ODD_NAMES = ["", ".", "..", "a b", "x" * 250, "@n.1", "@n_1"]
 
 
 class Admin(Asking):
-    """One dialogue; each request depends on the first broker's earlier answers."""
+    """One dialogue. Each request depends on the first broker's earlier responses."""
 
     pause = 0.06
     """Seconds until a change has reached every part of a Kafka."""
@@ -47,7 +47,7 @@ class Admin(Asking):
         return "@" + self._random.choice(NAMES)
 
     def _names(self) -> list[str]:
-        """Mostly one, seldom the same one twice."""
+        """Mostly one topic, seldom the same topic twice."""
         names = [self._name() for _ in range(self._pick({1: 6, 2: 2, 3: 1}))]
         return names if self._chance(0.15) else sorted(set(names))
 

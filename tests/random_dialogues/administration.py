@@ -42,7 +42,7 @@ class Administration(Asking):
         self._began = 0
 
     def learn(self, ask: Ask, responses: Responses) -> None:
-        """Note the first broker's answers."""
+        """Remembers the first broker's responses."""
         self._topics.learn(ask, responses)
 
     def ask(self, free: list[int]) -> Ask:
@@ -136,7 +136,7 @@ class Administration(Asking):
         return {"resource_type": kind, "resource_name": self._pick(names[kind])}
 
     def _resources(self, *, twice: bool = True) -> list[Json]:
-        """Mostly one, sometimes the same one twice."""
+        """Mostly one resource, sometimes the same resource twice."""
         resources = [self._resource() for _ in range(self._pick({1: 5, 2: 3}))]
         if not twice:
             return list({(each["resource_type"], each["resource_name"]): each for each in resources}.values())

@@ -24,11 +24,11 @@ class Asking:
         self._random = random.Random(f"{head.subject} {head.seed}")
 
     def fence(self, _: Ask) -> Ask | None:
-        """None is needed where every request is answered."""
+        """This is 0 if every request gets a response."""
         return None
 
     def learn(self, ask: Ask, responses: Responses) -> None:
-        """Note the first broker's answers."""
+        """Remembers the first broker's responses."""
         response = responses.get(ask.connection)
         heard = getattr(self, f"_heard_{ask.api}", None)
         if response is not None and heard is not None:
@@ -41,5 +41,5 @@ class Asking:
         return self._random.randint(oldest, newest)
 
     def _pick(self, options: dict[Any, float]) -> Any:
-        """One of these, by its weight."""
+        """Returns one of these, chosen by weight."""
         return self._random.choices(list(options), list(options.values()))[0]

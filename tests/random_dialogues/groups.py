@@ -28,7 +28,7 @@ class Groups(Asking):
         self._instances: dict[str, str | None] = {}
         self._generations: dict[str, int] = defaultdict(int)
         self._invited: list[tuple[str, str]] = []
-        """Groups and the member ids that they gave to somebody who is to join again with it."""
+        """Groups, and the member ids that they gave to clients that must join again with them."""
         self._joining: dict[int, tuple[str, str | None]] = {}
         self._connection = 0
         self._group, self._member, self._generation = "", "", 0
@@ -57,7 +57,7 @@ class Groups(Asking):
         return ask
 
     def _choose_member(self) -> None:
-        """The sender's fields: mostly those of a member, with its own instance and generation."""
+        """Returns the sender's fields: mostly those of a member, with its own instance and generation."""
         known = self._members[self._group] or [""]
         self._member = self._random.choices([self._random.choice(known), "bogus", ""], [12, 1, 1])[0]
         self._instance = self._random.choices([None, "i1", "i2", "ix"], [12, 2, 2, 0.5])[0]
@@ -67,7 +67,7 @@ class Groups(Asking):
         self._generation = self._random.choices([generation, generation - 1, generation + 1, -1], [14, 1, 1, 1])[0]
 
     def _version(self, oldest: int, newest: int, mostly: int = 0) -> int:
-        """Any version, with a likelihood of two thirds at least `mostly`."""
+        """Returns any version, with a probability of two thirds at least `mostly`."""
         return max(self._random.randint(oldest, newest), mostly if self._chance(0.65) else 0)
 
     def _request(self, api: str, version: int, body: Json) -> Ask:
@@ -138,7 +138,7 @@ class Groups(Asking):
         return {"topic_id": name} if version >= ids_since else {"name": name}
 
     def _commit(self) -> Ask:
-        # A group that only exists because of a commit that failed is one that Kafka's readers do not see at once.
+        # If a group exists only because of a failed commit, Kafka's readers do not see the group at once.
         long = 1 if self._generations[self._group] else 0
         version = self._version(2, 10)
         partitions = [
@@ -200,12 +200,12 @@ class Groups(Asking):
     # The answers
 
     def fence(self, ask: Ask) -> Ask | None:
-        """Somebody unknown leaves the group: changes nothing, and Kafka answers when all writes before it are done."""
+        """An unknown member leaves the group. This changes nothing, and Kafka responds when all earlier writes are done."""
         group = ask.body.get("group_id", "")
         return Ask(ask.connection, "LeaveGroup", 2, {"group_id": group, "member_id": "nobody"}) if group else None
 
     def learn(self, ask: Ask, responses: Responses) -> None:
-        """Take note of the members and generations that the first broker made."""
+        """Remembers the members and generations that the first broker made."""
         self._forget(ask, responses.get(ask.connection, {}))
         for connection, response in responses.items():
             if connection not in self._joining or "member_id" not in response:

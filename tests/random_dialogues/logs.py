@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 @dataclass(eq=False)
 class Producer:
-    """An idempotent producer as it knows itself."""
+    """An idempotent producer's own state."""
 
     pid: str | int
     epoch: int
@@ -71,7 +71,7 @@ class Logs(Asking):
         return self._random.choices([*PLACES, ("nope", 0), ("t", 7)], [8, 4, 3, 3, 3, 0.3, 0.3])[0]
 
     def _offset(self, place: Place) -> int:
-        """An offset that is there, or that lies just outside."""
+        """Returns an offset in the log, or just outside."""
         start, end = self._starts[place], self._ends[place]
         return self._random.choices(
             [start, self._random.randint(start, end), end, end + 1, start - 1, -1], [5, 6, 2, 0.5, 0.5, 0.2]
@@ -141,7 +141,7 @@ class Logs(Asking):
         return batch
 
     def _wrong(self, batch: Json) -> Json:
-        """Something that is odd about a batch."""
+        """Returns something odd about a batch."""
         n = batch["n"]
         return self._random.choice(
             [
@@ -189,7 +189,7 @@ class Logs(Asking):
         return wanted
 
     def _say_session(self, version: int, body: Json, session: Session | None) -> None:
-        """Go on with this session, perhaps in a wrong way, or else perhaps begin one."""
+        """Continues this session, perhaps in a wrong way, or perhaps begins a session."""
         if version < 7:
             return
         if session is None:

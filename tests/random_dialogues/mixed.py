@@ -98,7 +98,7 @@ class Mixed(Asking):
         return Ask(0, "DescribeConfigs", 4, body)
 
     def _large(self, _: list[int]) -> Ask:
-        """Records so large that a fetch takes only some of the batches."""
+        """Records so large that a fetch returns only some of the batches."""
         data = []
         for index in self._random.sample([0, 1], self._random.choice([1, 2])):
             records = [{"n": self._random.choice([1, 2, 40]), "tag": "v" * self._random.choice([1, 200])}]

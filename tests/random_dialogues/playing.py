@@ -1,4 +1,4 @@
-"""Playing a dialogue on several brokers at once: each step on all of them, and all their answers compared."""
+"""Plays a dialogue on several brokers at once: each step on all brokers, comparing all their responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from random_dialogues.replay import (
 
 Address = tuple[str, int]
 ANSWERED_WITHIN = 10.0
-"""Seconds for an answer that always arrives."""
+"""The most seconds to wait for a response that always arrives."""
 GRACE = 0.04
 """Seconds after the fence in which others may still be answered: Kafka's timers and its several network threads."""
 LATER = 1.5
@@ -44,12 +44,12 @@ class Subject(Protocol):
         """Note the first broker's answers."""
 
     def fence(self, ask: Ask) -> Ask | None:
-        """A request that Kafka answers only after all that this one brings about."""
+        """Returns a request to which Kafka responds only after all consequences of this request."""
 
 
 @dataclass(slots=True)
 class Played:
-    """The result of one dialogue. `cut`: it ended early, where Kafka leaves something to chance."""
+    """The result of one dialogue. `cut`: the dialogue ended early, where Kafka's behaviour is random."""
 
     dialogue: Dialogue
     difference: Difference | None
@@ -57,7 +57,7 @@ class Played:
 
 
 def play(subject: Subject, addresses: list[Address], steps: int) -> Played:
-    """Play a dialogue on all these brokers; the first one is right."""
+    """Plays a dialogue on all these brokers. The first broker is the reference."""
     done: list[Step] = []
     with ExitStack() as stack:
         players = [stack.enter_context(closing(Player(address))) for address in addresses]
@@ -85,7 +85,7 @@ def play(subject: Subject, addresses: list[Address], steps: int) -> Played:
 
 
 def _responses(subject: Subject, ask: Ask, players: list[Player]) -> list[Responses]:
-    """Everything that every broker answered after this request."""
+    """Returns all responses of all brokers after this request."""
     for player in players:
         player.send(ask)
     expected = set() if ask.api in subject.blocking else {ask.connection}

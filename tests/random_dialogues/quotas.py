@@ -1,6 +1,6 @@
-"""Random dialogues about client quotas: whose, how much, and which of them a filter finds.
+"""Random dialogues about client quotas: whose, how much, and which quotas a filter finds.
 
-Only entities with a name of this dialogue are altered, because others would meet those of other dialogues.
+Only entities with a name of this dialogue are altered, because others would affect other dialogues.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ OFFSETS_PARTITIONS = 4
 """Partitions of __consumer_offsets on the brokers of a dialogue."""
 CLOSED: Json = {"connection": "closed"}
 _ENDING = ("EndTxn", "InitProducerId")
-"""After these a coordinator may still be writing markers."""
+"""After these requests a coordinator may still be writing markers."""
 _LISTED = {"ListTransactions": "transaction_states", "ListGroups": "groups"}
 """Answers that also show the traces of other dialogues on the broker."""
 _TIMESTAMP_STEP = 5
@@ -117,7 +117,7 @@ class Player:
             connection.close()
 
     def prepare(self, head: Head) -> None:
-        """Make the topics, and have the coordinators found and loaded."""
+        """Creates the topics, and waits until the coordinators are found and loaded."""
         self._symbols.prefix = prefix_for(head.groups)
         names = [self._symbols.prefix + name for name in head.topics]
         topics = [
@@ -141,7 +141,7 @@ class Player:
         until(self._gives_producer_ids)
 
     def _gives_producer_ids(self) -> bool:
-        """Whether it has a block of producer ids, which the first to ask for one makes it fetch."""
+        """Tells whether the broker has a block of producer ids, which it fetches for the first request."""
         request = init_producer_id(None, 1000)
         return self._admin.request(request, 0).error_code not in COORDINATOR_CODES
 
@@ -168,7 +168,8 @@ class Player:
         connection.send(message, ask.version)
 
     def responses(self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0) -> Responses:
-        """Wait these seconds for the expected answers; they, and what else came up to `grace` seconds after the fence."""
+        """Waits this many seconds for the expected responses. Returns them and all that came up to `grace` seconds after the
+        fence."""
         deadline = time.monotonic() + within
         got = {number: self._receive(number, deadline) for number in expected}
         self._pass(fence)
@@ -208,7 +209,8 @@ class Player:
     def _pass(self, fence: Ask | None) -> None:
         """Wait for the answer to a request on another connection: the broker is then done with those before it.
 
-        Twice without a fence of the dialogue's own, since an event loop may take what arrived together in any order.
+        Without a fence of the dialogue's own it waits twice, because an event loop may read simultaneous requests in any
+        order.
         """
         if fence is None:
             for _ in range(2):
@@ -230,8 +232,8 @@ def _greeting() -> ApiVersionsRequest:
 def prefix_for(groups: list[str]) -> str:
     """A new prefix with which the first of these groups is in partition 1 of __consumer_offsets, the next in 2 …
 
-    The empty group is in partition 0 for ever, and a transaction that has added one group may commit offsets for every
-    other in the same partition. Raises ValueError where no prefix does it: names of successive letters are sure to work.
+    The empty group is always in partition 0, and a transaction that has added one group may commit offsets for every other
+    group in the same partition. Raises ValueError if no prefix has this effect. Names of successive letters always work.
     """
     wanted = [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]
     for _ in range(1000):
@@ -268,7 +270,7 @@ def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0)
 
 
 def chosen_by_hash(expected: Responses, got: Responses) -> bool:
-    """Whether the answers differ in which of its members leads a group, which in Kafka hangs on their random ids."""
+    """Tells whether the responses differ in the group's leader, which in Kafka depends on the members' random ids."""
     if expected.keys() != got.keys():
         return False
     differing = [(expected[number], got[number]) for number in expected if expected[number] != got[number]]
@@ -282,7 +284,7 @@ def chosen_by_hash(expected: Responses, got: Responses) -> bool:
 
 
 def describe(difference: Difference, before: int = 6) -> str:
-    """The difference, with the steps that led to it, for a person."""
+    """Returns the difference, with the steps that led to it, for a reader."""
     head = difference.head
     lines = [f"{head.subject}, seed {head.seed}, step {difference.index}"]
     for index, step in list(enumerate(difference.steps))[-before - 1 :]:

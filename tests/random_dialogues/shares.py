@@ -13,14 +13,14 @@ from random_dialogues.symbols import Json
 MEMBERS = ["m1", "m2", "m3"]
 PLACES = [("t", 0), ("t", 1), ("u", 0), ("u", 1)]
 WAIT_MS, LOAD_MS = 10, 2000
-"""How long a fetch waits for records at most, and one that makes the broker read a state."""
+"""The longest wait of a fetch for records, and of a fetch that makes the broker read a state."""
 SHARE_TYPE, GROUP_RESOURCE = 2, 32
 Place = tuple[str, int]
 
 
 @dataclass(eq=False)
 class Member:
-    """A member's share session, as it knows it."""
+    """A member's share session, as the member knows it."""
 
     group: str
     name: str
@@ -66,7 +66,7 @@ class Shares(Asking):
         return bool(self._first)
 
     def produced(self, place: Place, count: int) -> None:
-        """Note that a partition got so many records."""
+        """Remembers that a partition got this many records."""
         self._ends[place] += count
 
     def _load(self, group: str, place: Place) -> Ask:
@@ -346,7 +346,7 @@ class Shares(Asking):
                     member.acquired[place].append((acquired.get("first_offset", 0), acquired.get("last_offset", 0)))
 
     def _settled(self, ask: Ask) -> Member:
-        """Take note of the next epoch, and mostly forget what was acknowledged."""
+        """Remembers the next epoch, and mostly forgets the acknowledged records."""
         key = (ask.body["group_id"], ask.body["member_id"])
         member = next((each for each in self._members if (each.group, each.name) == key), Member(*key))
         epoch = ask.body["share_session_epoch"]

@@ -18,7 +18,7 @@ KINDS = ("active_tasks", "standby_tasks", "warmup_tasks")
 
 @dataclass(eq=False)
 class Member:
-    """A member as it knows itself."""
+    """A member's own state."""
 
     group: str
     name: str
@@ -194,7 +194,7 @@ class Streams(Asking):
         }  # fmt: skip
 
     def _ready(self, group: str) -> bool:
-        """Whether nothing is missing for sure; Kafka fails over the endpoints of a topology that is not configured."""
+        """Tells whether surely nothing is missing: Kafka fails at the endpoints of a topology that is not configured."""
         everything = self._topologies[group]["subtopologies"]
         return all(each["source_topics"] in (["@t"], ["@u"]) for each in everything) and len(everything) == 1
 

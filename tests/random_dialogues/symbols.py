@@ -3,7 +3,7 @@
 `@t` is a name: the topic, group or transactional id `t` of this dialogue, and where a topic id is expected the id of the
 topic. `$p1` is the first producer id that was handed out, `$m2` the second member id, `$s1` the first fetch session, and
 `$t3` the time that the batches of the third request were given. A field that holds its default
-is left out. Times are compared for being set and texts of errors for being there.
+is left out. Of times and error messages, a comparison only tells whether they are set.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NOBODY = -1
 
 @dataclass(slots=True)
 class Symbols:
-    """One broker's ids and names of a dialogue. `prefix` begins all its names, so that dialogues do not meet."""
+    """One broker's ids and names of a dialogue. `prefix` begins all its names, so that dialogues do not affect each other."""
 
     prefix: str
     _ids: dict[str, Any] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Symbols:
         return self._ids[text] if text.startswith(ID) else text
 
     def topic_id(self, text: str) -> bytes:
-        """The id of a topic; of one that is not there an id that no topic has."""
+        """Returns the id of a topic; for an unknown topic, an id that no topic has."""
         return self._topic_ids.get(text[1:], bytes(15) + b"\5")
 
     def date(self, request: int, now: int) -> None:
@@ -122,7 +122,7 @@ def to_json(value: Struct, symbols: Symbols) -> Json:
 
 def _default(declared: Field, owner: Struct) -> Any:
     if declared.name == "producer_id" and not getattr(owner, "error_code", 0):
-        return _NOBODY  # 0 is an id as any other
+        return _NOBODY  # 0 is an id like any other
     return declared.default() if callable(declared.default) else declared.default
 
 
@@ -200,7 +200,7 @@ def _meant(item: Any, spec: Any, symbols: Symbols, now: int) -> Any:
 
 
 def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
-    """A batch of `n` records (1) whose values are the tag and a number; what is wrong with it is named as in `batches`."""
+    """A batch of `n` records (1) whose values are the tag and a number. Its faults are named as in `batches`."""
     producer = told.get("pid", _NOBODY)
     key = told.get("key")
     sound = build_batch(

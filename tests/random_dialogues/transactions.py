@@ -1,7 +1,7 @@
 """Random dialogues of transactional producers, right and wrong, with readers of their records.
 
-A producer keeps to one of two manners most of the time: the old one, which adds partitions first and keeps its epoch
-(transaction version 1), or the new one, in which Produce 12 adds them and EndTxn 5 raises the epoch (version 2).
+Most of the time a producer uses one of two protocols: in the old protocol it adds partitions first and keeps its epoch
+(transaction version 1); in the new protocol Produce 12 adds them and EndTxn 5 raises the epoch (version 2).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 @dataclass(eq=False)
 class Producer:
-    """A producer as it knows itself; an older one of its transactional id is a zombie and does not know."""
+    """A producer's own state. An older producer of the same transactional id is a zombie and does not know it."""
 
     transactional_id: str | None
     pid: str
@@ -66,7 +66,7 @@ class Transactions(Asking):
     # What happens next
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request: what suggests itself after the last one, that one again, or anything."""
+        """Returns the next request: the one that naturally follows, the last one again, or any."""
         ask, self._then = self._then, None
         if ask is None:
             last = self._last if self._chance(0.03) else None
@@ -95,7 +95,7 @@ class Transactions(Asking):
         return self._random.choices(list(weights), list(weights.values()))[0](producer)
 
     def _who(self, name: str) -> Producer | None:
-        """Mostly the newest producer of the transactional id, now and then a zombie, seldom one of another id."""
+        """Returns mostly the newest producer of the transactional id, sometimes a zombie, seldom a producer of another id."""
         known = [p for p in self._producers if p.transactional_id == name]
         if not known:
             return None if not self._producers or self._chance(0.5) else self._random.choice(self._producers)
@@ -157,7 +157,7 @@ class Transactions(Asking):
         several = [producer]
         if self._chance(0.4):
             several += [p for p in self._producers if p.transactional_id not in (None, producer.transactional_id)][-1:]
-        transactions: dict[str, Json] = {}  # each id once: of two, Kafka takes the partitions of either for both
+        transactions: dict[str, Json] = {}  # each id once: of a repeated id, Kafka uses the partitions of either for both
         for each in several:
             named, pid, epoch = self._identity(each)
             transactions[named] = {
@@ -236,7 +236,7 @@ class Transactions(Asking):
         return self._request(version, request_id, [(p, self._batch(pid, epoch, p, transactional)) for p in places])
 
     def _plain(self, producer: Producer) -> Ask:
-        """Idempotent batches: of a producer id without a transactional id, or of one that has one."""
+        """Idempotent batches of a producer id with or without a transactional id."""
         pid, epoch = producer.pid, producer.epoch
         if self._plain_ids and self._chance(0.7):
             pid, epoch = self._random.choice(self._plain_ids), 0
@@ -272,7 +272,7 @@ class Transactions(Asking):
     def _markers(self, producer: Producer) -> Ask:
         """Markers as a coordinator writes them. Their epoch is never newer than the coordinator's.
 
-        A newer one would have Kafka's coordinator give up its own markers, and the transaction would hang for ever.
+        A newer epoch would make Kafka's coordinator give up its own markers, and the transaction would hang forever.
         """
         version = self._version(1, 2)
         marker: Json = {
@@ -353,7 +353,7 @@ class Transactions(Asking):
         return Ask(0, "OffsetFetch", version, body)
 
     def _group(self, _: Producer) -> Ask:
-        """The group g and its one member; commits without a transaction; what takes a group's offsets away."""
+        """The group g and its one member, commits without a transaction, and requests that delete a group's offsets."""
         kind = self._random.choices(["member", "commit", "delete", "delete offsets", "leave"], [6, 3, 0.7, 0.7, 0.7])[0]
         if kind == "commit":
             body: Json = {"group_id": self._random.choice(["@g", "@h"]), "topics": self._offset_topics()}

@@ -14,7 +14,7 @@ from simulation.world import TOPIC, Link, Violation, World
 OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, CONCURRENT, FENCED, ABORTABLE, STORAGE = 45, 47, 48, 51, 90, 120, 56
 NOT_LEADER, TIMED_OUT, NO_COORDINATOR, NOT_COORDINATOR, TOO_FEW_REPLICAS = 6, 7, 15, 16, 19
 AGAIN = (STORAGE, TIMED_OUT, TOO_FEW_REPLICAS)
-"""Errors after which the same request may succeed where it was sent to."""
+"""Errors after which the same request to the same broker may succeed."""
 GONE = (INVALID_EPOCH, INVALID_STATE, FENCED, ABORTABLE, 49)
 """After one of these errors a transactional producer has lost its transaction, and starts a new one."""
 
@@ -42,7 +42,7 @@ class Actor:
             self.connected()
 
     def look_elsewhere(self) -> None:
-        """It is the wrong broker: find the right one."""
+        """Finds the right broker after asking a wrong one."""
         if self.link is not None:
             self.link.leave()
         self.broken()
@@ -83,7 +83,7 @@ class Sent:
 
 
 class IdempotentProducer(Actor):
-    """Keeps up to `in_flight` batches under way, and sends again, in order, all that was not acknowledged."""
+    """Keeps up to `in_flight` batches in flight, and repeats, in order, all that were not acknowledged."""
 
     def __init__(self, world: World, name: str, batches: int, in_flight: int, first_sequence: int = 0) -> None:
         super().__init__(world, name)
@@ -104,7 +104,7 @@ class IdempotentProducer(Actor):
 
     @property
     def begun(self) -> bool:
-        """Whether the broker knows the producer: something of it was acknowledged."""
+        """Tells whether the broker knows the producer, because one of its batches was acknowledged."""
         return self._unacknowledged > 0
 
     def connected(self) -> None:
@@ -176,7 +176,7 @@ class Outcome:
 
 
 class TransactionalProducer(Actor):
-    """One transaction after the other; it starts again when it is fenced. Several may share a transactional id."""
+    """Runs one transaction after the other, and starts again when it is fenced. Several may share a transactional id."""
 
     def __init__(self, world: World, name: str, txid: str, transactions: int) -> None:
         super().__init__(world, name)
@@ -296,7 +296,7 @@ class TransactionalProducer(Actor):
             self._begin()
 
     def _lost(self, said: str) -> None:
-        """Somebody else has the transactional id now, or the coordinator gave up on us."""
+        """Another producer has the transactional id now, or the coordinator fenced this one."""
         self.outcomes[-1].said = said
         self._open = False
         self._work = []
@@ -324,7 +324,7 @@ class TransactionalProducer(Actor):
 
 
 class Consumer(Actor):
-    """Reads one partition with read_committed, from the beginning on, and keeps what an application would get."""
+    """Reads one partition with read_committed from the beginning, and keeps what an application would get."""
 
     def __init__(self, world: World, name: str, partition: int) -> None:
         super().__init__(world, name)

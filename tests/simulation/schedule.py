@@ -1,4 +1,4 @@
-"""One schedule: its clients, its misfortunes, and the conditions that must hold throughout and at the end."""
+"""One schedule: its clients, its failures, and the conditions that must hold throughout and at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Shape:
 
 
 CLUSTERS = 4
-"""One in this many schedules has three brokers, which hold everything three times."""
+"""One in this many schedules has three brokers and three replicas."""
 
 
 def brokers_of(seed: int) -> int:
@@ -64,7 +64,7 @@ def shape_of(world: World) -> Shape:
 
 
 def shrink(seed: int, found: Violation, **options: Any) -> tuple[Shape, Violation]:
-    """The smallest schedule of this seed that still goes wrong, and how it does."""
+    """Returns the smallest schedule of this seed that still fails, and its failure."""
     shape = Schedule(seed, **options).shape
     smaller = True
     while smaller:
@@ -86,7 +86,7 @@ def shrink(seed: int, found: Violation, **options: Any) -> tuple[Shape, Violatio
 
 
 class Schedule:
-    """A run of one seed. `spoil` may break the engine, to see whether the checks notice."""
+    """A run of one seed. `spoil` may break the engine, to test the checks."""
 
     def __init__(
         self, seed: int, rules: Rules | None = None, spoil: Callable[[World], None] | None = None, shape: Shape | None = None
@@ -157,7 +157,7 @@ class Schedule:
             self.world.soon(lambda: self._start(node), 250)
 
     def _start(self, node: int) -> None:
-        if not self.world.engine.cluster.alive(node):  # else all brokers were restarted meanwhile
+        if not self.world.engine.cluster.alive(node):  # otherwise all brokers were restarted meanwhile
             self.world.say(f"broker {node} is started")
             self.world.engine.start_broker(node, self.world.now)
 

@@ -1,4 +1,4 @@
-"""A world without sockets and without time: an engine, clients, and a network whose misfortunes come from a seed.
+"""A world without sockets and without real time: an engine, clients, and a network whose failures come from a seed.
 
 Everything that happens is an event on a heap, and virtual time jumps from one to the next, so that a schedule of two
 hundred requests takes as long as handling them. A link carries frames in order, with random delays; when it is cut, some
@@ -76,7 +76,7 @@ class Link:
             self.world.perform()
 
     def response(self, raw: bytes) -> None:
-        """The engine has answered."""
+        """The engine has responded."""
         self._last_response = max(self._last_response, self.world.now + self.world.delay())
         self.world.at(self._last_response, lambda: self._answered(raw))
 
@@ -118,7 +118,7 @@ class Link:
 
 
 class World:
-    """Engine, network and time. Everything random is drawn from the seed."""
+    """Engine, network and time. All randomness comes from the seed."""
 
     def __init__(self, seed: int, *, rules: Rules | None = None, slowest: int = 40, brokers: int = 1) -> None:
         self.seed = seed
@@ -140,11 +140,11 @@ class World:
         return self.random.randint(0, self._slowest if self.random.random() < 0.1 else 3)
 
     def at(self, when: int, action: Callable[[], None]) -> None:
-        """Let something happen at this time."""
+        """Schedules an event for this time."""
         heapq.heappush(self._heap, (when, next(self._order), action))
 
     def soon(self, action: Callable[[], None], within: int = 10) -> None:
-        """Let something happen in a while."""
+        """Schedules an event after a delay."""
         self.at(self.now + self.random.randint(0, within), action)
 
     def say(self, text: str) -> None:
