@@ -18,12 +18,9 @@ from kafkawire.batches import Record, build_batch
 from kafkawire.codec import encode
 from kafkawire.declare import Message, Struct
 from kafkawire.errors import EncodeError
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
-from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from kafkawire.primitives import format_uuid
 from kafkawire.registry import KEYS, request_class, spoken
-from requesting import create_topics, new_topic
+from requesting import create_topics, new_topic, plain
 from wirebroker.client.wire import Connection, ConnectionClosed
 from wirebroker.core.acls import OPERATIONS, Operation, ResourceType
 from wirebroker.decode.plain import message_of
@@ -410,8 +407,8 @@ def _admin() -> Iterator[tuple[str, int, Plain]]:
 def log_in(address: tuple[str, int], user: str) -> Connection:
     """A connection of this user."""
     connection = Connection(address, 10)
-    connection.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    response = connection.request(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{USERS[user]}".encode()), 2)
+    connection.request(plain("SaslHandshake", mechanism="PLAIN"), 1)
+    response = connection.request(plain("SaslAuthenticate", auth_bytes=f"\0{user}\0{USERS[user]}".encode()), 2)
     assert response.error_code == 0, response.error_message
     return connection
 
@@ -561,7 +558,7 @@ def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
     ids = {topic.name: topic.topic_id for topic in made.topics} | {"unknown": b"x" * 16}
     admin = Client(address, "admin", {})
     for kind, keys in ((0, [*GROUPS, "g848", SHARE_GROUP]), (1, list(IDS)), (2, [SHARED])):
-        found = FindCoordinatorRequest(key_type=kind, coordinator_keys=keys)
+        found = plain("FindCoordinator", key_type=kind, coordinator_keys=keys)
         admin.until(found, 6, lambda response: not any(each["error_code"] for each in response["coordinators"]))
     for transactional_id in IDS:
         init = plain_request("InitProducerId", {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000})

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from kafkawire.declare import Message
 from kafkawire.errors import error_name
-from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from kafkawire.messages.fetch import FetchRequest
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkawire.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from requesting import delete_records, fetch, list_offsets, produce_request
+from requesting import delete_records, fetch, list_offsets, plain, produce_request
 from responses import only
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
@@ -88,7 +81,7 @@ class Cluster:
         leader = (response.current_leader.leader_id, response.current_leader.leader_epoch)
         return Told(error_name(response.error_code), response.base_offset, response.log_start_offset, leader)
 
-    def fetch_request(self, topic: str, offset: int, *, epoch: int, last: int, wait_ms: int, committed: bool) -> FetchRequest:
+    def fetch_request(self, topic: str, offset: int, *, epoch: int, last: int, wait_ms: int, committed: bool) -> Message:
         return fetch(
             offset,
             topic=topic,
@@ -120,8 +113,8 @@ class Cluster:
 
     def epoch_end(self, node: int, topic: str, epoch: int, current: int = -1) -> tuple[str, int, int]:
         """OffsetForLeaderEpoch: error, epoch, end offset."""
-        part = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
-        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[part])])
+        part = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
+        request = plain("OffsetForLeaderEpoch", replica_id=-1, topics=[{"topic": topic, "partitions": [part]}])
         response = only(self.wires[node].request(request, 3))
         return error_name(response.error_code), response.leader_epoch, response.end_offset
 
@@ -133,7 +126,7 @@ class Cluster:
         return error_name(response.error_code), response.low_watermark
 
     def describe(self, topic: str) -> Described:
-        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)], response_partition_limit=10)
+        request = plain("DescribeTopicPartitions", topics=[{"name": topic}], response_partition_limit=10)
         part: Any = only(self.anyone().request(request, 0, "admin"))
         return Described(
             part.leader_id, part.leader_epoch, part.isr_nodes, part.eligible_leader_replicas, part.last_known_elr,
@@ -141,7 +134,7 @@ class Cluster:
         )  # fmt: skip
 
     def metadata(self, topic: str, version: int = 9) -> dict[str, Any]:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        request = plain("Metadata", topics=[{"name": topic}], allow_auto_topic_creation=False)
         response = self.anyone().request(request, version, "admin")
         part = only(response)
         return {

@@ -15,15 +15,9 @@ from types import TracebackType
 
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.fetch import PartitionData
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
-from requesting import create_topic, end_txn, init_producer_id, offset_commit, offset_fetch, produce_request
+from requesting import create_topic, end_txn, init_producer_id, offset_commit, offset_fetch, plain, produce_request
 from responses import only, sole
 from wirebroker.client.wire import WireClient
 from wirebroker.mock import MockKafka
@@ -148,9 +142,9 @@ class Mover(threading.Thread):
         wire, topics = self.served.client(), (TOPIC, LEDGER, "__consumer_offsets", "__transaction_state")
         try:
             while True:
-                wanted = AlterReplicaLogDirTopic(name=self.chance.choice(topics), partitions=[0, 1, 2, 3])
-                dirs = [AlterReplicaLogDir(path=self.chance.choice(self.dirs), topics=[wanted])]
-                response = wire.request(AlterReplicaLogDirsRequest(dirs=dirs), 2)
+                wanted = {"name": self.chance.choice(topics), "partitions": [0, 1, 2, 3]}
+                dirs = [{"path": self.chance.choice(self.dirs), "topics": [wanted]}]
+                response = wire.request(plain("AlterReplicaLogDirs", dirs=dirs), 2)
                 codes = {part.error_code for topic in response.results for part in topic.partitions}
                 assert codes <= {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, codes
                 self.asked += 1
@@ -174,7 +168,7 @@ class Bookkeeper(threading.Thread):
         """Get a producer id and epoch, which aborts an open transaction."""
         asked = init_producer_id(LEDGER)
         for _ in range(5):  # a broker that has just started is not the coordinator at once
-            wire.request(FindCoordinatorRequest(key=LEDGER, key_type=1), 3)
+            wire.request(plain("FindCoordinator", key=LEDGER, key_type=1), 3)
             response = wire.request(asked, 5)
             if response.error_code == 0:
                 break
@@ -238,7 +232,7 @@ def balances(wire: WireClient) -> dict[int, int]:
 
 def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
     """Commit an offset of the topic's first partition for a group. Returns the error code."""
-    wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
+    wire.request(plain("FindCoordinator", key="group", key_type=0), 3)
     request = offset_commit("group", offset, topic=topic)
     code: int = only(wire.request(request, 8)).error_code
     return code
@@ -246,7 +240,7 @@ def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
 
 def committed(wire: WireClient, topic: str = TOPIC) -> int:
     """The group's offset of the topic's first partition."""
-    wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
+    wire.request(plain("FindCoordinator", key="group", key_type=0), 3)
     for _ in range(3):
         response = wire.request(offset_fetch("group", topic=topic), 7)
         if response.error_code == 0:
@@ -256,9 +250,9 @@ def committed(wire: WireClient, topic: str = TOPIC) -> int:
 
 def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_level: int = 0) -> PartitionData:
     """The records of a Fetch from this offset."""
-    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-    topics = [FetchTopic(topic=topic, partitions=[asked])]
-    request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=isolation_level, topics=topics)
+    asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    topics = [{"topic": topic, "partitions": [asked]}]
+    request = plain("Fetch", replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=isolation_level, topics=topics)
     response = only(wire.request(request, 11))
     assert response.error_code == 0, response
     return response

@@ -29,9 +29,8 @@ from typing import Any, NamedTuple
 from crashkit import commit
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.disk.damage import DataError
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
-from requesting import delete_records, end_txn, init_producer_id, produce_request
+from requesting import delete_records, end_txn, init_producer_id, plain, produce_request
 from responses import only
 from test_storage_coordinators import state_of
 from wirebroker.client.wire import WireClient
@@ -212,7 +211,7 @@ def transactions(kafka: MockKafka, wire: WireClient, chance: random.Random, part
 def _begin(wire: WireClient, name: str) -> InitProducerIdResponse:
     asked = init_producer_id(name, 900000)
     for _ in range(5):
-        wire.request(FindCoordinatorRequest(key=name, key_type=1), 3)
+        wire.request(plain("FindCoordinator", key=name, key_type=1), 3)
         response = wire.request(asked, 5)
         if response.error_code == 0:
             return response

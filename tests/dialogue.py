@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from inprocess import InProcess
 from kafkawire.batches import iter_batches, read_header
 from kafkawire.declare import Message
 from kafkawire.messages.produce import ProduceRequest
@@ -109,12 +110,20 @@ def refused(code: int, **fields: Any) -> Response:
 ANY_RESPONSE = overall()
 
 
-class Dialogue:
-    """A client of one broker, by default of the first broker of a MockKafka."""
+def connection_to(kafka: Reachable | InProcess, node: int, within: float) -> Connection:
+    """A new connection to one of the brokers."""
+    if isinstance(kafka, InProcess):
+        return kafka.link(node)
+    return Connection(address_of(kafka.bootstrap_servers.split(",")[node]), within)
 
-    def __init__(self, kafka: Reachable, node: int = 0, *, within: float = WITHIN, producer_id: int | None = None) -> None:
-        address = address_of(kafka.bootstrap_servers.split(",")[node])
-        self._connect = lambda: Connection(address, within)
+
+class Dialogue:
+    """One client of a broker, by default of the first broker of a MockKafka or an InProcess."""
+
+    def __init__(
+        self, kafka: Reachable | InProcess, node: int = 0, *, within: float = WITHIN, producer_id: int | None = None
+    ) -> None:
+        self._connect = lambda: connection_to(kafka, node, within)
         self._connection: Connection | None = self._connect()
         self._producer_id = producer_id
         self._said: list[str] = []

@@ -18,9 +18,8 @@ from acl_requests import ANY, RIGHTS, SEEN, SETTINGS, SINGLE, USERS, Step, log_i
 from kafkawire.codec import encode
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.primitives import format_uuid
-from requesting import produce_request
+from requesting import plain, produce_request
 from responses import only, parts, sole
 from wirebroker import MockKafka, faults
 from wirebroker.apis import SERVED, TELEMETRY, permissions
@@ -255,14 +254,14 @@ def test_a_fetch_session_forgets_no_right(kafka: MockKafka) -> None:
     allow(kafka, entry(Operation.READ), entry(Operation.WRITE))
     alice = connect(kafka, "alice")
     code_of(alice)
-    wanted = FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)])
+    wanted = {"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}
     first: Any = alice.request(
-        FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=[wanted], forgotten_topics_data=[]), 12
+        plain("Fetch", max_wait_ms=0, min_bytes=0, session_epoch=0, topics=[wanted], forgotten_topics_data=[]), 12
     )
     assert only(first).error_code == 0
     allow(kafka, entry(Operation.READ, permission_type=2))
-    again = FetchRequest(
-        max_wait_ms=0, min_bytes=0, session_id=first.session_id, session_epoch=1, topics=[], forgotten_topics_data=[]
+    again = plain(
+        "Fetch", max_wait_ms=0, min_bytes=0, session_id=first.session_id, session_epoch=1, topics=[], forgotten_topics_data=[]
     )
     assert only(alice.request(again, 12)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert kafka.trace.events("authorization")[-1].reason == "an ACL denies User:alice READ on TOPIC orders"

@@ -20,12 +20,7 @@ import kafka.errors
 import pytest
 
 from kafkawire.batches import Record, build_batch, read_header, seal
-from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from kafkawire.messages.end_txn import EndTxnRequest
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from requesting import produce_request
+from requesting import add_partitions, delete_records, end_txn, find_coordinator, init_producer_id, produce_request
 from responses import only
 from wirebroker import faults
 from wirebroker.audit import Intended, Journal, what_if
@@ -384,8 +379,7 @@ def test_deleted_records_are_neither_a_gap_nor_lost(broker: MockKafka) -> None:
         producer.raw(batch(name, producer.pid))
     producer.raw(batch("B", producer.pid, epoch=1, first=0))
     assert kinds(broker.audit()) == [("epoch_duplicate", "likely")]
-    where = DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=13)])
-    producer.wire.request(DeleteRecordsRequest(topics=[where], timeout_ms=1000), 2)
+    producer.wire.request(delete_records(13), 2)
     report = broker.audit()
     assert report.findings == [], "one of the two copies is gone, and a batch that lies across the log start is whole"
     assert report.summary()["records"] == 20
@@ -584,15 +578,12 @@ def test_the_gravest_findings_come_first(broker: MockKafka) -> None:
 def test_information_never_fails(broker: MockKafka) -> None:
     """A partition joins a transaction that ends without a batch for it: Kafka writes a marker all the same."""
     wire = client(broker)
-    wire.request(FindCoordinatorRequest(key_type=1, coordinator_keys=["till"]), 4)
-    given = wire.request(InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=60_000), 4)
+    wire.request(find_coordinator("till", kind=1), 4)
+    given = wire.request(init_producer_id("till"), 4)
     who = (given.producer_id, given.producer_epoch)
-    joined = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="till", v3_and_below_producer_id=who[0], v3_and_below_producer_epoch=who[1],
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[0])],
-    )  # fmt: skip
+    joined = add_partitions("till", who)
     assert only(wire.request(joined, 3)).partition_error_code == 0
-    ended = EndTxnRequest(transactional_id="till", producer_id=who[0], producer_epoch=who[1], committed=False)
+    ended = end_txn("till", who, commit=False)
     assert wire.request(ended, 3).error_code == 0
     report = broker.audit()
     assert kinds(report) == [("marker_without_data", "info")]

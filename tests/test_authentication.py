@@ -18,16 +18,7 @@ import pytest
 
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import SIZE
-from kafkawire.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.metadata import MetadataRequest
-from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
-from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
-from requesting import produce_request
+from requesting import plain, produce_request
 from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
@@ -40,7 +31,7 @@ from wirebroker.security.protocols import SecurityProtocol
 from wirekit import batch
 
 MECHANISMS = [PLAIN, SCRAM_SHA_256, SCRAM_SHA_512]
-VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+VERSIONS = plain("ApiVersions", client_software_name="test", client_software_version="1")
 USERS = {"alice": "secret", "bob,=": "other"}
 
 
@@ -58,12 +49,12 @@ def log_in(
     connection: Connection, mechanism: str = PLAIN, user: str = "alice", password: str = "secret", version: int = 2
 ) -> Any:
     """Handshake and tokens; the last answer."""
-    hello = connection.request(SaslHandshakeRequest(mechanism=mechanism), 1)
+    hello = connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     assert hello.error_code == 0
     dialogue = tokens(mechanism, user, password)
     token = next(dialogue)
     while True:
-        response = connection.request(SaslAuthenticateRequest(auth_bytes=token), 2)
+        response = connection.request(plain("SaslAuthenticate", auth_bytes=token), 2)
         try:
             token = dialogue.send(response.auth_bytes)
         except StopIteration:
@@ -143,12 +134,12 @@ def test_wrong_credentials_end_the_connection(
     assert len(lines) == 1
     assert user in lines[0]
     assert password not in lines[0]
-    assert other.request(MetadataRequest(topics=[]), 9).brokers
+    assert other.request(plain("Metadata", topics=[]), 9).brokers
 
 
 def test_a_token_of_100_mb_closes_the_connection(secured: MockKafka) -> None:
     connection = dial(secured)
-    connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+    connection.request(plain("SaslHandshake", mechanism=PLAIN), 1)
     connection.send_bytes(SIZE.pack(100_000_000))
     with pytest.raises(ConnectionClosed):
         connection.frame()
@@ -159,26 +150,26 @@ def test_a_token_of_100_mb_closes_the_connection(secured: MockKafka) -> None:
 @pytest.mark.parametrize("change", [lambda proof: proof[:-8], lambda proof: b"", lambda proof: proof[:-1] + b"AAAA="])
 def test_a_scram_proof_of_another_length_closes_the_connection(secured: MockKafka, change: Callable[[bytes], bytes]) -> None:
     connection = dial(secured)
-    connection.request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1)
+    connection.request(plain("SaslHandshake", mechanism=SCRAM_SHA_256), 1)
     dialogue = tokens(SCRAM_SHA_256, "alice", "secret")
-    challenge = connection.request(SaslAuthenticateRequest(auth_bytes=next(dialogue)), 2).auth_bytes
+    challenge = connection.request(plain("SaslAuthenticate", auth_bytes=next(dialogue)), 2).auth_bytes
     rest, mark, proof = dialogue.send(bytes(challenge)).partition(b",p=")
     with pytest.raises(ConnectionClosed):
-        connection.request(SaslAuthenticateRequest(auth_bytes=rest + mark + change(proof)), 2)
+        connection.request(plain("SaslAuthenticate", auth_bytes=rest + mark + change(proof)), 2)
 
 
 def test_the_final_scram_message_of_another_connection_is_refused(secured: MockKafka) -> None:
     first, second, sent = dial(secured), dial(secured), tokens(SCRAM_SHA_256, "alice", "secret")
     for connection in (first, second):
-        connection.request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1)
+        connection.request(plain("SaslHandshake", mechanism=SCRAM_SHA_256), 1)
     beginning = next(sent)
-    challenge = first.request(SaslAuthenticateRequest(auth_bytes=beginning), 2).auth_bytes
+    challenge = first.request(plain("SaslAuthenticate", auth_bytes=beginning), 2).auth_bytes
     final = sent.send(bytes(challenge))
-    assert first.request(SaslAuthenticateRequest(auth_bytes=final), 2).error_code == ErrorCode.NONE
-    second.request(SaslAuthenticateRequest(auth_bytes=beginning), 2)
-    response = second.request(SaslAuthenticateRequest(auth_bytes=final), 2)
+    assert first.request(plain("SaslAuthenticate", auth_bytes=final), 2).error_code == ErrorCode.NONE
+    second.request(plain("SaslAuthenticate", auth_bytes=beginning), 2)
+    response = second.request(plain("SaslAuthenticate", auth_bytes=final), 2)
     assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert first.request(SaslAuthenticateRequest(auth_bytes=final), 2).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert first.request(plain("SaslAuthenticate", auth_bytes=final), 2).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
 def test_an_unknown_user_takes_the_time_of_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,8 +217,8 @@ def test_a_session_without_an_end(secured: MockKafka) -> None:
     connection = dial(secured)
     assert log_in(connection).session_lifetime_ms == 0
     for version in (0, 1):
-        assert connection.request(SaslHandshakeRequest(mechanism=PLAIN), version).error_code == ErrorCode.ILLEGAL_SASL_STATE
-    response = connection.request(SaslAuthenticateRequest(auth_bytes=b""), 2)
+        assert connection.request(plain("SaslHandshake", mechanism=PLAIN), version).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    response = connection.request(plain("SaslAuthenticate", auth_bytes=b""), 2)
     assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert secured._call(lambda engine: {each.interceptor for each in engine.connections}) == {None}
 
@@ -268,8 +259,8 @@ def test_the_response_of_a_failure_waits_on_the_brokers_clock() -> None:
     configs = {"connection.failed.authentication.delay.ms": 100}
     with MockKafka(security="sasl_plaintext", users=USERS, configs=configs, clock="frozen") as kafka:
         connection = dial(kafka)
-        connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
-        connection.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
+        connection.request(plain("SaslHandshake", mechanism=PLAIN), 1)
+        connection.send(plain("SaslAuthenticate", auth_bytes=b"\0alice\0wrong"), 2)
         kafka.wait_until(lambda: kafka._call(lambda engine: any(each.parked for each in engine.connections)))
         kafka.clock.advance(milliseconds=100)
         assert connection.response().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -320,16 +311,19 @@ def test_client_settings_that_cannot_be_made() -> None:
 
 
 def test_credentials_are_kept_with_the_data(tmp_path: Path) -> None:
-    change = ScramCredentialUpsertion(
-        name="carol", mechanism=1, iterations=4096, salt=b"salt",
-        salted_password=hashlib.pbkdf2_hmac("sha256", b"tea", b"salt", 4096),
-    )  # fmt: skip
-    alter = AlterUserScramCredentialsRequest(upsertions=[change], deletions=[])
-    remove = ScramCredentialDeletion(name="alice", mechanism=2)
+    change = {
+        "name": "carol",
+        "mechanism": 1,
+        "iterations": 4096,
+        "salt": b"salt",
+        "salted_password": hashlib.pbkdf2_hmac("sha256", b"tea", b"salt", 4096),
+    }
+    alter = plain("AlterUserScramCredentials", upsertions=[change], deletions=[])
+    remove = {"name": "alice", "mechanism": 2}
     with MockKafka(security="sasl_plaintext", users=USERS, data=tmp_path / "data") as kafka:
         log_in(connection := dial(kafka))
         assert connection.request(alter, 0).results[0].error_code == 0
-        removing = AlterUserScramCredentialsRequest(upsertions=[], deletions=[remove])
+        removing = plain("AlterUserScramCredentials", upsertions=[], deletions=[remove])
         assert connection.request(removing, 0).results[0].error_code == 0
     with MockKafka(security="sasl_plaintext", data=tmp_path / "data") as kafka:
         assert log_in(dial(kafka), SCRAM_SHA_256, "carol", "tea").error_code == 0
@@ -368,9 +362,9 @@ def test_a_client_authenticates_again_after_its_session_was_ended(secured: MockK
     secured.faults.add(faults.expire_session(api="Metadata", times=1))
     connection = dial(secured)
     log_in(connection)
-    connection.request(MetadataRequest(topics=[]), 9)
+    connection.request(plain("Metadata", topics=[]), 9)
     assert log_in(connection).error_code == 0
-    assert connection.request(MetadataRequest(topics=[]), 9).brokers
+    assert connection.request(plain("Metadata", topics=[]), 9).brokers
 
 
 # Settings of one listener
@@ -389,7 +383,7 @@ def test_a_listener_has_mechanisms_and_sessions_of_its_own() -> None:
             (address_of(kafka.bootstrap_servers), PLAIN, 0), (other, PLAIN, 5000), (other, SCRAM_SHA_256, 9000),
         ):  # fmt: skip
             assert log_in(Connection(address, 5), mechanism).session_lifetime_ms == lifetime
-        refused = dial(kafka).request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1)
+        refused = dial(kafka).request(plain("SaslHandshake", mechanism=SCRAM_SHA_256), 1)
         assert (refused.error_code, refused.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, [PLAIN])
 
 

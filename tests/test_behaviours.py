@@ -9,9 +9,7 @@ import kafka
 import pytest
 
 from dialogue import ANY_RESPONSE, Dialogue, Response, accepted, answered, refused, seq
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from kafkawire.messages.delete_topics import DeleteTopicsRequest
-from requesting import init_producer_id, produce_request
+from requesting import init_producer_id, plain, produce_request
 from responses import only
 from wirebroker.mock import MockKafka
 from wirekit import batch, client
@@ -269,8 +267,8 @@ def test_b7_kafka_python_without_idempotence_stores_the_record_twice(broker: Moc
 
 
 def delete_records(broker: MockKafka, offset: int) -> tuple[int, int]:
-    topic = DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
-    response = client(broker).request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    topic = {"name": "orders", "partitions": [{"partition_index": 0, "offset": offset}]}
+    response = client(broker).request(plain("DeleteRecords", topics=[topic], timeout_ms=1000), 2)
     return only(response).error_code, only(response).low_watermark
 
 
@@ -288,14 +286,14 @@ def test_d6_an_old_broker_forgets_producers_with_their_records(mock_kafka_factor
     broker, producer = on("kafka-2.3", mock_kafka_factory)
     broker_versions = 7
     producer >> (seq(0, 2), broker_versions) << ANY_RESPONSE
-    topic = DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)])
-    client(broker).request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 1)
+    topic = {"name": "orders", "partitions": [{"partition_index": 0, "offset": -1}]}
+    client(broker).request(plain("DeleteRecords", topics=[topic], timeout_ms=1000), 1)
     producer >> (seq(3), broker_versions) << rejected(UNKNOWN_PRODUCER)
 
 
 def test_d6_a_topic_created_again_has_no_producers(broker: MockKafka, producer: Dialogue) -> None:
     producer >> seq(0, 2) << ANY_RESPONSE
-    producer >> (DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 4) << answered(error_code=0)
+    producer >> (plain("DeleteTopics", topic_names=["orders"], timeout_ms=1000), 4) << answered(error_code=0)
     producer >> seq(3) << rejected(3)
     broker.create_topic("orders")
     producer >> seq(9) << accepted(at=0)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from requesting import heartbeat, init_producer_id, join_group, offset_commit, offset_delete, produce_request
+from requesting import heartbeat, init_producer_id, join_group, offset_commit, offset_delete, plain, produce_request
 from responses import only
 from wirebroker.core.purgatory import Timers
 from wirebroker.engine.engine import Engine
@@ -24,7 +23,7 @@ def kafka(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
 
 
 def found(wire: Any, kind: int, key: str) -> None:
-    assert wire.request(FindCoordinatorRequest(key=key, key_type=kind), 2).error_code == 0
+    assert wire.request(plain("FindCoordinator", key=key, key_type=kind), 2).error_code == 0
 
 
 def committed(wire: Any, group: str) -> None:

@@ -20,16 +20,12 @@ from kafka import KafkaProducer
 from acl_requests import plain_request
 from kafkawire.codec import decode
 from kafkawire.frames import SIZE, encode_request, encode_response, read_request_header
-from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from requesting import produce_request
+from kafkawire.messages.sasl_handshake import SaslHandshakeResponse
+from requesting import plain, produce_request
 from wire.random_messages import damaged
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.capture.files import DamagedCapture, Packet, packet_block, read_packets, start_of_file
@@ -152,7 +148,7 @@ def test_pcap_files_of_every_kind_are_read(
 
 def test_ipv6_is_read_and_written() -> None:
     line = Line(("::1", 50_000), ("::1", 9092))
-    request = encode_request(1, "c", MetadataRequest(topics=None), 9)
+    request = encode_request(1, "c", plain("Metadata", topics=None), 9)
     file = [Packet(0, 1, each) for each in (*line.handshake(), line.sent(False, request))]
     rows, complaints = rows_of(capture_of(file))
     assert not complaints
@@ -285,22 +281,22 @@ def sasl_session() -> list[tuple[bool, bytes]]:
     """Frames of connections that authenticate, each with whether the server sends it."""
     token = b"\0alice\0" + SECRET
     handshakes = [
-        (by_server, encode_request(1, "c", SaslHandshakeRequest(mechanism="PLAIN"), version) if not by_server
+        (by_server, encode_request(1, "c", plain("SaslHandshake", mechanism="PLAIN"), version) if not by_server
          else b"".join(encode_response(1, SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]), version)))
         for version in (1, 0) for by_server in (False, True)
     ]  # fmt: skip
-    authenticate = encode_request(2, "c", SaslAuthenticateRequest(auth_bytes=token), 2)
+    authenticate = encode_request(2, "c", plain("SaslAuthenticate", auth_bytes=token), 2)
     response = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=SECRET)
     return [
         *handshakes[:2],
         (False, authenticate),
         (True, b"".join(encode_response(2, response, 2))),
-        (False, encode_request(3, "c", ApiVersionsRequest(), 0)),
+        (False, encode_request(3, "c", plain("ApiVersions"), 0)),
         *handshakes[2:],
         (False, SIZE.pack(len(token)) + token),
         (True, SIZE.pack(len(SECRET)) + SECRET),
         (False, SIZE.pack(len(SECRET[:6])) + SECRET[:6]),
-        (False, encode_request(4, "c", ApiVersionsRequest(), 0)),
+        (False, encode_request(4, "c", plain("ApiVersions"), 0)),
     ]
 
 
@@ -325,10 +321,10 @@ def test_no_secret_of_sasl_is_in_a_capture(size: int) -> None:
 def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
     hidden = [name for name, setting in BROKER_SETTINGS.items() if setting.type is ConfigType.PASSWORD]
     assert hidden
-    settings = [AlterableConfig(name=f"listener.name.tls.{name}", value="Ä" + SECRET.decode()) for name in hidden]
-    kept = AlterableConfig(name="cleanup.policy", value="compact")
-    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[*settings, kept])
-    frame = encode_request(1, "c", IncrementalAlterConfigsRequest(resources=[resource]), version)
+    settings = [{"name": f"listener.name.tls.{name}", "value": "Ä" + SECRET.decode()} for name in hidden]
+    kept = {"name": "cleanup.policy", "value": "compact"}
+    resource = {"resource_type": 4, "resource_name": "1", "configs": [*settings, kept]}
+    frame = encode_request(1, "c", plain("IncrementalAlterConfigs", resources=[resource]), version)
     file = io.BytesIO()
     Capture(file, "x").opened(CLIENT, SERVER, 0).from_client(frame, 0)
     (sent,) = (each.payload for each in map(segment_of, read_packets(io.BytesIO(file.getvalue()))) if each and each.payload)
@@ -371,16 +367,16 @@ def test_only_settings_that_are_known_not_to_be_secret_are_in_a_capture(api: str
 
 
 def test_the_level_of_a_logger_is_in_a_capture() -> None:
-    setting = AlterableConfig(name="kafka.server.KafkaApis", value="DEBUG")
-    resource = AlterConfigsResource(resource_type=8, resource_name="1", configs=[setting])
-    assert b"DEBUG" in captured(encode_request(1, "c", IncrementalAlterConfigsRequest(resources=[resource]), 1))
+    setting = {"name": "kafka.server.KafkaApis", "value": "DEBUG"}
+    resource = {"resource_type": 8, "resource_name": "1", "configs": [setting]}
+    assert b"DEBUG" in captured(encode_request(1, "c", plain("IncrementalAlterConfigs", resources=[resource]), 1))
 
 
 def test_a_large_request_with_secrets_is_hidden_and_the_next_one_is_not() -> None:
-    setting = AlterableConfig(name="my.custom.apikey", value=SECRET.decode())
-    some = [AlterConfigsResource(resource_type=2, resource_name="x" * 30_000, configs=[setting])] * 40
-    large = encode_request(1, "c", IncrementalAlterConfigsRequest(resources=some), 1)
-    following = encode_request(2, "c", MetadataRequest(topics=[]), 9)
+    setting = {"name": "my.custom.apikey", "value": SECRET.decode()}
+    some = [{"resource_type": 2, "resource_name": "x" * 30_000, "configs": [setting]}] * 40
+    large = encode_request(1, "c", plain("IncrementalAlterConfigs", resources=some), 1)
+    following = encode_request(2, "c", plain("Metadata", topics=[]), 9)
     assert len(large) > 1 << 20
     sent = captured(large, following)
     assert len(sent) == len(large) + len(following)

@@ -12,13 +12,7 @@ import pytest
 
 from acl_requests import SETTINGS, USERS, log_in
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.create_delegation_token import CreateDelegationTokenRequest
-from kafkawire.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from kafkawire.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from kafkawire.messages.renew_delegation_token import RenewDelegationTokenRequest
-from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
-from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
-from requesting import produce_request
+from requesting import plain, produce_request
 from security_dialogues import RECORDED, SECRET, Talk
 from wirebroker import MockKafka
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
@@ -56,11 +50,11 @@ def broker(**options: Any) -> MockKafka:
 def log_in_by(kafka: MockKafka, token: Any, mechanism: str = SCRAM_SHA_256) -> tuple[Connection, Any]:
     """A connection that tried to log in by a token, and the last answer."""
     connection = Connection(address_of(kafka.bootstrap_servers), 10)
-    connection.request(SaslHandshakeRequest(mechanism=mechanism), 1)
+    connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     dialogue = tokens(mechanism, token.token_id, b64encode(bytes(token.hmac)).decode(), ",tokenauth=true")
     sent = next(dialogue)
     while True:
-        response = connection.request(SaslAuthenticateRequest(auth_bytes=sent), 2)
+        response = connection.request(plain("SaslAuthenticate", auth_bytes=sent), 2)
         try:
             sent = dialogue.send(bytes(response.auth_bytes))
         except StopIteration:
@@ -69,12 +63,12 @@ def log_in_by(kafka: MockKafka, token: Any, mechanism: str = SCRAM_SHA_256) -> t
 
 def create(kafka: MockKafka, lives_ms: int = -1) -> Any:
     admin = log_in(address_of(kafka.bootstrap_servers), "admin")
-    return admin.request(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=lives_ms), 3)
+    return admin.request(plain("CreateDelegationToken", renewers=[], max_lifetime_ms=lives_ms), 3)
 
 
 def described(kafka: MockKafka) -> list[Any]:
     admin = log_in(address_of(kafka.bootstrap_servers), "admin")
-    found: list[Any] = admin.request(DescribeDelegationTokenRequest(owners=None), 3).tokens
+    found: list[Any] = admin.request(plain("DescribeDelegationToken", owners=None), 3).tokens
     return found
 
 
@@ -106,8 +100,8 @@ def test_tokens_are_kept_without_their_secrets(tmp_path: Path) -> None:
     with broker(data=tmp_path) as kafka:
         token, gone = create(kafka), create(kafka)
         admin = log_in(address_of(kafka.bootstrap_servers), "admin")
-        admin.request(RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=60_000), 2)
-        admin.request(ExpireDelegationTokenRequest(hmac=gone.hmac, expiry_time_period_ms=-1), 2)
+        admin.request(plain("RenewDelegationToken", hmac=token.hmac, renew_period_ms=60_000), 2)
+        admin.request(plain("ExpireDelegationToken", hmac=gone.hmac, expiry_time_period_ms=-1), 2)
         before = described(kafka)
         assert [each.token_id for each in before] == [token.token_id]
     with broker(data=tmp_path) as kafka:
@@ -132,6 +126,6 @@ def test_without_a_secret_key_there_are_no_tokens() -> None:
         assert create(kafka).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
         admin = log_in(address_of(kafka.bootstrap_servers), "admin")
         disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
-        assert admin.request(RenewDelegationTokenRequest(hmac=b"x"), 2).error_code == disabled
-        assert admin.request(ExpireDelegationTokenRequest(hmac=b"x"), 2).error_code == disabled
-        assert admin.request(DescribeDelegationTokenRequest(owners=[]), 3).error_code == disabled
+        assert admin.request(plain("RenewDelegationToken", hmac=b"x"), 2).error_code == disabled
+        assert admin.request(plain("ExpireDelegationToken", hmac=b"x"), 2).error_code == disabled
+        assert admin.request(plain("DescribeDelegationToken", owners=[]), 3).error_code == disabled

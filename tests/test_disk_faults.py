@@ -15,16 +15,6 @@ import pytest
 from diskkit import START, Broker, Disk, Failure, kept, opened_again
 from kafkawire.batches import iter_records, read_header, read_marker
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkawire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from requesting import (
     add_partitions,
     create_topic,
@@ -34,7 +24,9 @@ from requesting import (
     init_producer_id,
     join_group,
     offset_commit,
+    plain,
     produce_request,
+    sync_group,
     txn_offset_commit,
 )
 from responses import only, sole
@@ -178,10 +170,7 @@ class Client:
         for _ in range(4):
             if (asked := join("")) is None or (joined := join(asked.member_id)) is None:
                 return
-            given = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")]
-            request = SyncGroupRequest(
-                group_id="classic", generation_id=joined.generation_id, member_id=joined.member_id, assignments=given
-            )
+            request = sync_group("classic", joined.member_id, joined.generation_id, {joined.member_id: b"all"})
             rejoin = (ErrorCode.NOT_COORDINATOR, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
             response = self.ask(request, 3, lambda response: response.error_code, also=rejoin)
             if response is None or not response.error_code or self.gives_up:
@@ -189,38 +178,34 @@ class Client:
         raise AssertionError("the group is never stable")
 
     def modern_group(self) -> None:
-        request = ConsumerGroupHeartbeatRequest(
-            group_id="modern", member_id="one", member_epoch=0, rebalance_timeout_ms=10_000,
-            subscribed_topic_names=["orders"], topic_partitions=[],
-        )  # fmt: skip
+        who = {"group_id": "modern", "member_id": "one", "member_epoch": 0, "rebalance_timeout_ms": 10_000}
+        request = plain("ConsumerGroupHeartbeat", **who, subscribed_topic_names=["orders"], topic_partitions=[])
         self.ask(request, 1, lambda response: response.error_code)
         self.ask(
-            ConsumerGroupHeartbeatRequest(group_id="modern", member_id="one", member_epoch=-1), 1,
+            plain("ConsumerGroupHeartbeat", group_id="modern", member_id="one", member_epoch=-1), 1,
             lambda response: response.error_code, also=(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND),
         )  # fmt: skip
 
     def alter(self, name: str, value: str) -> None:
-        config = AlterableConfig(name="retention.ms", config_operation=0, value=value)
-        request = IncrementalAlterConfigsRequest(
-            resources=[AlterConfigsResource(resource_type=2, resource_name=name, configs=[config])]
-        )
+        config = {"name": "retention.ms", "config_operation": 0, "value": value}
+        request = plain("IncrementalAlterConfigs", resources=[{"resource_type": 2, "resource_name": name, "configs": [config]}])
         partitions, configs = self.told[f"topic {name}"][-1]
         after = (partitions, {**configs, "retention.ms": value})
         self.change(f"topic {name}", after, request, 1, lambda response: sole(response.responses).error_code)
 
     def grow(self, name: str) -> None:
-        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3, assignments=None)], timeout_ms=1)
+        request = plain("CreatePartitions", topics=[{"name": name, "count": 3, "assignments": None}], timeout_ms=1)
         after = (3, self.told[f"topic {name}"][-1][1])
         code_of = lambda response: sole(response.results).error_code  # noqa: E731
         self.change(f"topic {name}", after, request, 2, code_of, ErrorCode.INVALID_PARTITIONS)
 
     def delete(self, name: str) -> None:
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
+        request = plain("DeleteTopics", topics=[{"name": name}], timeout_ms=1)
         code_of = lambda response: sole(response.responses).error_code  # noqa: E731
         self.change(f"topic {name}", None, request, 6, code_of, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def delete_group(self) -> None:
-        request = DeleteGroupsRequest(groups_names=["readers"])
+        request = plain("DeleteGroups", groups_names=["readers"])
         code_of = lambda response: sole(response.results).error_code  # noqa: E731
         self.change("offset readers ('orders', 0)", None, request, 2, code_of, ErrorCode.GROUP_ID_NOT_FOUND)
 

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.metadata import MetadataRequest
-from requesting import init_producer_id, produce_request
+from requesting import init_producer_id, plain, produce_request
 from responses import only
 from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.core.producer_ids import ProducerIds
@@ -93,9 +91,9 @@ def test_a_topic_deleted_under_a_remembered_request_is_not_written_to() -> None:
 
 def test_a_parked_fetch_is_a_deadline_not_a_sleep() -> None:
     lab = Lab()
-    topic = FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)])
-    request = FetchRequest(
-        max_wait_ms=500, min_bytes=1, max_bytes=100, session_epoch=-1, topics=[topic], forgotten_topics_data=[]
+    topic = {"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 100}]}
+    request = plain(
+        "Fetch", max_wait_ms=500, min_bytes=1, max_bytes=100, session_epoch=-1, topics=[topic], forgotten_topics_data=[]
     )
     assert lab.send(request, 11) == []
     assert lab.connection.parked is not None
@@ -111,7 +109,7 @@ def test_a_parked_fetch_is_a_deadline_not_a_sleep() -> None:
 def test_two_engines_with_the_same_input_have_the_same_output() -> None:
     def story() -> list[Any]:
         lab = Lab(brokers=3)
-        seen = lab.send(MetadataRequest(topics=None), 12)
+        seen = lab.send(plain("Metadata", topics=None), 12)
         seen += lab.send(init_producer_id(None, 1), 4)
         return seen
 

@@ -11,11 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkawire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
+from requesting import plain
 from wirebroker import MockKafka
 from wirebroker.client.jaas import login_modules, sections, users_of
 from wirebroker.client.login import LoginFailed, log_in
@@ -147,13 +143,13 @@ def test_users_of_plain_in_a_setting() -> None:
 
 def test_a_login_module_that_was_altered_into_something_else_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    garbage = AlterableConfig(name="listener.name.sasl_plaintext.sasl.jaas.config", config_operation=0, value="secret")
-    broker = AlterConfigsResource(resource_type=4, resource_name="1", configs=[garbage])
+    garbage = {"name": "listener.name.sasl_plaintext.sasl.jaas.config", "config_operation": 0, "value": "secret"}
+    broker = {"resource_type": 4, "resource_name": "1", "configs": [garbage]}
     access = Access("SASL_PLAINTEXT", PLAIN, "bob", "b")
     with MockKafka(security="sasl_plaintext", users={"bob": "b"}) as kafka:
         with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection:
             log_in(connection, access)
-            connection.request(IncrementalAlterConfigsRequest(resources=[broker], validate_only=False), 1)
+            connection.request(plain("IncrementalAlterConfigs", resources=[broker], validate_only=False), 1)
         with closing(Connection(address_of(kafka.bootstrap_servers), 5)) as connection, pytest.raises(LoginFailed):
             log_in(connection, access)
     (line,) = [each.message for each in caplog.records if "failed" in each.message]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dialogue import ANY_RESPONSE, Dialogue, answered, refused
+from inprocess import InProcess
 from requesting import (
     find_coordinator,
     heartbeat,
@@ -29,25 +29,28 @@ GROUP = "team"
 REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTANCE, FULL = 27, 25, 22, 79, 82, 81
 
 
-@pytest.fixture
-def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
-    broker = mock_kafka_factory(topics={"orders": 2})
-    assert sole(client(broker).request(find_coordinator(GROUP), 4).coordinators).error_code == 0
+def started(**options: Any) -> InProcess:
+    broker = InProcess(**{"topics": {"orders": 2}} | options)
+    assert only(client(broker).request(find_coordinator(GROUP), 4)).error_code == 0
     return broker
 
 
-def test_on_a_cold_start_clients_must_retry(mock_kafka_factory: Callable[..., MockKafka]) -> None:
-    broker = mock_kafka_factory(cold_start=True, clock="frozen")
-    asker = client(broker)
+@pytest.fixture
+def broker() -> InProcess:
+    return started()
+
+
+def test_on_a_cold_start_clients_must_retry() -> None:
+    asker = client(InProcess(cold_start=True, clock="frozen"))
     codes = [sole(asker.request(find_coordinator(GROUP), 4).coordinators).error_code for _ in range(2)]
     assert codes == [15, 0], "the first to ask creates the coordinators' topic"
     fetch = plain("OffsetFetch", group_id=GROUP, topics=None)
     assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "the first request finds the coordinator loading"
 
 
-def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause() -> None:
     """As on Kafka 4.3.1: franz-go asks again after 250 ms and meets no NOT_COORDINATOR, which it would not retry everywhere."""
-    broker = mock_kafka_factory(cold_start=True)
+    broker = InProcess(cold_start=True)
     asker = client(broker)
     asker.request(find_coordinator(GROUP), 4)
     broker.clock.advance(milliseconds=200)
@@ -57,7 +60,7 @@ def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause(mock_kafka_facto
 class Client:
     """A member of the group, on a connection of its own."""
 
-    def __init__(self, broker: MockKafka, instance: str | None = None, group: str = GROUP) -> None:
+    def __init__(self, broker: InProcess, instance: str | None = None, group: str = GROUP) -> None:
         self.wire = client(broker)
         self.member, self.generation, self.instance, self.group = "", -1, instance, group
 
@@ -119,23 +122,11 @@ class Client:
         return offset
 
 
-@pytest.fixture
-def frozen(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
-    broker = mock_kafka_factory(clock="frozen")
-    client(broker).request(find_coordinator(GROUP), 4)
-    return broker
-
-
-def group_state(broker: MockKafka) -> ClassicGroupState:
+def group_state(broker: InProcess) -> ClassicGroupState:
     return broker._call(lambda engine: engine.groups.groups[GROUP].state)
 
 
-def await_rebalance(broker: MockKafka) -> None:
-    """Wait until the broker has a JoinGroup that was sent and not answered; requests on other connections may overtake it."""
-    broker.wait_until(lambda: group_state(broker) is ClassicGroupState.PREPARING_REBALANCE)
-
-
-def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
+def stable_pair(broker: InProcess) -> tuple[Client, Client]:
     """Two members, the first of them the leader, both with an assignment."""
     one, two = Client(broker), Client(broker)
     one.join()
@@ -143,7 +134,6 @@ def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
     two.ask_to_join()
     two.joined()
     two.ask_to_join()
-    await_rebalance(broker)
     assert one.heartbeat() == REBALANCE
     one.ask_to_join()
     leader, follower = one.joined(), two.joined()
@@ -161,13 +151,13 @@ def test_the_table_of_states_is_closed() -> None:
     assert ClassicGroupState.STABLE not in PREVIOUS[ClassicGroupState.EMPTY]
 
 
-def test_two_members_join_sync_and_stay(broker: MockKafka) -> None:
+def test_two_members_join_sync_and_stay(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     assert (one.generation, two.generation) == (2, 2)
     assert [member.heartbeat() for member in (one, two)] == [0, 0]
 
 
-def test_when_one_leaves_the_other_has_to_join_again(broker: MockKafka) -> None:
+def test_when_one_leaves_the_other_has_to_join_again(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     assert one.leave() == 0
     assert two.heartbeat() == REBALANCE
@@ -176,7 +166,7 @@ def test_when_one_leaves_the_other_has_to_join_again(broker: MockKafka) -> None:
     assert one.leave() == UNKNOWN_MEMBER
 
 
-def test_a_member_without_heartbeats_is_removed(broker: MockKafka) -> None:
+def test_a_member_without_heartbeats_is_removed(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     broker.clock.advance(seconds=8)
     assert one.heartbeat() == 0
@@ -185,10 +175,9 @@ def test_a_member_without_heartbeats_is_removed(broker: MockKafka) -> None:
     assert two.heartbeat() == UNKNOWN_MEMBER
 
 
-def test_the_rebalance_continues_without_missing_members(broker: MockKafka) -> None:
+def test_the_rebalance_continues_without_missing_members(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     one.ask_to_join(session_ms=300_000, rebalance_ms=60_000)
-    await_rebalance(broker)
     for _ in range(8):
         assert two.heartbeat() == REBALANCE
         broker.clock.advance(seconds=8)
@@ -196,14 +185,14 @@ def test_the_rebalance_continues_without_missing_members(broker: MockKafka) -> N
     assert two.heartbeat() == UNKNOWN_MEMBER
 
 
-def test_a_member_that_does_not_sync_in_time_is_removed(broker: MockKafka) -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed(broker: InProcess) -> None:
     one = Client(broker)
     one.join(session_ms=300_000, rebalance_ms=1000)
     broker.clock.advance(seconds=2)
     assert one.heartbeat() == UNKNOWN_MEMBER
 
 
-def test_a_pending_id_is_forgotten(broker: MockKafka) -> None:
+def test_a_pending_id_is_forgotten(broker: InProcess) -> None:
     one = Client(broker)
     one.ask_to_join(session_ms=6000)
     one.joined()
@@ -212,7 +201,7 @@ def test_a_pending_id_is_forgotten(broker: MockKafka) -> None:
     assert one.joined().error_code == UNKNOWN_MEMBER
 
 
-def test_a_protocol_that_all_members_support_is_chosen(broker: MockKafka) -> None:
+def test_a_protocol_that_all_members_support_is_chosen(broker: InProcess) -> None:
     one, two = Client(broker), Client(broker)
     one.join(protocols="sticky range")
     two.ask_to_join("range")
@@ -233,13 +222,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("settings", "options", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_members_that_must_not_join(broker: MockKafka, settings: dict[str, Any], options: dict[str, Any], code: int) -> None:
+def test_members_that_must_not_join(broker: InProcess, settings: dict[str, Any], options: dict[str, Any], code: int) -> None:
     one = Client(broker, **settings)
     one.ask_to_join(**options)
     assert one.joined().error_code == code
 
 
-def in_rebalance(broker: MockKafka, **options: Any) -> tuple[Client, Client]:
+def in_rebalance(broker: InProcess, **options: Any) -> tuple[Client, Client]:
     """A member with these options of JoinGroup that does not join again, and a new member that waits for it."""
     one, two = Client(broker, options.pop("instance", None)), Client(broker)
     one.join(**options)
@@ -247,57 +236,49 @@ def in_rebalance(broker: MockKafka, **options: Any) -> tuple[Client, Client]:
     two.ask_to_join()
     two.joined()
     two.ask_to_join(session_ms=10_000, rebalance_ms=1000)
-    await_rebalance(broker)
     return one, two
 
 
-def test_a_rebalance_waits_for_the_longest_timeout_and_keeps_a_static_member_that_misses_it(frozen: MockKafka) -> None:
-    one, two = in_rebalance(frozen, instance="worker-1", session_ms=300_000, rebalance_ms=20_000)
-    frozen.clock.advance(seconds=19)
-    assert group_state(frozen) is ClassicGroupState.PREPARING_REBALANCE
-    frozen.clock.advance(seconds=2)
+def test_a_rebalance_waits_for_the_longest_timeout_and_keeps_a_static_member_that_misses_it(broker: InProcess) -> None:
+    one, two = in_rebalance(broker, instance="worker-1", session_ms=300_000, rebalance_ms=20_000)
+    broker.clock.advance(seconds=19)
+    assert group_state(broker) is ClassicGroupState.PREPARING_REBALANCE
+    broker.clock.advance(seconds=2)
     assert two.joined().error_code == 0
-    assert set(frozen._call(lambda engine: engine.groups.groups[GROUP].members)) == {one.member, two.member}
+    assert set(broker._call(lambda engine: engine.groups.groups[GROUP].members)) == {one.member, two.member}
 
 
-def test_a_new_member_waits_no_longer_than_five_minutes(frozen: MockKafka) -> None:
-    _, two = in_rebalance(frozen, session_ms=1_000_000, rebalance_ms=600_000)
-    frozen.clock.advance(seconds=301)
+def test_a_new_member_waits_no_longer_than_five_minutes(broker: InProcess) -> None:
+    _, two = in_rebalance(broker, session_ms=1_000_000, rebalance_ms=600_000)
+    broker.clock.advance(seconds=301)
     assert two.joined().error_code == UNKNOWN_MEMBER
 
 
-def test_in_a_full_group_the_last_to_join_again_has_no_place(mock_kafka_factory: Callable[..., MockKafka]) -> None:
-    broker = mock_kafka_factory(configs={"group.max.size": 2})
-    client(broker).request(find_coordinator(GROUP), 4)
+def test_in_a_full_group_the_last_to_join_again_has_no_place() -> None:
+    broker = started(configs={"group.max.size": 2})
     one, two = stable_pair(broker)
     one.ask_to_join("range", session_ms=20_000)
-    await_rebalance(broker)
     three = Client(broker)
     three.ask_to_join()
     assert three.joined().error_code == MEMBER_ID_REQUIRED
     three.ask_to_join()
-    broker.wait_until(lambda: broker._call(lambda engine: len(engine.groups.groups[GROUP].members)) == 3)
     two.ask_to_join()
     assert two.joined().error_code == FULL
 
 
-def test_further_members_prolong_the_first_wait_up_to_the_rebalance_timeout(
-    mock_kafka_factory: Callable[..., MockKafka],
-) -> None:
-    broker = mock_kafka_factory(configs={"group.initial.rebalance.delay.ms": 3000}, clock="frozen")
-    client(broker).request(find_coordinator(GROUP), 4)
+def test_further_members_prolong_the_first_wait_up_to_the_rebalance_timeout() -> None:
+    broker = started(configs={"group.initial.rebalance.delay.ms": 3000})
     members = [Client(broker) for _ in range(3)]
-    for number, member in enumerate(members, 1):
+    for member in members:
         for _ in range(2):
             member.ask_to_join(rebalance_ms=6000)
             if not member.member:
                 member.joined()
-        broker.wait_until(lambda: broker._call(lambda engine: len(engine.groups.groups[GROUP].members)) == number)  # noqa: B023
         broker.clock.advance(seconds=2)
     assert {member.joined().error_code for member in members} == {0}
 
 
-def test_wrong_generations_and_members(broker: MockKafka) -> None:
+def test_wrong_generations_and_members(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     assert one.heartbeat(99) == ILLEGAL_GENERATION
     assert one.sync(generation=99) == (ILLEGAL_GENERATION, b"")
@@ -309,7 +290,7 @@ def test_wrong_generations_and_members(broker: MockKafka) -> None:
     assert two.joined().error_code == UNKNOWN_MEMBER
 
 
-def test_a_static_member_comes_back_without_a_rebalance_and_its_double_is_fenced(broker: MockKafka) -> None:
+def test_a_static_member_comes_back_without_a_rebalance_and_its_double_is_fenced(broker: InProcess) -> None:
     one = Client(broker, "worker-1")
     one.join()
     one.sync({one.member: b"all"})
@@ -322,7 +303,7 @@ def test_a_static_member_comes_back_without_a_rebalance_and_its_double_is_fenced
     assert one.heartbeat() == FENCED_INSTANCE
 
 
-def test_offsets_of_members_and_of_clients_without_a_group(broker: MockKafka) -> None:
+def test_offsets_of_members_and_of_clients_without_a_group(broker: InProcess) -> None:
     nobody = Client(broker)
     assert nobody.committed() == -1
     assert nobody.commit(5) == 0
@@ -337,11 +318,9 @@ def test_offsets_of_members_and_of_clients_without_a_group(broker: MockKafka) ->
     assert nobody.committed() == 7
 
 
-def test_a_commit_that_is_too_large_for_the_log_changes_nothing(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_a_commit_that_is_too_large_for_the_log_changes_nothing() -> None:
     """257 offsets with 4,000 bytes of metadata fit into max.message.bytes; Kafka refuses 258."""
-    broker = mock_kafka_factory(topics={"orders": 258})
-    asker = client(broker)
-    assert sole(asker.request(find_coordinator(GROUP), 4).coordinators).error_code == 0
+    asker = client(started(topics={"orders": 258}))
 
     def commit(count: int, offset: int) -> set[int]:
         partitions = [
@@ -356,7 +335,7 @@ def test_a_commit_that_is_too_large_for_the_log_changes_nothing(mock_kafka_facto
     assert {each.committed_offset for each in topic.partitions} == {5}
 
 
-def test_offsets_and_members_survive_a_restart(broker: MockKafka) -> None:
+def test_offsets_and_members_survive_a_restart(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     one.commit(42)
     for mode in ("clean", "kill"):
@@ -367,7 +346,7 @@ def test_offsets_and_members_survive_a_restart(broker: MockKafka) -> None:
         assert (one.heartbeat(), two.heartbeat()) == (0, 0)
 
 
-def test_offsets_of_an_empty_group_expire(broker: MockKafka) -> None:
+def test_offsets_of_an_empty_group_expire(broker: InProcess) -> None:
     nobody = Client(broker)
     nobody.commit(5)
     broker.clock.advance(days=6)
@@ -376,7 +355,7 @@ def test_offsets_of_an_empty_group_expire(broker: MockKafka) -> None:
     assert nobody.committed() == -1
 
 
-def test_fetching_all_offsets_of_several_groups(broker: MockKafka) -> None:
+def test_fetching_all_offsets_of_several_groups(broker: InProcess) -> None:
     Client(broker).commit(5)
     asked = [
         {"group_id": GROUP, "topics": None},
@@ -388,7 +367,7 @@ def test_fetching_all_offsets_of_several_groups(broker: MockKafka) -> None:
     ]  # fmt: skip
 
 
-def test_describe_and_list(broker: MockKafka) -> None:
+def test_describe_and_list(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     wire = client(broker)
     described, unknown = wire.request(plain("DescribeGroups", groups=[GROUP, "nobody"]), 6).groups
@@ -403,7 +382,7 @@ def test_describe_and_list(broker: MockKafka) -> None:
     assert wire.request(plain("ListGroups", states_filter=["Empty"]), 5).groups == []
 
 
-def test_deleting(broker: MockKafka) -> None:
+def test_deleting(broker: InProcess) -> None:
     one = Client(broker)
     one.join()
     one.sync({one.member: b"all"})
@@ -421,7 +400,7 @@ def test_deleting(broker: MockKafka) -> None:
     assert one.committed() == -1
 
 
-def test_deleting_offsets(broker: MockKafka) -> None:
+def test_deleting_offsets(broker: InProcess) -> None:
     one = Client(broker)
     one.commit(5)
     request = offset_delete(GROUP, partitions=(0, 9))
@@ -432,17 +411,16 @@ def test_deleting_offsets(broker: MockKafka) -> None:
     assert client(broker).request(request, 0).error_code == 69
 
 
-def test_another_broker_does_not_coordinate_the_group(mock_kafka_factory: Callable[..., MockKafka]) -> None:
-    broker = mock_kafka_factory(brokers=3)
+def test_another_broker_does_not_coordinate_the_group() -> None:
+    broker = started(brokers=3)
     wires = [client(broker, node) for node in range(3)]
-    wires[0].request(find_coordinator(GROUP), 4)
     coordinator = sole(wires[0].request(find_coordinator(GROUP), 4).coordinators).node_id
     request = heartbeat(GROUP, "x", 1)
     codes = [wire.request(request, 3).error_code for wire in wires]
     assert codes == [UNKNOWN_MEMBER if node == coordinator else 16 for node in (1, 2, 3)]
 
 
-def test_a_group_with_many_members_becomes_stable(broker: MockKafka) -> None:
+def test_a_group_with_many_members_becomes_stable(broker: InProcess) -> None:
     members = [Client(broker) for _ in range(60)]
     members[0].join(session_ms=300_000)
     for member in members[1:]:
@@ -457,7 +435,7 @@ def test_a_group_with_many_members_becomes_stable(broker: MockKafka) -> None:
     assert max(len(response.members) for response in responses) == 60
 
 
-def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: MockKafka) -> None:
+def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: InProcess) -> None:
     member = Client(broker)
     member.ask_to_join("r" * 32_000)
     assert member.joined().error_code == MEMBER_ID_REQUIRED

@@ -16,17 +16,15 @@ from msgspec import Meta
 
 from kafkawire.declare import Message
 from kafkawire.frames import encode_response
-from kafkawire.messages.fetch import FetchRequest
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from kafkawire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from kafkawire.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from kafkawire.registry import KEYS
+from requesting import plain
 from wirebroker import faults
 from wirebroker.faults.acts import Injection
 from wirebroker.faults.files import dump, loads, read_rule, rule_schema
@@ -88,7 +86,7 @@ def test_a_kind_is_added_by_one_class_and_every_form_knows_it(
         '| `times_louder` (factor, needed, 1 to 9), `politely` (default false) | `faults.shout(2, api="Metadata")` |\n'
     ) in tables()
     mock_kafka.faults.add(rule)
-    client(mock_kafka).send(MetadataRequest(topics=[]), 8)
+    client(mock_kafka).send(plain("Metadata", topics=[]), 8)
     mock_kafka.wait_until(lambda: rule.fired == 1)
     assert [row.kind for row in mock_kafka.trace.faults()] == ["shout"]
 
@@ -133,7 +131,7 @@ class Learned:
     def topics(self) -> Iterable[str]:
         return ("orders",)
 
-    def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
+    def session_partitions(self, request: Message, node_id: int) -> Iterable[tuple[str, int]]:
         return ()
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
@@ -218,9 +216,9 @@ def proxy() -> Proxy:
     return Proxy()
 
 
-def produce(*partitions: int) -> ProduceRequest:
-    parts = [PartitionProduceData(index=index, records=batch(index, pid=3, epoch=0)) for index in partitions]
-    return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
+def produce(*partitions: int) -> Message:
+    parts = [{"index": index, "records": batch(index, pid=3, epoch=0)} for index in partitions]
+    return plain("Produce", acks=-1, timeout_ms=5000, topic_data=[{"name": "orders", "partition_data": parts}])
 
 
 def stored(*partitions: int) -> ProduceResponse:
@@ -261,7 +259,7 @@ def test_a_proxy_refuses_one_partition_and_sends_the_others_on(proxy: Proxy) -> 
 
 def test_a_proxy_delays_a_request_and_cuts_its_response(proxy: Proxy) -> None:
     plan = plan_of(proxy, faults.delay(300, topic="orders"), faults.cut(9, api="Metadata"))
-    passing = Passing(proxy, plan, MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 8)
+    passing = Passing(proxy, plan, plain("Metadata", topics=[{"name": "orders"}]), 8)
     assert (proxy.upstream, [when - NOW for when, _ in proxy.timers.calls]) == ([], [300])
     proxy.timers.run()
     assert len(proxy.upstream) == 1

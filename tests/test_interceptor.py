@@ -8,8 +8,7 @@ import pytest
 
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import KEY_VERSION_CORRELATION
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from requesting import produce_request
+from requesting import plain, produce_request
 from responses import only
 from test_engine import Lab
 from wirebroker.mock import MockKafka
@@ -78,7 +77,7 @@ def test_a_refused_produce_with_acks_0_closes_the_connection() -> None:
 def test_the_interceptor_refuses_a_request_on_the_ordinary_way() -> None:
     lab = Lab()
     lab.connection.interceptor = FixedInterceptor(Refuse(REFUSED))
-    (response,) = lab.send(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9)
+    (response,) = lab.send(plain("Metadata", topics=[{"name": "orders"}]), 9)
     assert [topic.error_code for topic in response.topics] == [REFUSED]
 
 

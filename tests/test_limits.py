@@ -11,16 +11,14 @@ from contextlib import ExitStack
 import pytest
 
 from kafkawire.frames import encode_request
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from requesting import produce_request
+from requesting import plain, produce_request
 from wirebroker.mock import MockKafka
 from wirebroker.net.thread import LoopThread
 from wirebroker.proxy_kafka import ProxyKafka
 from wirekit import batch, client, dial, has_come
 
 Serving = Callable[..., tuple[MockKafka | ProxyKafka, MockKafka]]
-ASK = encode_request(1, "x", ApiVersionsRequest(), 0)
+ASK = encode_request(1, "x", plain("ApiVersions"), 0)
 
 
 @pytest.fixture(params=["broker", "proxy"])
@@ -125,7 +123,7 @@ def test_large_requests_wait_while_too_many_bytes_are_arriving(serving: Serving)
         slow.sendall(frame[:-1])
         kafka.wait_until(lambda: arriving(kafka) > 0, timeout=10)
         waiting.sendall(frame)
-        assert other.request(ApiVersionsRequest(), 0).error_code == 0
+        assert other.request(plain("ApiVersions"), 0).error_code == 0
         assert arriving(kafka) == len(frame)
         assert not has_come(waiting)
         slow.sendall(frame[-1:])
@@ -156,11 +154,11 @@ def test_the_connection_with_most_unread_bytes_is_closed_at_the_limit(
     for _ in range(40):
         broker.produce("orders", value=bytes(900_000))
     other = client(kafka)
-    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)
-    fetch = FetchRequest(max_bytes=50 << 20, topics=[FetchTopic(topic="orders", partitions=[asked])])
+    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 50 << 20}
+    fetch = plain("Fetch", max_bytes=50 << 20, topics=[{"topic": "orders", "partitions": [asked]}])
     with caplog.at_level(logging.INFO, "wirebroker"), dial(kafka) as rude:
         rude.sendall(encode_request(1, "x", fetch, 11) * 40)
         kafka.wait_until(lambda: "too much memory" in caplog.text, timeout=10)
         with pytest.raises(ConnectionError):
             read_all(rude)
-    assert other.request(ApiVersionsRequest(), 0).error_code == 0
+    assert other.request(plain("ApiVersions"), 0).error_code == 0

@@ -13,9 +13,8 @@ import pytest
 
 from controlkit import ControlClient
 from kafkawire.frames import encode_request, encode_response
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from requesting import produce_request
+from requesting import plain, produce_request
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.trace.brief import COLUMNS
@@ -34,7 +33,7 @@ def kafka() -> Iterator[MockKafka]:
 def ask_for_metadata(kafka: Reachable) -> None:
     """One exchange about the topic `orders`."""
     connection = Connection(address_of(kafka.bootstrap_servers))
-    connection.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 8)
+    connection.request(plain("Metadata", topics=[{"name": "orders"}]), 8)
     connection.close()
 
 
@@ -208,7 +207,7 @@ def test_the_bytes_of_an_exchange_are_shown_field_by_field(kafka: MockKafka) -> 
 
 def test_no_secret_is_shown(kafka: MockKafka) -> None:
     version = 2
-    request = encode_request(3, "billing", SaslAuthenticateRequest(auth_bytes=b"\0alice\0hunter2"), version)
+    request = encode_request(3, "billing", plain("SaslAuthenticate", auth_bytes=b"\0alice\0hunter2"), version)
     response = encode_response(3, SaslAuthenticateResponse(auth_bytes=b"v=signature"), version)
     about = About(SaslAuthenticateRequest.__schema__.key, version, 1, 1, 0, 0, "")
     with events(kafka.control_url) as stream:

@@ -16,10 +16,8 @@ from crashkit import crash_once
 from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.disk.metadata import written_image
 from kafkawire.disk.properties import read_properties
-from kafkawire.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
-from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkawire.primitives import format_uuid
-from requesting import delete_records
+from requesting import delete_records, plain
 from responses import sole
 from wirebroker.mock import MockKafka
 from wirebroker.storage import moves
@@ -53,7 +51,7 @@ def places(request: pytest.FixtureRequest) -> list[Path]:
 
 def held(kafka: MockKafka) -> list[tuple[str, list[tuple[str, int, bool]]]]:
     """Each log directory's name, and the partitions in it: their topics, indexes, and whether they are just moving there."""
-    results = client(kafka).request(DescribeLogDirsRequest(topics=None), 5).results
+    results = client(kafka).request(plain("DescribeLogDirs", topics=None), 5).results
     return [
         (Path(each.log_dir).name, [(t.name, p.partition_index, p.is_future_key) for t in each.topics for p in t.partitions])
         for each in results
@@ -61,8 +59,8 @@ def held(kafka: MockKafka) -> list[tuple[str, list[tuple[str, int, bool]]]]:
 
 
 def ask_to_move(kafka: MockKafka, to: Path, topic: str = "orders", index: int = 0) -> int:
-    wanted = AlterReplicaLogDir(path=str(to.resolve()), topics=[AlterReplicaLogDirTopic(name=topic, partitions=[index])])
-    return int(sole(sole(client(kafka).request(AlterReplicaLogDirsRequest(dirs=[wanted]), 2).results).partitions).error_code)
+    wanted = {"path": str(to.resolve()), "topics": [{"name": topic, "partitions": [index]}]}
+    return int(sole(sole(client(kafka).request(plain("AlterReplicaLogDirs", dirs=[wanted]), 2).results).partitions).error_code)
 
 
 def move(kafka: MockKafka, to: Path, topic: str = "orders", index: int = 0) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from kafkawire.batches import Record, build_batch, read_header
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from requesting import end_txn, init_producer_id, offset_commit, offset_fetch
+from requesting import end_txn, init_producer_id, offset_commit, offset_fetch, plain
 from responses import only
 from wirebroker.core.logs.memory import INTERNAL_SEGMENT, MemoryLog
 from wirebroker.core.partition import EndMarker, Partition
@@ -256,7 +255,7 @@ def committed(wire: Any, offset: int) -> None:
 def test_endless_commits_use_bounded_memory(clock: str) -> None:
     with MockKafka(clock=clock, topics=["orders"]) as kafka:
         wire = client(kafka)
-        wire.request(FindCoordinatorRequest(key="group", key_type=0), 2)
+        wire.request(plain("FindCoordinator", key="group", key_type=0), 2)
         largest = 0
         for offset in range(1, 801):
             committed(wire, offset)
@@ -272,7 +271,7 @@ def test_endless_transactions_use_bounded_memory() -> None:
     name = "t" * 1000
     with MockKafka(clock="frozen", topics=["orders"]) as kafka:
         wire = client(kafka)
-        wire.request(FindCoordinatorRequest(key=name, key_type=1), 2)
+        wire.request(plain("FindCoordinator", key=name, key_type=1), 2)
         request = init_producer_id(name)
         for _ in range(1200):
             epoch = wire.request(request, 3).producer_epoch

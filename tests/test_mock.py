@@ -22,11 +22,9 @@ from confluent_kafka import Consumer, Producer
 from mypy import api
 
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.names import ApiName, ErrorName
 from kafkawire.registry import KEYS
-from requesting import find_coordinator, init_producer_id, produce_request
+from requesting import find_coordinator, init_producer_id, plain, produce_request
 from responses import sole
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.client.wire import ConnectionClosed
@@ -286,7 +284,7 @@ def test_a_connection_that_is_accepted_while_the_broker_is_reset_belongs_to_the_
             host.replace(kafka._engine())
 
         monkeypatch.setattr(BrokerProtocol, "__init__", accept)
-        assert client(kafka).request(ApiVersionsRequest(), 0, timeout=2).error_code == 0
+        assert client(kafka).request(plain("ApiVersions"), 0, timeout=2).error_code == 0
 
 
 def test_wait_for_records_wakes_up_when_they_come() -> None:
@@ -320,7 +318,7 @@ def test_reset_closes_the_connections_and_empties_the_broker() -> None:
         assert kafka.records("orders") == []
         assert kafka.trace.produce() == []
         assert abs(kafka.clock.now() - time.time() * 1000) < 60_000, "the clock is back"
-        topics = client(kafka).request(MetadataRequest(topics=None), 9).topics
+        topics = client(kafka).request(plain("Metadata", topics=None), 9).topics
         assert [topic.name for topic in topics] == ["orders"]
         assert RawProducer(kafka).pid == 0
 
@@ -356,7 +354,7 @@ def test_a_frozen_clock_moves_only_by_advance() -> None:
 def test_one_seed_makes_ids_repeatable() -> None:
     def topic_id() -> bytes:
         with MockKafka(topics={"orders": 1}, random_seed=5) as kafka:
-            found: bytes = sole(client(kafka).request(MetadataRequest(topics=None), 12).topics).topic_id
+            found: bytes = sole(client(kafka).request(plain("Metadata", topics=None), 12).topics).topic_id
             return found
 
     assert topic_id() == topic_id()
@@ -398,7 +396,7 @@ def test_a_wrong_setting_says_what_is_wrong(settings: dict[str, object], error: 
 
 def test_max_versions_caps_what_is_offered() -> None:
     with MockKafka(max_versions={"Produce": 8}) as kafka:
-        offered = {api.api_key: api.max_version for api in client(kafka).request(ApiVersionsRequest(), 0).api_keys}
+        offered = {api.api_key: api.max_version for api in client(kafka).request(plain("ApiVersions"), 0).api_keys}
         assert offered[0] == 8
         with pytest.raises(ConnectionClosed):
             client(kafka).request(produce_request("orders", batch()), 9)

@@ -19,10 +19,8 @@ import kafka as kafka_python
 import pytest
 
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.metadata import MetadataRequest
-from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
-from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from oauth_tokens import BROKERS, RECORDED, first, key_set, play, signed, unsecured
+from requesting import plain
 from wirebroker import MockKafka
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.security.mechanisms import OAUTHBEARER
@@ -106,8 +104,8 @@ def test_no_settings_for_tokens_that_are_off_or_signed(keys: Path) -> None:
 
 
 def log_in(connection: Connection, token: str) -> Any:
-    assert connection.request(SaslHandshakeRequest(mechanism=OAUTHBEARER), 1).error_code == 0
-    return connection.request(SaslAuthenticateRequest(auth_bytes=first(token)), 2)
+    assert connection.request(plain("SaslHandshake", mechanism=OAUTHBEARER), 1).error_code == 0
+    return connection.request(plain("SaslAuthenticate", auth_bytes=first(token)), 2)
 
 
 def test_a_session_lasts_as_long_as_its_token() -> None:
@@ -116,10 +114,10 @@ def test_a_session_lasts_as_long_as_its_token() -> None:
         kafka.clock.advance(minutes=59)
         assert log_in(client, kafka._token("alice")).session_lifetime_ms == 3_600_000
         kafka.clock.advance(minutes=60)
-        assert client.request(MetadataRequest(topics=[]), 9).brokers
+        assert client.request(plain("Metadata", topics=[]), 9).brokers
         kafka.clock.advance(milliseconds=1)
         with pytest.raises(ConnectionClosed):
-            client.request(MetadataRequest(topics=[]), 9)
+            client.request(plain("Metadata", topics=[]), 9)
         assert (OAUTHBEARER, "expired", "User:alice") in outcomes(kafka)
 
 
@@ -127,9 +125,9 @@ def test_a_refused_token_is_one_line_without_the_token(broker: MockKafka, caplog
     token = unsecured({"sub": "alice", "exp": 5})
     with caplog.at_level(logging.INFO, "wirebroker"), closing(Connection(address_of(broker.bootstrap_servers), 10)) as client:
         assert b"invalid_token" in bytes(log_in(client, token).auth_bytes)
-        assert client.request(SaslAuthenticateRequest(auth_bytes=b"\1"), 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert client.request(plain("SaslAuthenticate", auth_bytes=b"\1"), 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         with pytest.raises(ConnectionClosed):
-            client.request(MetadataRequest(topics=[]), 9)
+            client.request(plain("Metadata", topics=[]), 9)
     lines = [record.getMessage() for record in caplog.records if "authentication failed" in record.getMessage()]
     assert len(lines) == 1
     assert "it has expired, by the broker's clock" in lines[0]

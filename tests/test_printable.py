@@ -11,11 +11,8 @@ from pathlib import Path
 import pytest
 
 from kafkawire.frames import encode_request
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.printable import printable
-from requesting import heartbeat, init_producer_id, offset_commit, produce_request
+from requesting import heartbeat, init_producer_id, offset_commit, plain, produce_request
 from wirebroker import MockKafka, faults
 from wirebroker.__main__ import main
 from wirebroker.client.wire import Connection, address_of
@@ -60,9 +57,9 @@ def assert_plain(text: str, among: str = "") -> None:
 def speak(kafka: MockKafka) -> None:
     """Use the hostile name wherever a client may name something."""
     connection = Connection(address_of(kafka.bootstrap_servers), client_id=HOSTILE)
-    connection.request(ApiVersionsRequest(client_software_name="app", client_software_version="1"), 3)
-    connection.request(MetadataRequest(topics=[MetadataRequestTopic(name=HOSTILE)]), 9)
-    connection.request(FindCoordinatorRequest(key=HOSTILE, key_type=0), 3)
+    connection.request(plain("ApiVersions", client_software_name="app", client_software_version="1"), 3)
+    connection.request(plain("Metadata", topics=[{"name": HOSTILE}]), 9)
+    connection.request(plain("FindCoordinator", key=HOSTILE, key_type=0), 3)
     connection.request(init_producer_id(HOSTILE), 4)
     connection.request(heartbeat(HOSTILE, HOSTILE, 1, HOSTILE), 4)
     commit = offset_commit("ㅤ" + HOSTILE, 0, metadata=HOSTILE)
@@ -90,7 +87,7 @@ def test_a_client_cannot_write_to_the_console_or_forge_a_row(tmp_path: Path, cap
     file = tmp_path / "trace.jsonl"
     file.write_text("".join(row.as_json() + "\n" for row in rows), encoding="utf-8")
     assert HOSTILE in {json.loads(line).get("client_id") for line in file.read_text().splitlines()}  # lossless for programs
-    asked = encode_request(7, HOSTILE, MetadataRequest(), 9).hex()
+    asked = encode_request(7, HOSTILE, plain("Metadata"), 9).hex()
     for command in (
         ["trace", "show", str(file)], ["trace", "show", str(file), "--timeline"], ["trace", "show", str(captured)],
         ["trace", "show", str(file), "--group", "app\x1b[2A\r"], ["decode", asked], ["decode", "--json", asked],

@@ -8,9 +8,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from kafkawire.messages.describe_cluster import DescribeClusterRequest
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.declare import Message
+from requesting import plain
 from responses import only
 from wirebroker.core.racks import RACK_AWARE
 from wirebroker.mock import MockKafka
@@ -32,15 +31,15 @@ def kafka(mock_kafka_factory: Start) -> MockKafka:
     return kafka
 
 
-def asked(offset: int = 0, rack: str = "b", **fields: Any) -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
-    topics = [FetchTopic(topic="orders", partitions=[partition])]
-    return FetchRequest(
-        **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000_000, "rack_id": rack, "topics": topics} | fields
+def asked(offset: int = 0, rack: str = "b", **fields: Any) -> Message:
+    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1_000_000}
+    topics = [{"topic": "orders", "partitions": [partition]}]
+    return plain(
+        "Fetch", **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000_000, "rack_id": rack, "topics": topics} | fields
     )
 
 
-def fetched(kafka: MockKafka, request: FetchRequest, node: int = 0, version: int = 12) -> tuple[int, int, bool]:
+def fetched(kafka: MockKafka, request: Message, node: int = 0, version: int = 12) -> tuple[int, int, bool]:
     """The error, the preferred replica, and whether records came from the broker of this index."""
     partition = only(client(kafka, node).request(request, version))
     return partition.error_code, partition.preferred_read_replica, bool(partition.records)
@@ -68,7 +67,7 @@ def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack(kafka: MockKafka
     ids=["its own rack", "another rack", "no rack", "an old version", "an offset out of range", "a follower"],
 )
 def test_the_leader_responds_by_itself(
-    kafka: MockKafka, request_: FetchRequest, version: int, response: tuple[int, int, bool]
+    kafka: MockKafka, request_: Message, version: int, response: tuple[int, int, bool]
 ) -> None:
     assert fetched(kafka, request_, version=version) == response
 
@@ -100,8 +99,8 @@ def test_without_the_selector_the_leader_responds(mock_kafka_factory: Start) -> 
 
 def test_clients_learn_the_racks_and_replicas_are_spread_over_them(mock_kafka_factory: Start) -> None:
     kafka = mock_kafka_factory(brokers=3, configs={"broker.rack": "a,a,b"})
-    named = client(kafka).request(MetadataRequest(topics=[]), 9).brokers
-    told = client(kafka).request(DescribeClusterRequest(), 1).brokers
+    named = client(kafka).request(plain("Metadata", topics=[]), 9).brokers
+    told = client(kafka).request(plain("DescribeCluster"), 1).brokers
     assert [each.rack for each in named] == [each.rack for each in told] == ["a", "a", "b"]
     kafka.create_topic("orders", partitions=1, replication_factor=2)
     assert kafka.partition("orders").replicas == [1, 3]

@@ -10,8 +10,7 @@ import pytest
 import trustme
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from requesting import init_producer_id
+from requesting import init_producer_id, plain
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.commands.cli import main
 from wirekit import RawProducer, client
@@ -132,10 +131,10 @@ def continue_a_session(kafka: MockKafka) -> None:
     """A fetch session with broker 2, in whose second request nothing has changed."""
     index = next(index for index in (0, 1) if kafka.partition("orders", index).leader == 2)
     wire = client(kafka, 1)
-    topics = [FetchTopic(topic="orders", partitions=[FetchPartition(partition=index, partition_max_bytes=1000)])]
-    session_id = wire.request(FetchRequest(max_bytes=1000, topics=topics, session_epoch=0), 12).session_id
+    topics = [{"topic": "orders", "partitions": [{"partition": index, "partition_max_bytes": 1000}]}]
+    session_id = wire.request(plain("Fetch", max_bytes=1000, topics=topics, session_epoch=0), 12).session_id
     assert session_id
-    wire.request(FetchRequest(max_bytes=1000, topics=[], session_id=session_id, session_epoch=1), 12)
+    wire.request(plain("Fetch", max_bytes=1000, topics=[], session_id=session_id, session_epoch=1), 12)
 
 
 def test_a_fetch_session_is_continued_where_it_began(tmp_path: Path, capsys: Out) -> None:

@@ -16,11 +16,7 @@ from typing import Any
 import pytest
 
 from controlkit import ControlClient
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.metadata import MetadataRequest
-from requesting import heartbeat
+from requesting import heartbeat, plain
 from responses import only, sole
 from wirebroker import MockKafka
 from wirebroker.client.wire import ConnectionClosed, WireClient
@@ -77,7 +73,7 @@ def test_serve_prints_its_listeners_and_ends_cleanly(serve: Start, how: int) -> 
     process = serve("--port", "0", "--topic", "orders:3", "--topic", "payments")
     ((host, port, rest),) = until_ready(process)
     assert (host, rest) == ("127.0.0.1", "node 1")
-    topics = WireClient(host, port).request(MetadataRequest(topics=None), 9).topics
+    topics = WireClient(host, port).request(plain("Metadata", topics=None), 9).topics
     assert {topic.name: len(topic.partitions) for topic in topics} == {"orders": 3, "payments": 1}
     process.send_signal(how)
     assert process.wait(10) == 0
@@ -98,7 +94,7 @@ def test_uvloop(serve: Start) -> None:
 def test_three_brokers(serve: Start) -> None:
     listeners = until_ready(serve("--port", "0", "--brokers", "3"))
     assert [rest for _, _, rest in listeners] == ["node 1", "node 2", "node 3"]
-    told = WireClient(*listeners[1][:2]).request(MetadataRequest(topics=None), 9).brokers
+    told = WireClient(*listeners[1][:2]).request(plain("Metadata", topics=None), 9).brokers
     assert [(b.node_id, b.host, b.port) for b in told] == [(i, h, p) for i, (h, p, _) in enumerate(listeners, 1)]
 
 
@@ -106,10 +102,10 @@ def test_brokers_are_numbered_from_where_node_id_says(serve: Start) -> None:
     listeners = until_ready(serve("--port", "0", "--brokers", "2", KAFKA_NODE_ID="0"))
     assert [rest for _, _, rest in listeners] == ["node 0", "node 1"]
     wire = WireClient(*listeners[0][:2])
-    told = wire.request(MetadataRequest(topics=None), 9).brokers
+    told = wire.request(plain("Metadata", topics=None), 9).brokers
     assert [(b.node_id, b.port) for b in told] == [(i, p) for i, (_, p, _) in enumerate(listeners)]
-    resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=["node.id"])
-    (found,) = WireClient(*listeners[1][:2]).request(DescribeConfigsRequest(resources=[resource]), 4).results
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": ["node.id"]}
+    (found,) = WireClient(*listeners[1][:2]).request(plain("DescribeConfigs", resources=[resource]), 4).results
     assert [config.value for config in found.configs] == ["1"]
 
 
@@ -118,7 +114,7 @@ def test_each_broker_of_a_cluster_has_every_listener(serve: Start) -> None:
     listeners = until_ready(process)
     assert [rest for _, _, rest in listeners] == ["node 1", "node 2", "node 1, NETWORK", "node 2, NETWORK"]
     for host, port, _ in listeners[2:]:
-        brokers = WireClient(host, port).request(MetadataRequest(topics=None), 9).brokers
+        brokers = WireClient(host, port).request(plain("Metadata", topics=None), 9).brokers
         assert [(b.node_id, b.host, b.port) for b in brokers] == [(1, "kafka", 29092), (2, "kafka", 29093)]
 
 
@@ -127,13 +123,13 @@ def test_each_listener_advertises_its_own_address(serve: Start) -> None:
     (inside, outside) = until_ready(process)
     assert outside[2] == "node 1, HOST"
     for (host, port, _), told in ((inside, ("broker", 19092)), (outside, ("localhost", 9999))):
-        broker = WireClient(host, port).request(MetadataRequest(topics=None), 9).brokers[0]
+        broker = WireClient(host, port).request(plain("Metadata", topics=None), 9).brokers[0]
         assert (broker.host, broker.port) == told
 
 
 def told(listener: tuple[str, int, str]) -> tuple[str, int]:
     """The first broker's address that a client hears there."""
-    broker = WireClient(*listener[:2]).request(MetadataRequest(topics=None), 9).brokers[0]
+    broker = WireClient(*listener[:2]).request(plain("Metadata", topics=None), 9).brokers[0]
     return broker.host, broker.port
 
 
@@ -172,8 +168,8 @@ def test_kafkas_map_of_protocols(serve: Start) -> None:
 
 def setting(process: subprocess.Popen[str], name: str) -> str:
     ((host, port, _),) = until_ready(process)
-    resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=[name])
-    response = WireClient(host, port).request(DescribeConfigsRequest(resources=[resource]), 4)
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": [name]}
+    response = WireClient(host, port).request(plain("DescribeConfigs", resources=[resource]), 4)
     value: str = sole(response.results).configs[0].value
     return value
 
@@ -187,7 +183,7 @@ def test_settings_by_flag_and_by_kafkas_variables(serve: Start) -> None:
 
 def test_flags_by_our_own_variables(serve: Start) -> None:
     ((host, port, _),) = until_ready(serve(WIREBROKER_PORT="0", WIREBROKER_TOPIC="a:2 b"))
-    topics = WireClient(host, port).request(MetadataRequest(topics=None), 9).topics
+    topics = WireClient(host, port).request(plain("Metadata", topics=None), 9).topics
     assert {topic.name: len(topic.partitions) for topic in topics} == {"a": 2, "b": 1}
 
 
@@ -197,7 +193,7 @@ def test_kafkas_listener_variables(serve: Start) -> None:
         KAFKA_ADVERTISED_LISTENERS="PLAINTEXT://kafka:29092,HOST://localhost:9092",
     )
     (inside, outside) = until_ready(process)
-    told = [WireClient(*where[:2]).request(MetadataRequest(topics=None), 9).brokers[0] for where in (inside, outside)]
+    told = [WireClient(*where[:2]).request(plain("Metadata", topics=None), 9).brokers[0] for where in (inside, outside)]
     assert [(b.host, b.port) for b in told] == [("kafka", 29092), ("localhost", 9092)]
 
 
@@ -394,7 +390,7 @@ def test_the_trace_on_the_console_and_in_a_file(serve: Start, tmp_path: Path, ca
 def test_the_trace_at_another_level(serve: Start) -> None:
     process = serve("--port", "0", "--topic", "orders", "--trace", "console", "--trace-level", "exchanges")
     ((host, port, _),) = until_ready(process)
-    WireClient(host, port).request(MetadataRequest(topics=[]), 9)
+    WireClient(host, port).request(plain("Metadata", topics=[]), 9)
     process.send_signal(signal.SIGTERM)
     printed = process.communicate()[0]
     assert re.search(r"#1 +Metadata v9 +0 ms \d+ B answered", printed)
@@ -444,7 +440,7 @@ def test_a_console_that_is_not_read_holds_up_nobody(serve: Start) -> None:
     ((host, port, _),) = until_ready(process)
     wire = WireClient(host, port, timeout=10)
     for _ in range(1000):  # twice as many lines as a pipe holds
-        wire.request(MetadataRequest(topics=[]), 9)
+        wire.request(plain("Metadata", topics=[]), 9)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0
 
@@ -594,7 +590,7 @@ def test_a_warm_broker_responds_for_all_coordinators_at_once(serve: Start) -> No
     def errors(port: int) -> list[int]:
         """The errors of a client's first requests for a coordinator, and to it."""
         wire = WireClient("127.0.0.1", port)
-        found = wire.request(FindCoordinatorRequest(key_type=0, key="g"), 3)
+        found = wire.request(plain("FindCoordinator", key_type=0, key="g"), 3)
         return [found.error_code, wire.request(heartbeat("g", "m", 1), 0).error_code]
 
     cold, not_coordinator, unknown_member = 15, 16, 25
@@ -641,7 +637,7 @@ def test_a_reset_sets_up_the_scenario_again_and_keeps_the_trace_level(serve: Sta
     control = ControlClient(url)
     seen = []
     for _ in range(2):
-        WireClient(host, port).request(ApiVersionsRequest(), 0)
+        WireClient(host, port).request(plain("ApiVersions"), 0)
         rows = [json.loads(row)["event"] for row in control.send("GET", "/trace.jsonl").body.splitlines()]
         seen.append(([each["rule"] for each in control.ask("GET", "/faults")["faults"]], rows))
         control.ask("POST", "/reset")

@@ -24,17 +24,8 @@ from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.disk.metadata import PartitionImage, written_image
 from kafkawire.disk.properties import read_properties
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.primitives import parse_uuid
-from requesting import create_topic, delete_records, end_txn, init_producer_id, produce_request
+from requesting import create_topic, delete_records, end_txn, init_producer_id, plain, produce_request
 from responses import only, sole
 from wirebroker.commands.cli import main
 from wirebroker.conformance.own_broker import OwnBroker
@@ -135,7 +126,7 @@ def test_d6_a_topic_that_is_deleted_leaves_nothing(data: Path) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         producer = RawProducer(kafka)
         producer.send(0)
-        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders", topic_id=bytes(16))], timeout_ms=1000)
+        gone = plain("DeleteTopics", topics=[{"name": "orders", "topic_id": bytes(16)}], timeout_ms=1000)
         assert sole(client(kafka).request(gone, 6).responses).error_code == 0
         kafka.create_topic("orders")
         assert producer.send(7).base_offset == 0
@@ -146,7 +137,7 @@ def test_d6_a_topic_that_is_deleted_leaves_nothing(data: Path) -> None:
 
 def test_topics_their_ids_settings_and_producer_id_blocks_are_kept(data: Path) -> None:
     def topics(kafka: MockKafka) -> Any:
-        found = client(kafka).request(MetadataRequest(topics=None), 12).topics
+        found = client(kafka).request(plain("Metadata", topics=None), 12).topics
         return {topic.name: (topic.topic_id, len(topic.partitions)) for topic in found}
 
     with MockKafka(data=data, topics={"orders": 3}) as kafka:
@@ -179,7 +170,7 @@ def transactional(kafka: MockKafka, producer: tuple[int, int], sequence: int) ->
 
 def begin(kafka: MockKafka) -> tuple[int, int]:
     wire = client(kafka)
-    wire.request(FindCoordinatorRequest(key="tx", key_type=1), 3)
+    wire.request(plain("FindCoordinator", key="tx", key_type=1), 3)
     response = wire.request(init_producer_id("tx"), 5)
     assert response.error_code == 0
     return response.producer_id, response.producer_epoch
@@ -232,9 +223,9 @@ def test_three_brokers_have_a_directory_each(data: Path) -> None:
 
 
 def reassign(kafka: MockKafka, replicas: list[int]) -> None:
-    partition = ReassignablePartition(partition_index=0, replicas=replicas)
-    topics = [ReassignableTopic(name="orders", partitions=[partition])]
-    asked = AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=topics)
+    partition = {"partition_index": 0, "replicas": replicas}
+    topics = [{"name": "orders", "partitions": [partition]}]
+    asked = plain("AlterPartitionReassignments", timeout_ms=1000, topics=topics)
     assert only(client(kafka).request(asked, 0)).error_code == 0
 
 
@@ -715,7 +706,7 @@ def test_a_full_disk_is_a_storage_error_and_changes_nothing(data: Path, full_dis
 def test_a_topic_that_cannot_be_written_down_is_not_announced(
     data: Path, full_disk: Callable[[bool], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name="made", topic_id=bytes(16))])
+    asked = plain("Metadata", topics=[{"name": "made", "topic_id": bytes(16)}])
     with MockKafka(data=data, topics=["orders"]) as kafka:
         full_disk(True)
         wire = client(kafka)
@@ -913,7 +904,7 @@ def test_with_a_failing_disk_no_client_gets_an_acknowledgement(
 def test_describe_log_dirs_names_the_directory(data: Path) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         kafka.produce("orders", value=bytes(100))
-        (told,) = client(kafka).request(DescribeLogDirsRequest(topics=None), 2).results
+        (told,) = client(kafka).request(plain("DescribeLogDirs", topics=None), 2).results
     assert told.log_dir == str(data.resolve())
     assert only(told).partition_size == (data / "orders-0" / f"{0:020d}.log").stat().st_size
 

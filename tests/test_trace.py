@@ -18,15 +18,10 @@ import jsonschema
 import kafka as kafka_python
 import pytest
 
+import requesting
 from dialogue import ANY_RESPONSE, Dialogue, seq
 from kafkawire.frames import encode_request
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.join_group import JoinGroupRequest
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from requesting import produce_request
+from requesting import plain, produce_request
 from responses import only
 from wirebroker import faults
 from wirebroker.client.wire import ConnectionClosed
@@ -169,7 +164,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
         kafka.faults.add(faults.throttle(1, api="Metadata"))
         producer = RawProducer(kafka)
         producer.send(0)
-        producer.wire.request(MetadataRequest(topics=[]), 9)
+        producer.wire.request(plain("Metadata", topics=[]), 9)
         fetch(producer.wire)
         ask_in_vain(kafka, "Fetch", 3)
         kafka.restart()
@@ -270,10 +265,10 @@ def test_long_names_do_not_fill_the_ring(mock_kafka: MockKafka) -> None:
     mock_kafka.create_topic("orders")
     mock_kafka.trace.level = "all"
     wire, name = client(mock_kafka), "n" * 30_000
-    software = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    software = plain("ApiVersions", client_software_name=name, client_software_version="1")
     for request, version in (
-        (software, 3), (produce_request("orders", batch()), 9), (FindCoordinatorRequest(key=name, key_type=0), 2),
-        (JoinGroupRequest(group_id=name, session_timeout_ms=10_000, protocol_type="t", protocols=[]), 2),
+        (software, 3), (produce_request("orders", batch()), 9), (plain("FindCoordinator", key=name, key_type=0), 2),
+        (plain("JoinGroup", group_id=name, session_timeout_ms=10_000, protocol_type="t", protocols=[]), 2),
     ):  # fmt: skip
         wire.send_bytes(encode_request(1, name, request, version))
         wire.frame()
@@ -281,9 +276,7 @@ def test_long_names_do_not_fill_the_ring(mock_kafka: MockKafka) -> None:
 
 
 def fetch(wire: Any, offset: int = 0, wait: int = 0, partition: int = 0) -> Any:
-    part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-    topic = FetchTopic(topic="orders", partitions=[part])
-    wire.send(FetchRequest(max_wait_ms=wait, min_bytes=1, topics=[topic], max_bytes=1 << 20), 12)
+    wire.send(requesting.fetch(offset, partition=partition, wait_ms=wait), 12)
     return None if wait else wire.response()
 
 
@@ -302,7 +295,7 @@ def test_a_response_says_how_long_the_request_waited(mock_kafka: MockKafka) -> N
     assert (response.api, response.about, response.errors) == ("Fetch", ("orders-0",), ())
     assert (asked.correlation_id, asked.about) == (response.correlation_id, response.about)
     mock_kafka.faults.add(faults.delay(300, api="Metadata"))
-    wire.send(MetadataRequest(topics=[]), 9)
+    wire.send(plain("Metadata", topics=[]), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.clock.advance(seconds=1)
     wire.response()
@@ -314,7 +307,7 @@ def test_a_response_says_how_long_the_request_waited(mock_kafka: MockKafka) -> N
 @pytest.mark.mock_kafka(topics={"orders": 2}, trace="exchanges")
 def test_a_response_names_its_errors_and_its_bytes(mock_kafka: MockKafka) -> None:
     wire = client(mock_kafka)
-    wire.send(MetadataRequest(topics=[MetadataRequestTopic(name="nothing")], allow_auto_topic_creation=False), 9)
+    wire.send(plain("Metadata", topics=[{"name": "nothing"}], allow_auto_topic_creation=False), 9)
     frame = wire.frame()
     (response,) = mock_kafka.trace.events("reply")
     assert isinstance(response, ReplyRow)
@@ -347,7 +340,7 @@ def test_each_fetched_partition_is_a_row(mock_kafka: MockKafka) -> None:
 @pytest.mark.mock_kafka(topics={"orders": 1}, trace="changes")
 def test_connections_and_why_they_closed(mock_kafka: MockKafka) -> None:
     polite, rude = client(mock_kafka), client(mock_kafka)
-    polite.request(MetadataRequest(topics=[]), 9)
+    polite.request(plain("Metadata", topics=[]), 9)
     polite.close()
     mock_kafka.wait_until(lambda: len(mock_kafka.trace.events("connection")) == 2)
     rude.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
@@ -379,7 +372,7 @@ def test_topics_retention_and_restarts(mock_kafka: MockKafka) -> None:
     mock_kafka.produce("orders", value=b"v")
     mock_kafka.truncate("orders", 0, 1)
     mock_kafka.restart("kill")
-    client(mock_kafka).request(DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=1000), 6)
+    client(mock_kafka).request(plain("DeleteTopics", topics=[{"name": "orders"}], timeout_ms=1000), 6)
     assert outcomes(mock_kafka, "topic", "retention", "leader", "restart") == [
         "created, with 1 partition", "begins at 1, before at 0", "led by node 1 in epoch 1", "restarted (kill)",
         "deleted, with 1 partition",

@@ -13,11 +13,7 @@ import wirebroker.engine.engine as engine_module
 from kafkawire.batches import HEADER_SIZE, Record, build_batch
 from kafkawire.compression import GZIP, ZSTD
 from kafkawire.frames import encode_request
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from requesting import produce_request
+from requesting import fetch, plain, produce_request
 from wirebroker.apis.exchange import Offload, Steps
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.engine.engine import Engine
@@ -52,9 +48,9 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def long_delete(partitions: int) -> bytes:
-    asked = [DeleteRecordsPartition(partition_index=index, offset=0) for index in range(partitions)]
-    topic = DeleteRecordsTopic(name="orders", partitions=asked)
-    return encode_request(7, "long", DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    asked = [{"partition_index": index, "offset": 0} for index in range(partitions)]
+    topic = {"name": "orders", "partitions": asked}
+    return encode_request(7, "long", plain("DeleteRecords", topics=[topic], timeout_ms=1000), 2)
 
 
 def test_others_are_served_before_a_long_request_is_answered(kafka: MockKafka) -> None:
@@ -62,7 +58,7 @@ def test_others_are_served_before_a_long_request_is_answered(kafka: MockKafka) -
     with dial(kafka) as rude:
         rude.sendall(long_delete(200_000))
         for _ in range(5):
-            assert other.request(ApiVersionsRequest(), 0).error_code == 0
+            assert other.request(plain("ApiVersions"), 0).error_code == 0
         assert not has_come(rude)
         assert read_response(rude) == 7
 
@@ -70,15 +66,14 @@ def test_others_are_served_before_a_long_request_is_answered(kafka: MockKafka) -
 def test_others_are_served_between_pipelined_requests(kafka: MockKafka) -> None:
     other = client(kafka)
     resources = [
-        DescribeConfigsResource(resource_type=2, resource_name=f"topic-{i}", configuration_keys=["retention.ms"])
-        for i in range(300)
+        {"resource_type": 2, "resource_name": f"topic-{i}", "configuration_keys": ["retention.ms"]} for i in range(300)
     ]
     count = 20
     with dial(kafka) as rude:
-        frames = [encode_request(i, "rude", DescribeConfigsRequest(resources=resources), 1) for i in range(count)]
+        frames = [encode_request(i, "rude", plain("DescribeConfigs", resources=resources), 1) for i in range(count)]
         rude.sendall(b"".join(frames))
         assert read_response(rude) == 0
-        assert other.request(ApiVersionsRequest(), 0).error_code == 0
+        assert other.request(plain("ApiVersions"), 0).error_code == 0
         before = 1
         while has_come(rude):
             assert read_response(rude) == before
@@ -89,26 +84,25 @@ def test_others_are_served_between_pipelined_requests(kafka: MockKafka) -> None:
 
 def test_requests_after_a_long_one_wait_for_it(kafka: MockKafka) -> None:
     with dial(kafka) as connection:
-        connection.sendall(long_delete(20_000) + encode_request(8, "x", ApiVersionsRequest(), 0))
+        connection.sendall(long_delete(20_000) + encode_request(8, "x", plain("ApiVersions"), 0))
         assert [read_response(connection), read_response(connection)] == [7, 8]
 
 
 def test_a_large_frame_does_not_overtake_a_parked_fetch(kafka: MockKafka) -> None:
-    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    fetch = FetchRequest(max_wait_ms=300, min_bytes=1, topics=[FetchTopic(topic="topic-0", partitions=[asked])])
+    waiting = fetch(topic="topic-0", wait_ms=300)
     produce = produce_request("orders", batch(count=1, tag="x" * 300_000))
     with dial(kafka) as connection:
-        connection.sendall(encode_request(1, "x", fetch, 11) + encode_request(2, "x", produce, 9))
+        connection.sendall(encode_request(1, "x", waiting, 11) + encode_request(2, "x", produce, 9))
         assert [read_response(connection), read_response(connection)] == [1, 2]
     assert len(kafka.records("orders")) == 1
 
 
 def test_a_long_request_is_finished_although_its_client_has_left(kafka: MockKafka) -> None:
     kafka.produce("topic-1", value=b"v", partition=0)
-    partitions = [DeleteRecordsPartition(partition_index=i, offset=-1) for i in range(30_000)]
-    topics = [DeleteRecordsTopic(name=name, partitions=partitions) for name in ("orders", "topic-1")]
+    partitions = [{"partition_index": i, "offset": -1} for i in range(30_000)]
+    topics = [{"name": name, "partitions": partitions} for name in ("orders", "topic-1")]
     with dial(kafka) as connection:
-        connection.sendall(encode_request(1, "x", DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2))
+        connection.sendall(encode_request(1, "x", plain("DeleteRecords", topics=topics, timeout_ms=1000), 2))
     kafka.wait_until(lambda: not kafka.records("topic-1"), timeout=10)
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkawire.messages.delete_groups import DeleteGroupsRequest
-from requesting import find_coordinator, offset_delete
+from requesting import find_coordinator, offset_delete, plain
 from responses import sole
 from test_consumer_groups import Member
 from test_groups import GROUP, MEMBER_ID_REQUIRED, REBALANCE, Client
@@ -85,7 +84,7 @@ def test_offsets_and_groups_are_not_deleted(kafka: MockKafka) -> None:
     one = Client(kafka)
     one.commit(13)
     delete_offsets = offset_delete(GROUP)
-    delete_groups = DeleteGroupsRequest(groups_names=[GROUP])
+    delete_groups = plain("DeleteGroups", groups_names=[GROUP])
     with unwritable(kafka, GROUP_TOPIC):
         response = one.wire.request(delete_offsets, 0)
         assert (response.error_code, response.topics) == (NOT_COORDINATOR, [])

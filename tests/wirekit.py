@@ -13,11 +13,12 @@ from typing import Any, NoReturn, Protocol
 
 import pytest
 
+from inprocess import InProcess, Links
 from kafkawire.batches import BatchHeader, Record, build_batch
 from kafkawire.registry import KEYS
 from requesting import init_producer_id, produce_request
 from responses import only
-from wirebroker.client.wire import ConnectionClosed, WireClient, address_of
+from wirebroker.client.wire import ConnectionClosed, Connections, WireClient, address_of
 from wirebroker.mock import MockKafka
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
@@ -57,9 +58,9 @@ def batch(
     return build_batch(records, base_timestamp=timestamp, producer_id=pid, producer_epoch=epoch, base_sequence=seq, **options)
 
 
-def client(kafka: Reachable, node: int = 0) -> WireClient:
+def client(kafka: Reachable | InProcess, node: int = 0) -> Connections:
     """A raw wire client of one of the brokers."""
-    return WireClient.at(kafka.bootstrap_servers.split(",")[node])
+    return Links(kafka, node) if isinstance(kafka, InProcess) else WireClient.at(kafka.bootstrap_servers.split(",")[node])
 
 
 def dial(kafka: Reachable, node: int = 0) -> socket.socket:

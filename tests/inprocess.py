@@ -1,0 +1,149 @@
+"""A broker without sockets, for tests of what it responds: clients of its engine, and a clock that stands still.
+
+    broker = InProcess(topics={"orders": 2})
+    Dialogue(broker) >> seq(0, 2) << accepted(at=0)
+    broker.clock.advance(seconds=8)
+
+The broker handles requests in the order in which tests send them, over whichever connection, and before `send` returns. So no
+test waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from kafkawire.frames import SIZE_BYTES
+from wirebroker.client.wire import CLIENT_ID, Connection, ConnectionClosed, Connections, NoResponse
+from wirebroker.engine.engine import Engine
+from wirebroker.requests.effects import Close
+from wirebroker.testing import operations
+from wirebroker.testing.options import BrokerOptions
+
+T = TypeVar("T")
+NOW = 1_800_000_000_000
+
+
+class InProcess:
+    """The brokers that a MockKafka has with these options."""
+
+    def __init__(self, **options: Any) -> None:
+        self.engine = BrokerOptions(random_seed=1, **options).new_engine(NOW)
+        self.clock = Clock(self)
+        self._links: list[Link] = []
+
+    def link(self, node: int = 0) -> Link:
+        """A new connection to one of the brokers."""
+        self._links.append(Link(self, sorted(self.engine.cluster.brokers)[node]))
+        return self._links[-1]
+
+    def deliver(self) -> None:
+        """Give each connection its responses, and the broker the requests that were behind them."""
+        while effects := self.engine.take_effects():
+            for effect in effects:
+                for link in self._links:
+                    if link.connection is effect.connection:
+                        link.take(effect)
+
+    def restart(self, mode: str = "clean") -> None:
+        """Restart the brokers."""
+        self.engine.restart(mode, self.clock.now())
+        self.deliver()
+
+    def records(self, topic: str, partition: int = 0) -> list[Any]:
+        """The records of a partition."""
+        return list(operations.records(self.engine, topic, partition))
+
+    def create_topic(self, name: str, partitions: int | None = None) -> None:
+        """Create a topic."""
+        self._change(lambda engine, now: operations.create_topic(engine, name, now, partitions))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self._change(lambda engine, now: operations.delete_topic(engine, name, now))
+
+    def _call(self, function: Callable[[Engine], T]) -> T:
+        return function(self.engine)
+
+    def _change(self, change: Callable[[Engine, int], T]) -> T:
+        changed = change(self.engine, self.clock.now())
+        self.deliver()
+        return changed
+
+
+class Clock:
+    """The broker's time."""
+
+    def __init__(self, broker: InProcess) -> None:
+        self._broker, self._now = broker, NOW
+
+    def now(self) -> int:
+        """ms since the epoch."""
+        return self._now
+
+    def advance(self, **parts: float) -> None:
+        """Move the clock forward by the parts of a timedelta, and run the timers that fall due."""
+        self._now += round(timedelta(**parts) / timedelta(milliseconds=1))
+        self._broker.engine.tick(self._now)
+        self._broker.deliver()
+
+
+class Link(Connection):
+    """One connection to the engine. A request waits while the one before it has no response."""
+
+    def __init__(self, broker: InProcess, node_id: int) -> None:
+        self.timeout, self.client_id, self.awaited, self._correlation = 0.0, CLIENT_ID, deque(), 0
+        self._broker = broker
+        self.connection = broker.engine.connect(node_id, now=broker.clock.now())
+        self._arrived: deque[bytes] = deque()
+        self._waiting: deque[bytes] = deque()
+        self._closed = False
+
+    def send_bytes(self, raw: bytes) -> None:
+        """Have the broker handle the request, now or once the one before it is answered."""
+        if self._closed:
+            raise ConnectionClosed("the broker closed the connection")
+        self._waiting.append(raw[SIZE_BYTES:])
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and self.connection.parked is None and not self._closed:
+            frame = memoryview(bytearray(self._waiting.popleft()))
+            self._broker.engine.receive(self.connection, frame, self._broker.clock.now())
+            self._broker.deliver()
+
+    def take(self, effect: Any) -> None:
+        """A response, or the end of the connection."""
+        if isinstance(effect, Close):
+            self._closed = True
+        else:
+            self._arrived.append(b"".join(map(bytes, effect.parts))[SIZE_BYTES:])
+            self._go_on()
+
+    def frame(self, timeout: float | None = None) -> bytes:
+        """The next frame. Raises ConnectionClosed, or NoResponse if there is none yet."""
+        if self._arrived:
+            return self._arrived.popleft()
+        if self._closed:
+            raise ConnectionClosed("the broker closed the connection")
+        raise NoResponse("no response yet")
+
+    def close(self) -> None:
+        """The client goes."""
+        if not self._closed:
+            self._closed = True
+            self._broker.engine.disconnected(self.connection, now=self._broker.clock.now())
+
+
+class Links(Connections):
+    """Named connections to one broker."""
+
+    def __init__(self, broker: InProcess, node: int) -> None:
+        super().__init__()
+        self._broker, self._node = broker, node
+
+    def connect(self, name: str) -> Link:
+        """A new connection."""
+        return self._broker.link(self._node)
