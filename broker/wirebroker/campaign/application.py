@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -166,7 +166,8 @@ class Watch:
         self.rows: deque[Row] = deque(maxlen=ROWS)
         self.requests: Counter[str] = Counter()
         self.storm = False
-        self.stop = lambda: None
+        self.stop: Callable[[], None] = lambda: None
+        """ends the run"""
         self._most = None if usual is None else max(STORM_LEAST, STORM_FACTOR * usual)
         self._times: deque[int] = deque([0], maxlen=STORM_RATE)
 

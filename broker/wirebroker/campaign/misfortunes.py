@@ -90,12 +90,12 @@ def places(rows: Iterable[Row], *, by_client: bool = True) -> dict[Place, list[A
         elif isinstance(row, RequestRow) and row.api == "Produce":
             transactions[number] = _transactional_ids(row)
         else:
-            is_batch = isinstance(row, ProduceRow)
-            ids = transactions.get(number, ()) if is_batch else _transactional_ids(row)
-            asked = Asked(row.version, transactional_ids=ids)
             if isinstance(row, ProduceRow):
-                asked.acks, asked.idempotent = row.acks, row.producer_id >= 0
-            place = Place("Produce", client_id, row.topic) if is_batch else Place(row.api, client_id, None)
+                ids, place = transactions.get(number, ()), Place("Produce", client_id, row.topic)
+                asked = Asked(row.version, acks=row.acks, idempotent=row.producer_id >= 0, transactional_ids=ids)
+            else:
+                asked = Asked(row.version, transactional_ids=_transactional_ids(row))
+                place = Place(row.api, client_id, None)
             found.setdefault(place, []).append(asked)
             exchanges.setdefault(number, []).append(asked)
     return found
@@ -147,7 +147,7 @@ def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
 
 def is_slow(case: Case) -> bool:
     """Whether the client waits for its own timeout."""
-    return case["fault"].get("then") == SILENT or case["fault"]["kind"] == "delay"
+    return bool(case["fault"].get("then") == SILENT or case["fault"]["kind"] == "delay")
 
 
 def _positions(count: int, *, every: bool) -> list[int]:

@@ -114,9 +114,11 @@ def _compare(topic: str, expected: Expected, records: Sequence[StoredRecord], ju
     for each in records:
         got[identity := expected.identity(each)] += 1
         labels.setdefault(identity, label(each.key, each.value))
-    unknown = Counter(each.key for each in records if expected.identity(each) not in expected.counts and each.key is not None)
+    others = [each.key for each in records if each.key is not None and expected.identity(each) not in expected.counts]
+    unknown: Counter[Hashable] = Counter(others)
     for identity, count in (expected.counts - got).items():
-        changed = min(count, unknown[key := identity[0] if isinstance(identity, tuple) else None])
+        key: Hashable = identity[0] if isinstance(identity, tuple) else None
+        changed = min(count, unknown[key])
         unknown[key] -= changed  # a record of this key is there with another value
         judged.missing += [f"{topic}: {labels.get(identity, 'a record')}"] * (count - changed)
     for identity, count in (got - expected.counts).items():
