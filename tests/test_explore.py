@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,14 @@ import pytest
 
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS
+from wirebroker import MockKafka, faults
 from wirebroker.campaign.cases import Results, in_shard, play_all
 from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA
 from wirebroker.campaign.misfortunes import Choice, cases, places
 from wirebroker.commands.cli import main
+from wirekit import FEW_PLUGINS
+
+pytest_plugins = ["pytester"]
 
 HERE = Path(__file__).parent / "explored"
 Explore = Callable[..., tuple[int, dict[str, Any]]]
@@ -53,6 +58,41 @@ def test_results_that_nobody_looks_at_are_lost(explore: Explore) -> None:
     }  # fmt: skip
     assert lost[0]["exit"] == 0
     assert lost[0]["missing"] == ["orders: key 'key-0' value 'order-0'"]
+    assert lost[0]["again"] == "always"
+
+
+def test_what_breaks_an_application_is_written_down(
+    explore: Explore, tmp_path: Path, mock_kafka: MockKafka, pytester: pytest.Pytester
+) -> None:  # fmt: skip
+    junit, sarif = tmp_path / "found.xml", tmp_path / "found.sarif"
+    flags = ("--api", "Produce", "--faults", "INVALID_RECORD", "--limit", "20")
+    _, found = explore("fire_and_forget.py", *flags, "--junit", str(junit), "--sarif", str(sarif))
+    assert [run["file"] for run in found["runs"]] == [f"faults/lost-{number}.toml" for number in (1, 2, 3)]
+    (rule,) = mock_kafka.faults.load(tmp_path / "report" / "faults" / "lost-2.toml")
+    assert str(rule) == str(faults.error("INVALID_RECORD", api="Produce", topic="orders", client_id="rdkafka", nth=2))
+    written = tmp_path / "report" / "tests" / "test_lost_2.py"
+    pytester.makepyfile(written.read_text())
+    outcome = pytester.runpytest_subprocess(*FEW_PLUGINS)
+    outcome.assert_outcomes(failed=1)
+    outcome.stdout.fnmatch_lines("*lost: exit 0, 1 record missing, such as orders: key 'key-1' value 'order-1'*")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "never stored" not in page  # it is no idempotent producer, so nothing is known of its sequences
+    assert "INVALID_RECORD (nth 1, 2, 6)" in page
+    assert "Produce v10" in page
+    (suite,) = ET.fromstring(junit.read_text())
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "3")
+    (run,) = json.loads(sarif.read_text())["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["lost"] * 3
+
+
+def test_a_baseline_has_what_is_known(explore: Explore, tmp_path: Path) -> None:
+    flags = ("--api", "Produce", "--faults", "INVALID_RECORD")
+    explore("fire_and_forget.py", *flags)
+    known = tmp_path / "known.json"
+    known.write_text((tmp_path / "report" / "explore.json").read_text())
+    code, found = explore("fire_and_forget.py", *flags, "--baseline", str(known))
+    assert code == 0
+    assert found["summary"]["lost"] == 3
 
 
 def test_retries_without_idempotence_double_and_reorder(explore: Explore) -> None:

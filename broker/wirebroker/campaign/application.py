@@ -71,6 +71,8 @@ class Application:
     setup: str | None = None
     check: str | None = None
     limit: float = 180.0
+    cwd: str | None = None
+    """the command's working directory; None: that of this process"""
     thread: LoopThread = field(default_factory=LoopThread)
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
     """those that run now"""
@@ -123,7 +125,7 @@ class Application:
             try:
                 process = subprocess.Popen(
                     command, env={**os.environ, **address}, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                    start_new_session=True,
+                    start_new_session=True, cwd=self.cwd,
                 )  # fmt: skip
             except OSError as refused:
                 raise CannotRun(f"{command[0]} cannot be started: {refused.strerror}") from None

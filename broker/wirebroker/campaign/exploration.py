@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from wirebroker.audit.journal import Intended
@@ -13,6 +15,7 @@ from wirebroker.campaign.application import Application, CannotRun, Run
 from wirebroker.campaign.cases import Case, Result, Results, in_shard, play_all
 from wirebroker.campaign.misfortunes import Choice, Place, cases, delays, is_slow, places
 from wirebroker.campaign.outcomes import KAFKAS_OWN, OUTCOMES, SILENT_OUTCOMES, Expectation, expectation, intend, sentence
+from wirebroker.campaign.words import faults_of, ways
 
 SLOWER_FACTOR, SLOWER_S = 5, 2.0
 """A run that took so many times the plain run's time, and so many seconds more, is slower."""
@@ -34,6 +37,8 @@ class Exploration:
     plain: Run = field(default_factory=lambda: Run(0, 0.0))
     requests: dict[Place, int] = field(default_factory=dict)
     table: list[Case] = field(default_factory=list)
+    folder: Path | None = None
+    """where the traces and outputs of runs go that broke the application"""
     began: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
@@ -93,10 +98,29 @@ class Exploration:
 
     def case(self, case: Case) -> Result:
         """Play one case."""
-        result = self.result(case, self.run([case["fault"]]))
+        run = self.run(faults_of(case))
+        result = self.result(case, run)
         if set(result["outcomes"]) & {"lost", "reordered"} and self._is_kafkas_own(case):
             result["outcomes"] = [KAFKAS_OWN]
+        if self.folder is not None and is_broken(result) and "#" not in case["id"]:
+            _keep(run, trace_file(self.folder, case["id"]))
         return result
+
+    def confirm(self, results: Sequence[Result], store: Results) -> None:
+        """Play one case of each way to break again, until three runs are known, and note how often it broke."""
+        first = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
+        words = ("id", "api", "nth", "fault", "second")
+        again = [
+            {**{word: each[word] for word in words if word in each}, "id": f"{each['id']}#{number}"}
+            for each in first
+            for number in (2, 3)
+        ]
+        played = {result["id"]: result["outcomes"] for result in self._round(again, store)}
+        for each in first:
+            outcomes = [played.get(f"{each['id']}#{number}") for number in (2, 3)]
+            known = [each["outcomes"], *(found for found in outcomes if found is not None)]
+            broke = sum(bool({*found} & {*each["outcomes"]}) for found in known)
+            each["again"] = "always" if broke == len(known) > 1 else f"{broke} of {len(known)}"
 
     def _is_kafkas_own(self, case: Case) -> bool:
         """Whether KAFKA-15591 makes the difference: after it has refused a producer's first batch on a partition, Kafka 4.3.1
@@ -104,7 +128,7 @@ class Exploration:
         if case["api"] != "Produce" or case["nth"] != 1:
             return False
         strict = {"rules": {"first_sequence": "zero_or_45"}}
-        run = self.application.run([case["fault"]], self.plain.requests.total(), changed=strict)
+        run = self.application.run(faults_of(case), self.plain.requests.total(), changed=strict)
         return not set(self.expected.judge(run).outcomes) & set(SILENT_OUTCOMES)
 
     def run(self, faults: Sequence[Mapping[str, Any]]) -> Run:
@@ -139,3 +163,20 @@ class Exploration:
                 "not_fired": sum(not result["fired"] for result in results), "not_tried": len(self.table) - len(results),
             },
         }  # fmt: skip
+
+
+def is_broken(result: Result) -> bool:
+    """Whether the application broke silently, or did not end."""
+    return any(name in SILENT_OUTCOMES for name in result["outcomes"])
+
+
+def trace_file(folder: Path, case_id: str) -> Path:
+    """The trace of a run that broke the application."""
+    return folder / "traces" / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', case_id)}.jsonl"
+
+
+def _keep(run: Run, path: Path) -> None:
+    """Write down what a run did: its trace, and beside it what the command said."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{row.as_json()}\n" for row in run.rows), encoding="utf-8")
+    path.with_suffix(".txt").write_text(run.output, encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,30 +15,13 @@ from wirebroker.audit.findings import plural
 from wirebroker.campaign.cases import Result
 from wirebroker.campaign.exploration import Exploration
 from wirebroker.campaign.outcomes import SILENT_OUTCOMES
+from wirebroker.campaign.words import NAMES, fault_in_words, place_of, ways
 
 WIDTH = 128
 """Columns, where there is no terminal that has its own."""
-NAMES = {
-    "lost": "LOST", "doubled": "DOUBLED", "reordered": "REORDERED", "open_transaction": "OPEN TRANSACTION", "hung": "HANGS",
-    "storm": "RETRY STORM", "check_failed": "CHECK FAILED",
-}  # fmt: skip
 SHOWN_APIS = 6
 MOST_WAYS = 12
 """Ways to one outcome that are shown; explore.json has all."""
-WORDS = {
-    ("lose_request", "disconnect"): "the connection closes before the broker has the request",
-    ("lose_request", "silence"): "the request is lost, and the connection goes silent",
-    ("lose_ack", "disconnect"): "the response is lost, and the connection closes",
-    ("lose_ack", "silence"): "the response is lost, and the connection goes silent",
-}
-PLAIN_WORDS = {
-    "cut": "the connection closes inside the response", "restart": "the broker is killed and starts again",
-    "throttle": "the client has to wait", "crash_after_write": "the broker is killed after the write",
-    "expire_producer": "the partition forgets the producer", "delay": "the request is handled after the client's timeout",
-    "fence": "another producer begins with the transactional id",
-    "expire_transactional_id": "the coordinator forgets the transactional id",
-    "truncate": "the log loses its end", "corrupt": "a record is damaged",
-}  # fmt: skip
 
 
 class Screen:
@@ -79,11 +62,11 @@ class Screen:
         counts = summary["summary"]
         self._say(f"tried {plural(counts['runs'], 'fault')} at {plural(requests, 'request')} in {_time(seconds)}")
         for outcome in SILENT_OUTCOMES:
-            ways = list(_ways(outcome, results))
-            count = plural(len(ways), "way")
-            if len(ways) > MOST_WAYS:
-                ways[MOST_WAYS:] = [f"… and {len(ways) - MOST_WAYS} more"]
-            for number, way in enumerate(ways):
+            found = [way for way, _ in ways(outcome, results)]
+            count = plural(len(found), "way")
+            if len(found) > MOST_WAYS:
+                found[MOST_WAYS:] = [f"… and {len(found) - MOST_WAYS} more"]
+            for number, way in enumerate(found):
                 heading = f"{NAMES[outcome]:<12}" if not number else " " * 12
                 self._say((heading, "bold red"), f"{count if not number else '':<9}{way}")
         self._say(f"fails, and says so   {counts['failed']}      as before   {counts['as_before']}")
@@ -95,7 +78,7 @@ class Screen:
         slower = [result for result in results if result.get("slower")]
         if slower:
             worst = max(slower, key=lambda each: each["slower"])
-            what = f"{place_of(worst)}: {fault_in_words(worst['fault'])}"
+            what = f"{place_of(worst)}: {fault_in_words(worst)}"
             self._say(f"slower   {len(slower)}, at worst ×{worst['slower']:g}: {what}")
         if counts["not_tried"]:
             self._say(("not tried", "yellow"), f"   {counts['not_tried']}: the budget was used up (--resume goes on)")
@@ -108,29 +91,3 @@ class Screen:
 def _time(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
-
-
-def _ways(outcome: str, results: Iterable[Result]) -> Iterator[str]:
-    """Each kind of fault that led to an outcome, at the requests where it did."""
-    alike: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
-        if outcome in result["outcomes"]:
-            alike.setdefault((place_of(result), fault_in_words(result["fault"])), []).append(result)
-    for (place, words), same in alike.items():
-        nth = ", ".join(str(each["nth"]) for each in sorted(same, key=lambda each: each["nth"]))
-        how_often = f"; {same[0]['again']}" if same[0].get("again") else ""
-        yield f"{place}: {words} (nth {nth}) … {same[0]['sentence']}{how_often}"
-
-
-def place_of(result: Result) -> str:
-    """Which requests a case strikes, in words."""
-    fault = result["fault"]
-    return f"{result['api']} to {fault['topic']}" if fault.get("topic") else str(result["api"])
-
-
-def fault_in_words(fault: Mapping[str, Any]) -> str:
-    """What happens, in words."""
-    kind = fault["kind"]
-    if kind == "error":
-        return f"{fault['code']}{', and the request has taken effect' if fault.get('after') else ''}"
-    return WORDS.get((kind, fault.get("then", ""))) or PLAIN_WORDS.get(kind, kind)

@@ -264,6 +264,8 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add("--fail-on", metavar="OUTCOME,…", help="the outcomes that lead to exit code 1: lost, doubled, reordered, "
         "open_transaction, hung, storm, check_failed, failed (all but the last)")  # fmt: skip
+    add("--junit", type=_named, metavar="FILE", help="write the runs as JUnit XML, too")
+    add("--sarif", type=_named, metavar="FILE", help="... those that fail as SARIF 2.1.0")
     add("--out", type=_named, default="report", metavar="DIR", help="the directory of the report (%(default)s)")
     parser.set_defaults(command="explore")
 

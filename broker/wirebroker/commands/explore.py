@@ -17,6 +17,7 @@ from wirebroker.campaign.cases import DamagedResults, Result, Results
 from wirebroker.campaign.exploration import Exploration
 from wirebroker.campaign.misfortunes import Choice
 from wirebroker.campaign.outcomes import OUTCOMES, SILENT_OUTCOMES
+from wirebroker.campaign.report import FAULTS, PAGE, write_cases, write_junit, write_page, write_sarif
 from wirebroker.campaign.show import Screen
 from wirebroker.commands.usage import UsageError, pair
 from wirebroker.common.complaints import complain
@@ -56,16 +57,25 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
         found: list[Result] = []
         with screen.progress(exploration) as progress:
             task = progress.task_ids[0]
+            exploration.folder = out
             for result in exploration.play(results, lambda count: progress.update(task, total=len(exploration.table))):
                 found.append(result)
                 progress.update(task, completed=len(found))
+            progress.update(task, description="playing again what broke it")
+            exploration.confirm(found, results)
     finally:
         results.close()
     summary = exploration.summary(found)
+    write_cases(exploration, summary["runs"], out)
+    write_page(summary, exploration.application.command, out)
     (out / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
     screen.results(summary, found, time.monotonic() - exploration.began, sum(exploration.requests.values()))
-    screen.say(f"{out / SUMMARY}")
-    failing = [each for each in found if _fails(each, options.fail_on) and not _is_known(each, known)]
+    screen.say(f"{out / PAGE}: the timeline of each · {out / FAULTS}: serve --faults plays them again")
+    failing = [each for each in summary["runs"] if _fails(each, options.fail_on) and not _is_known(each, known)]
+    if options.junit is not None:
+        write_junit(Path(options.junit), summary["runs"], failing)
+    if options.sarif is not None:
+        write_sarif(Path(options.sarif), failing)
     return 1 if failing else 0
 
 
