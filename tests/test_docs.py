@@ -193,6 +193,7 @@ def test_every_command_that_is_shown_has_a_test() -> None:
         "dissector",
         "diff",
         "replay",
+        "explore",
     }
     for shown in shown_commands():
         match = OURS.match(shown.command)
@@ -291,7 +292,7 @@ def test_a_scenario_runs_as_shown(arguments: list[str], output: str) -> None:
     assert output in run.stdout
 
 
-@pytest.mark.parametrize(("arguments", "output"), of_ours("audit", "demo", "conformance"))
+@pytest.mark.parametrize(("arguments", "output"), of_ours("audit", "demo", "conformance", "explore"))
 def test_a_command_that_takes_long_is_understood(arguments: list[str], output: str) -> None:
     """Their own tests run them; here their flags are read, and the size of the conformance run is compared."""
     assert build_parser().parse_args(arguments).command == arguments[0]

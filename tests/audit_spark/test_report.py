@@ -19,8 +19,9 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from matplotlib.textpath import TextPath
 
 from wirebroker.audit.findings import KINDS, severity_of
+from wirebroker.common.page import PALETTE, STYLE
 from wirebroker_audit.report import page, plots
-from wirebroker_audit.report.colours import PALETTE, SEVERITIES
+from wirebroker_audit.report.colours import SEVERITIES
 from wirebroker_audit.report.gather import Timeline
 from wirebroker_audit.report.history import HISTORY, KEPT, earlier, save
 
@@ -114,7 +115,7 @@ def texts(svg: str) -> list[tuple[str, float, float, float]]:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_nothing_of_a_picture_is_cut_and_all_of_it_can_be_read_on_a_phone(name: str) -> None:
-    assert re.search(r"@media\(max-width:40rem\)\{\.narrow\{display:block\}\.wide,", page.STYLE)
+    assert re.search(r"@media\(max-width:40rem\)\{\.narrow\{display:block\}\.wide,", STYLE)
     narrow = drawn(name).partition("<div class='narrow'>")[2]
     width = float(re.search(r'viewBox="0 0 ([\d.]+) ', narrow)[1])  # type: ignore[index]
     for svg, scale in ((narrow, PHONE / width), (drawn(name).partition("<div class='narrow'>")[0], 1)):

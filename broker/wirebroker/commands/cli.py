@@ -57,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.set_defaults(command="conformance")
     _proxy(commands)
     _scenario(commands)
+    _explore(commands)
     _trace(commands)
     _decode(commands)
     _audit(commands)
@@ -225,6 +226,50 @@ def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:
     scenario.set_defaults(command="scenario")
 
 
+def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "explore",
+        help="which single misfortune breaks an application? tries them all",
+        usage="wirebroker explore [FLAGS] -- COMMAND …",
+        description="Run a command again and again, each time with a broker of its own and one fault at one of its requests, "
+        "and report which runs lost, doubled or reordered records and ended with exit code 0. The command gets the broker's "
+        "address in WIREBROKER_BOOTSTRAP, BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS.",
+        epilog="Exit codes: 0 nothing broke silently, 1 something did, 2 it could not be done.",
+    )
+    add = parser.add_argument
+    add("words", nargs="+", metavar="COMMAND", help="the command with its arguments, after --")
+    add("--topic", action="append", default=[], metavar="NAME[:N]", help="create this topic with N partitions (repeatable)")
+    add("--config", action="append", default=[], metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
+    add("--setup", type=_named, metavar="CMD", help="run this before, without faults, as to fill topics")
+    add("--check", type=_named, metavar="CMD", help="run this after a command that ended with exit code 0, without faults; its "
+        "exit code counts")  # fmt: skip
+    add("--env", action="append", default=[], metavar="NAME", help="one more variable for the address (repeatable)")
+    add("--port", type=whole_number, metavar="N", help="the broker's port, for a command that cannot take an address; one run "
+        "at a time")  # fmt: skip
+    add("--output", action="append", default=[], metavar="TOPIC", help="compare the records of this topic only (repeatable)")
+    add("--intended", type=_named, metavar="FILE", help="the records that each run should store: a journal, as for the audit")
+    add("--api", metavar="API,…", help="strike requests of these APIs only")
+    add("--faults", metavar="KIND,…", help="try these kinds of fault or errors only")
+    add("--every", action="store_true", help="strike each request, and not only the first, second and last alike")
+    add("--limit", type=_seconds, default=180.0, metavar="S", help="a run that takes longer hangs (%(default)g s)")
+    add("--budget", metavar="T", help="begin no further run after this time, like 10m")
+    add("--jobs", type=_jobs, metavar="N", help="runs at once (two for each core)")
+    add("--shard", metavar="I/N", help="try only this part of the faults, such as 3/10, for several machines")
+    add("--resume", action="store_true", help="go on where an exploration with the same --out was interrupted")
+    add(
+        "--baseline",
+        type=_named,
+        metavar="FILE",
+        help="the explore.json of an earlier exploration: what it found does not fail",
+    )
+    add("--fail-on", metavar="OUTCOME,…", help="the outcomes that lead to exit code 1: lost, doubled, reordered, "
+        "open_transaction, hung, storm, check_failed, failed (all but the last)")  # fmt: skip
+    add("--junit", type=_named, metavar="FILE", help="write the runs as JUnit XML, too")
+    add("--sarif", type=_named, metavar="FILE", help="... those that fail as SARIF 2.1.0")
+    add("--out", type=_named, default="report", metavar="DIR", help="the directory of the report (%(default)s)")
+    parser.set_defaults(command="explore")
+
+
 def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     trace = commands.add_parser("trace", help="read a trace that --trace FILE.jsonl wrote, or a capture (pcapng, pcap)")
     show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its rows")
@@ -350,6 +395,12 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < inf:
         raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, not {text!r}")
     return seconds
+
+
+def _jobs(text: str) -> int:
+    if (count := _count(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, not {text!r}")
+    return count
 
 
 def _milliseconds(text: str) -> int:

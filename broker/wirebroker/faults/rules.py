@@ -437,10 +437,11 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def _apis(value: Any) -> tuple[str, ...]:
-    return tuple(_api(each) for each in _several(value))
+    return tuple(api_named(each) for each in _several(value))
 
 
-def _api(name: str) -> str:
+def api_named(name: str) -> str:
+    """The API of this name, in any case of its letters. Raises FaultError."""
     for known in KEYS:
         if known.lower() == name.lower():
             return known

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from wirebroker.audit.findings import KINDS, severity_of
+from wirebroker.common import exports
+from wirebroker.common.exports import Tested
 
 Row = dict[str, Any]
 Summary = Mapping[str, Any]
@@ -20,7 +21,6 @@ SHOWN = 20
 RESULTS = 5000
 """The number of findings in a SARIF file; GitHub accepts as many from one run."""
 _LEVELS = {"certain": "error", "likely": "warning", "info": "note"}
-_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
 def read_findings(report: Path) -> Iterator[Row]:
@@ -47,35 +47,17 @@ def junit(summary: Summary, findings: Iterable[Row]) -> str:
         kinds = failing.setdefault(each["topic"], {})
         if each["fails"]:
             kinds[each["kind"]] = kinds.get(each["kind"], 0) + each["count"]
-    suite = ET.Element("testsuite", name="wirebroker audit", timestamp=summary["time"][:19], hostname=_xml(summary["host"]))
+    cases: list[Tested] = []
     for topic in sorted({*summary["topics"], *failing}):
         if not failing.get(topic):
-            ET.SubElement(suite, "testcase", classname=_xml(topic), name="delivered exactly once", time="0")
+            cases.append(Tested(topic, "delivered exactly once"))
         for kind, count in failing.get(topic, {}).items():
-            case = ET.SubElement(suite, "testcase", classname=_xml(topic), name=kind, time="0")
             texts = shown.get((topic, kind), [])
             more = [f"… and {count - len(texts):,} more"] if count > len(texts) else []
-            failure = ET.SubElement(case, "failure", type=kind, message=_xml(f"{count:,} × {KINDS[kind]}"))
-            failure.text = _xml("\n".join([*texts, *more]))
+            cases.append(Tested(topic, kind, f"{count:,} × {KINDS[kind]}", kind, "\n".join([*texts, *more])))
     for problem in summary["problems"]:
-        case = ET.SubElement(suite, "testcase", classname="wirebroker audit", name="everything was read", time="0")
-        ET.SubElement(case, "error", type="unreadable", message=_xml(problem))
-    for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
-        suite.set(name, str(len(list(suite.iter(tag)))))
-    suites = ET.Element("testsuites")
-    suites.append(suite)
-    ET.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
-
-
-def _xml(text: str) -> str:
-    """Without the characters that XML 1.0 cannot have."""
-    return "".join(
-        letter
-        if letter in "\t\n" or " " <= letter <= "\ud7ff" or "\ue000" <= letter <= "\ufffd" or letter > "\uffff"
-        else "\ufffd"
-        for letter in text
-    )
+        cases.append(Tested("wirebroker audit", "everything was read", problem, "unreadable", tag="error"))
+    return exports.junit("wirebroker audit", summary["time"], summary["host"], cases)
 
 
 def sarif(summary: Summary, findings: Iterable[Row]) -> str:
@@ -85,19 +67,16 @@ def sarif(summary: Summary, findings: Iterable[Row]) -> str:
         for kind, words in KINDS.items()
     ]
     results = [_result(each) for each, _ in zip(findings, range(RESULTS), strict=False)]
-    run = {
-        "tool": {"driver": {"name": "wirebroker audit", "version": summary["version"], "rules": rules}},
-        "invocations": [{
-            "executionSuccessful": summary["complete"], "startTimeUtc": summary["time"], "machine": summary["host"],
-            "toolExecutionNotifications": [
-                {"level": level, "message": {"text": each}}
-                for level, texts in (("error", summary["problems"]), ("note", summary["notices"])) for each in texts
-            ],
-        }],
-        "results": results,
-        "properties": {"origin": summary["origin"], "findings": sum(summary["findings"].values()), "shown": len(results)},
+    invocation = {
+        "executionSuccessful": summary["complete"], "startTimeUtc": summary["time"], "machine": summary["host"],
+        "toolExecutionNotifications": [
+            {"level": level, "message": {"text": each}}
+            for level, texts in (("error", summary["problems"]), ("note", summary["notices"])) for each in texts
+        ],
     }  # fmt: skip
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1)
+    driver = {"name": "wirebroker audit", "version": summary["version"], "rules": rules}
+    about = {"origin": summary["origin"], "findings": sum(summary["findings"].values()), "shown": len(results)}
+    return exports.sarif(driver, invocation, results, about)
 
 
 def _result(finding: Row) -> Row:

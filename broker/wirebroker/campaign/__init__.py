@@ -1,0 +1,13 @@
+"""Many runs, one misfortune in each: which one breaks an application?
+
+cases        a table of cases, played at once by several threads, with results as JSON lines
+errors       the errors that Kafka returns for each API
+misfortunes  from the requests of a run without faults to cases
+application  one run: a broker of its own, a fault, the user's command
+outcomes     what a run did to the records, compared with the run without faults or with a journal
+exploration  the plain runs, the cases, what the first results add, and the summary
+show         the terminal
+report       fault files, tests, the page, JUnit and SARIF
+words        faults and ways to break, in words
+survival     one case as a test
+"""

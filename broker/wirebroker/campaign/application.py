@@ -1,0 +1,222 @@
+"""One run: a broker of its own, at most a few faults, and the user's command, which is a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from wirebroker.apis.loading import load_broker
+from wirebroker.faults.files import read_rule
+from wirebroker.mock import MockKafka, StoredRecord
+from wirebroker.net.thread import LoopThread
+from wirebroker.trace.rows import RequestRow, Row
+
+VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
+"""The environment variables that have the broker's address."""
+ROWS = 20_000
+"""Rows of the trace that a run keeps."""
+TAIL = 4000
+"""Bytes of the command's output that a run keeps."""
+STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
+"""Requests in a second, and in the whole run at least, and how many times those of the plain run, that are a storm."""
+LAST_BYTES_S = 1.0
+"""Seconds for the bytes that the command sent before it ended."""
+ABORTED_AFTER_MINUTES = 16
+"""Every open transaction is aborted by then (transaction.max.timeout.ms)."""
+
+
+class CannotRun(RuntimeError):
+    """A command that cannot be started; the message is a sentence."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What one run did."""
+
+    exit: int | None
+    """the command's exit code; None if it was ended by force"""
+    seconds: float
+    check: int | None = None
+    """the exit code of the command that checks"""
+    storm: bool = False
+    fired: int = 0
+    stored: dict[str, list[StoredRecord]] = field(default_factory=dict)
+    """by topic, as a read_committed consumer gets them, without those of the setup"""
+    open_transactions: list[str] = field(default_factory=list)
+    committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """offsets by group, topic and partition"""
+    rows: list[Row] = field(default_factory=list)
+    requests: Counter[str] = field(default_factory=Counter)
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The user's command, and how its brokers are set up. Any number of threads may run it."""
+
+    command: Sequence[str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """of MockKafka"""
+    variables: Sequence[str] = ()
+    """more variables for the broker's address"""
+    setup: str | None = None
+    check: str | None = None
+    limit: float = 180.0
+    cwd: str | None = None
+    """the command's working directory; None: that of this process"""
+    thread: LoopThread = field(default_factory=LoopThread)
+    processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    """those that run now"""
+
+    def run(
+        self, faults: Iterable[Mapping[str, Any]] = (), usual: int | None = None, *, changed: Mapping[str, Any] | None = None
+    ) -> Run:  # fmt: skip
+        """Run the command with these faults, in the words of a fault file. `usual` is the plain run's number of requests.
+
+        `changed` are further settings of MockKafka. Raises CannotRun.
+        """
+        load_broker()
+        rules = [read_rule(words) for words in faults]
+        with MockKafka(loop_thread=self.thread, **{**self.settings, **(changed or {}), "trace": "all"}) as kafka:
+            if self.setup is not None:
+                self._shell("--setup", self.setup, kafka)
+            begin = _ends(kafka)
+            watch = Watch(usual)
+            kafka._call(lambda engine: engine.trace.sinks.append(watch))
+            for rule in rules:
+                kafka.faults.add(rule)
+            run = self._watched(kafka, watch)
+            kafka._call(lambda engine: engine.trace.detach(watch))
+            run.fired = sum(rule.fired for rule in rules)
+            kafka.faults.clear()
+            if self.check is not None and run.exit == 0:
+                run.check = self._run(in_shell(self.check), kafka, self.limit)[0]
+            _collect(run, kafka, begin)
+            return run
+
+    def _watched(self, kafka: MockKafka, watch: Watch) -> Run:
+        began = time.monotonic()
+        code, output = self._run(self.command, kafka, self.limit, watch)
+        seconds = time.monotonic() - began
+        with suppress(TimeoutError):
+            kafka.wait_until(lambda: not kafka.connection_count(), LAST_BYTES_S)
+        return Run(code, seconds, storm=watch.storm, rows=list(watch.rows), requests=watch.requests, output=output)
+
+    def _shell(self, flag: str, command: str, kafka: MockKafka) -> None:
+        code, output = self._run(in_shell(command), kafka, self.limit)
+        if code != 0:
+            raise CannotRun(f"{flag} {command!r} ended with exit code {code}: {output.strip()[-300:]}")
+
+    def _run(
+        self, command: Sequence[str], kafka: MockKafka, limit: float, watch: Watch | None = None
+    ) -> tuple[int | None, str]:  # fmt: skip
+        """Run a command to its end: its exit code, None if it was ended by force, and the end of its output."""
+        address = dict.fromkeys((*VARIABLES, *self.variables), kafka.bootstrap_servers)
+        with tempfile.TemporaryFile() as output:
+            try:
+                process = subprocess.Popen(
+                    command, env={**os.environ, **address}, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    start_new_session=True, cwd=self.cwd,
+                )  # fmt: skip
+            except OSError as refused:
+                raise CannotRun(f"{command[0]} cannot be started: {refused.strerror}") from None
+            self.processes.add(process)
+            ended = threading.Event()
+
+            def end() -> None:
+                ended.set()
+                kill(process)
+
+            timer = threading.Timer(limit, end)
+            timer.start()
+            if watch is not None:
+                watch.stop = end
+            try:
+                process.wait()  # without a timeout: with one, Python looks only every 50 ms
+            finally:
+                timer.cancel()
+                kill(process)
+                self.processes.discard(process)
+            return None if ended.is_set() else process.returncode, _tail(output)
+
+    def abandon(self) -> None:
+        """End all commands that run."""
+        for process in list(self.processes):
+            kill(process)
+
+    def stop(self) -> None:
+        """End all commands that run, and the brokers' thread."""
+        self.abandon()
+        self.thread.stop()
+
+
+class Watch:
+    """A sink of the trace: keeps the rows of a run, counts its requests, and ends it if they become a storm."""
+
+    name = "the exploration"
+
+    def __init__(self, usual: int | None) -> None:
+        self.rows: deque[Row] = deque(maxlen=ROWS)
+        self.requests: Counter[str] = Counter()
+        self.storm = False
+        self.stop: Callable[[], None] = lambda: None
+        """ends the run"""
+        self._most = None if usual is None else max(STORM_LEAST, STORM_FACTOR * usual)
+        self._times: deque[int] = deque([0], maxlen=STORM_RATE)
+
+    def __call__(self, row: Row) -> None:
+        self.rows.append(row)
+        if not isinstance(row, RequestRow):
+            return
+        self.requests[row.api] += 1
+        self._times.append(row.time)
+        if self._most is not None and not self.storm and self.requests.total() > self._most:
+            self.storm = row.time - self._times[0] < 1000
+            if self.storm:
+                self.stop()
+
+
+def in_shell(command: str) -> list[str]:
+    """The words that run a command line of the system's shell."""
+    return ["cmd", "/c", command] if os.name == "nt" else ["sh", "-c", command]
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    elif process.poll() is None:
+        process.kill()
+
+
+def _tail(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(size - TAIL, 0))
+    return output.read().decode(errors="replace")
+
+
+def _ends(kafka: MockKafka) -> dict[tuple[str, int], int]:
+    topics = kafka.topics()
+    return {(name, each.partition): each.log_end_offset for name, topic in topics.items() for each in topic.partitions}
+
+
+def _collect(run: Run, kafka: MockKafka, begin: Mapping[tuple[str, int], int]) -> None:
+    run.committed = {
+        (group, *where): offset for group in kafka.groups() for where, offset in kafka.committed_offsets(group).items()
+    }
+    run.open_transactions = sorted(name for name, each in kafka.transactions().items() if each.state == "Ongoing")
+    if run.open_transactions:  # records after an open transaction are stored, and nobody gets them before its end
+        kafka.clock.advance(minutes=ABORTED_AFTER_MINUTES)
+    for topic in kafka.topics():
+        records = kafka.records(topic, committed=True)
+        run.stored[topic] = [each for each in records if each.offset >= begin.get((topic, each.partition), 0)]

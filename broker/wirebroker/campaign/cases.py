@@ -1,0 +1,99 @@
+"""A campaign: a table of cases, played at once by several threads. The results are JSON lines, so that a campaign can go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+Case = Mapping[str, Any]
+"""Plain data; `id` names the case, the same in each campaign of the same table."""
+Result = dict[str, Any]
+"""Plain data; it has the `id` of its case."""
+
+
+class DamagedResults(ValueError):
+    """A file of results that cannot be read."""
+
+
+class Results:
+    """Results in a file of JSON lines. Each is written at once, so that an interrupted campaign loses none."""
+
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
+        """With `resume` the results in the file stay; else they are deleted. OSError, DamagedResults."""
+        self.known: dict[str, Result] = {}
+        if resume and path.exists():
+            self._read(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("w", encoding="utf-8", buffering=1)
+        for result in self.known.values():
+            self._write(result)
+
+    def _read(self, path: Path) -> None:
+        lines = path.read_text(encoding="utf-8").split("\n")
+        for number, line in enumerate(lines, 1):
+            try:
+                result = json.loads(line) if line else None
+            except ValueError:
+                if number < len(lines):
+                    raise DamagedResults(f"{path}:{number}: this line is not JSON") from None
+                return  # the last line of an interrupted campaign
+            if result is not None:
+                self.known[result["id"]] = result
+
+    def _write(self, result: Result) -> None:
+        self._file.write(json.dumps(result) + "\n")
+
+    def add(self, result: Result) -> None:
+        """Write a result; one with the same id is replaced for readers."""
+        self.known[result["id"]] = result
+        self._write(result)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def play_all(
+    cases: Iterable[Case], play: Callable[[Case], Result], results: Results, *, jobs: int, go_on: Callable[[], bool],
+    abandon: Callable[[], None],
+) -> Iterator[Result]:  # fmt: skip
+    """Play the cases that have no result yet. Yields each result as it is known, those of earlier campaigns too.
+
+    No further case begins once `go_on` is false; those under way end first. If one raises, or the campaign is interrupted,
+    `abandon` must let those under way end soon.
+    """
+    running: set[Future[Result]] = set()
+    with ThreadPoolExecutor(jobs, "wirebroker-case") as pool:
+        try:
+            for case in cases:
+                if case["id"] in results.known:
+                    yield results.known[case["id"]]
+                    continue
+                if not go_on():
+                    break
+                running.add(pool.submit(play, case))
+                if len(running) == jobs:
+                    yield from _ended(running, results)
+            while running:
+                yield from _ended(running, results)
+        except BaseException:
+            abandon()
+            raise
+
+
+def _ended(running: set[Future[Result]], results: Results) -> Iterator[Result]:
+    """Wait until at least one case has ended."""
+    ended = wait(running, return_when=FIRST_COMPLETED).done
+    running -= ended
+    for future in ended:
+        results.add(result := future.result())
+        yield result
+
+
+def in_shard(case: Case, shard: tuple[int, int] | None) -> bool:
+    """Whether a case belongs to this shard, the first of its numbers counted from 1. All machines divide alike."""
+    return shard is None or crc32(case["id"].encode()) % shard[1] == shard[0] - 1

@@ -1,0 +1,182 @@
+"""The exploration of one command: two plain runs, the cases, what the first results add, the failures, the summary."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wirebroker.audit.journal import Intended
+from wirebroker.campaign.application import Application, CannotRun, Run
+from wirebroker.campaign.cases import Case, Result, Results, in_shard, play_all
+from wirebroker.campaign.misfortunes import Choice, Place, cases, delays, is_slow, places
+from wirebroker.campaign.outcomes import KAFKAS_OWN, OUTCOMES, SILENT_OUTCOMES, Expectation, expectation, intend, sentence
+from wirebroker.campaign.words import faults_of, ways
+
+SLOWER_FACTOR, SLOWER_S = 5, 2.0
+"""A run that took so many times the plain run's time, and so many seconds more, is slower."""
+
+
+@dataclass(slots=True)
+class Exploration:
+    """Which cases an application is put to. `plain` and the table of cases are there after `begin`."""
+
+    application: Application
+    choice: Choice = field(default_factory=Choice)
+    topics: Sequence[str] = ()
+    intended: Sequence[Intended] | None = None
+    jobs: int = 4
+    shard: tuple[int, int] | None = None
+    budget: float | None = None
+    """seconds"""
+    expected: Expectation = field(default_factory=Expectation)
+    plain: Run = field(default_factory=lambda: Run(0, 0.0))
+    requests: dict[Place, int] = field(default_factory=dict)
+    table: list[Case] = field(default_factory=list)
+    folder: Path | None = None
+    """where the traces and outputs of runs go that broke the application"""
+    began: float = field(default_factory=time.monotonic)
+
+    def begin(self) -> None:
+        """Run the command twice without faults, and make the table of cases. Raises CannotRun."""
+        self.plain, other = (self._plain() for _ in range(2))
+        self.expected = expectation(self.plain, other, self.topics)
+        if self.intended is not None:
+            intend(self.expected, self.intended)
+        found = places(self.plain.rows)
+        same_clients = {each.client_id for each in found} == {each.client_id for each in places(other.rows)}
+        if not same_clients:
+            self.expected.notices.append("the clients' ids differ from run to run, so clients are not told apart")
+            found = places(self.plain.rows, by_client=False)
+        self.requests = {place: len(requests) for place, requests in found.items()}
+        self.table = [case for case in cases(found, self.choice) if in_shard(case, self.shard)]
+
+    def _plain(self) -> Run:
+        run = self.application.run()
+        said = f"; it said: …{run.output.strip()[-300:]}" if run.output.strip() else ""
+        if run.exit is None:
+            raise CannotRun(f"without faults the command did not end within {self.application.limit:g} s (--limit){said}")
+        if run.exit != 0:
+            raise CannotRun(f"without faults the command ended with exit code {run.exit}{said}")
+        if run.check not in (None, 0):
+            raise CannotRun(f"without faults --check ended with exit code {run.check}")
+        if not run.requests:
+            raise CannotRun(
+                "the command sent no request to Kafka; it must connect to the address in WIREBROKER_BOOTSTRAP, "
+                "BOOTSTRAP_SERVERS or KAFKA_BOOTSTRAP_SERVERS (--env names another variable)"
+            )
+        return run
+
+    def play(self, results: Results, more: Callable[[int], None] = lambda _: None) -> Iterator[Result]:
+        """Play the cases, and those that the results of the first ones suggest. `more` hears of further cases."""
+        quick = [case for case in self.table if not is_slow(case)]
+        silent = [case for case in self.table if is_slow(case)]
+        yield from self._round(quick, results)
+        by_id = {case["id"]: case for case in silent}
+        later: list[Case] = []
+        for result in self._round(silent, results):
+            yield result
+            waited = result["seconds"] - self.plain.seconds
+            if self.choice.has({"kind": "delay"}, result["api"]) and result["outcomes"] != ["hung"]:
+                later += delays(by_id[result["id"]], waited, self.application.limit)
+        self.table += later
+        more(len(later))
+        yield from self._round(later, results)
+
+    def _round(self, table: Sequence[Case], results: Results) -> Iterator[Result]:
+        return play_all(
+            table, self.case, results, jobs=self.jobs, go_on=self.has_time, abandon=self.application.abandon
+        )  # fmt: skip
+
+    def has_time(self) -> bool:
+        """Whether the budget has time left."""
+        return self.budget is None or time.monotonic() - self.began < self.budget
+
+    def case(self, case: Case) -> Result:
+        """Play one case."""
+        run = self.run(faults_of(case))
+        result = self.result(case, run)
+        if set(result["outcomes"]) & {"lost", "reordered"} and self._is_kafkas_own(case):
+            result["outcomes"] = [KAFKAS_OWN]
+        if self.folder is not None and is_broken(result) and "#" not in case["id"]:
+            _keep(run, trace_file(self.folder, case["id"]))
+        return result
+
+    def confirm(self, results: Sequence[Result], store: Results) -> None:
+        """Play one case of each way to break again, until three runs are known, and note how often it broke."""
+        first = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
+        words = ("id", "api", "nth", "fault", "second")
+        again = [
+            {**{word: each[word] for word in words if word in each}, "id": f"{each['id']}#{number}"}
+            for each in first
+            for number in (2, 3)
+        ]
+        played = {result["id"]: result["outcomes"] for result in self._round(again, store)}
+        for each in first:
+            outcomes = [played.get(f"{each['id']}#{number}") for number in (2, 3)]
+            known = [each["outcomes"], *(found for found in outcomes if found is not None)]
+            broke = sum(bool({*found} & {*each["outcomes"]}) for found in known)
+            each["again"] = "always" if broke == len(known) > 1 else f"{broke} of {len(known)}"
+
+    def _is_kafkas_own(self, case: Case) -> bool:
+        """Whether KAFKA-15591 makes the difference: after it has refused a producer's first batch on a partition, Kafka 4.3.1
+        stores the second one."""
+        if case["api"] != "Produce" or case["nth"] != 1:
+            return False
+        strict = {"rules": {"first_sequence": "zero_or_45"}}
+        run = self.application.run(faults_of(case), self.plain.requests.total(), changed=strict)
+        return not set(self.expected.judge(run).outcomes) & set(SILENT_OUTCOMES)
+
+    def run(self, faults: Sequence[Mapping[str, Any]]) -> Run:
+        """Run the command with these faults."""
+        return self.application.run(faults, self.plain.requests.total())
+
+    def result(self, case: Case, run: Run) -> Result:
+        """The result of a run as data."""
+        judged = self.expected.judge(run)
+        made: Result = {
+            **case, "outcomes": judged.outcomes, "exit": run.exit, "seconds": round(run.seconds, 3), "fired": run.fired,
+            "requests": run.requests.total(), "missing": judged.missing, "doubled": judged.doubled,
+            "reordered": judged.reordered, "sentence": sentence(judged, run), "file": None,
+        }  # fmt: skip
+        if run.exit is not None and run.seconds > max(self.plain.seconds * SLOWER_FACTOR, self.plain.seconds + SLOWER_S):
+            made["slower"] = round(run.seconds / max(self.plain.seconds, 0.001), 1)
+        return made
+
+    def summary(self, results: Sequence[Result]) -> dict[str, Any]:
+        """What explore.json has."""
+        counts = Counter(name for result in results for name in result["outcomes"])
+        order = {case["id"]: place for place, case in enumerate(self.table)}
+        return {
+            "plain": {
+                "exit": self.plain.exit, "seconds": round(self.plain.seconds, 3), "requests": dict(self.plain.requests),
+                "stored": {topic: len(records) for topic, records in self.plain.stored.items() if records},
+                "notices": self.expected.notices,
+            },
+            "runs": sorted(results, key=lambda result: order.get(result["id"], len(order))),
+            "summary": {
+                "runs": len(results), **{name: counts[name] for name in OUTCOMES},
+                "not_fired": sum(not result["fired"] for result in results), "not_tried": len(self.table) - len(results),
+            },
+        }  # fmt: skip
+
+
+def is_broken(result: Result) -> bool:
+    """Whether the application broke silently, or did not end."""
+    return any(name in SILENT_OUTCOMES for name in result["outcomes"])
+
+
+def trace_file(folder: Path, case_id: str) -> Path:
+    """The trace of a run that broke the application."""
+    return folder / "traces" / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', case_id)}.jsonl"
+
+
+def _keep(run: Run, path: Path) -> None:
+    """Write down what a run did: its trace, and beside it what the command said."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{row.as_json()}\n" for row in run.rows), encoding="utf-8")
+    path.with_suffix(".txt").write_text(run.output, encoding="utf-8")

@@ -1,0 +1,221 @@
+"""From the requests of a run without faults to a table of cases: one fault at one request each.
+
+Requests of the same client, API and topic are one class: the client is in the same state at each of them, except at the first
+and the last. A case strikes the first, the second or the last request of a class, or each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkawire.errors import ErrorCode
+from kafkawire.registry import KEYS, response_class
+from wirebroker.campaign.cases import Case
+from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_REPLICAS, OF_SEQUENCES, OF_TRANSACTIONS
+from wirebroker.faults.rules import KINDS
+from wirebroker.trace.rows import FetchRow, ProduceRow, ReplyRow, RequestRow, Row
+
+SILENT = "silence"
+TRANSACTION = "transaction "
+"""Before a transactional id, in what a row of the trace is about."""
+THROTTLE_MS = 500
+HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
+"""APIs with which each connection begins: only their loss is tried."""
+LAST_VALUE_AT = -5
+"""Where the last value of a Fetch ends: three tags and the number of headers come after it."""
+OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
+"""Faults of a cluster that loses or damages stored records. No application can make up for them, so they are tried only if they
+are named."""
+USUAL = (
+    "lose_request", "lose_ack", "cut", "error", "throttle", "restart", "crash_after_write", "expire_producer",
+    "expire_transactional_id", "fence", "delay",
+)  # fmt: skip
+"""The kinds of fault that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A class of requests: its words in a fault file."""
+
+    api: str
+    client_id: str | None
+    topic: str | None
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The words that match its requests."""
+        named = {"client_id": self.client_id, "topic": self.topic}
+        return {"api": self.api} | {word: name for word, name in named.items() if name}
+
+    @property
+    def label(self) -> str:
+        """A part of a case's id."""
+        return "-".join(filter(None, (self.api, self.client_id, self.topic)))
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request of the plain run, or a batch of a Produce."""
+
+    version: int
+    response_bytes: int = 0
+    acks: int | None = None
+    """of a Produce"""
+    idempotent: bool = False
+    transactional_ids: tuple[str, ...] = ()
+    fetched: list[FetchRow] = field(default_factory=list)
+
+
+def places(rows: Iterable[Row], *, by_client: bool = True) -> dict[Place, list[Asked]]:
+    """The classes of requests in a trace, each with its requests in order.
+
+    With `by_client` false, clients are not told apart, because their ids differ from run to run.
+    """
+    found: dict[Place, list[Asked]] = {}
+    exchanges: dict[tuple[int, int, int], list[Asked]] = {}
+    transactions: dict[tuple[int, int, int], tuple[str, ...]] = {}
+    for row in rows:
+        if not isinstance(row, RequestRow | ProduceRow | ReplyRow | FetchRow):
+            continue
+        number = row.node, row.connection, row.correlation_id
+        client_id = row.client_id if by_client else None
+        if isinstance(row, ReplyRow):
+            for asked in exchanges.get(number, ()):
+                asked.response_bytes = row.bytes
+        elif isinstance(row, FetchRow):
+            for asked in exchanges.get(number, ()):
+                asked.fetched.append(row)
+        elif isinstance(row, RequestRow) and row.api == "Produce":
+            transactions[number] = _transactional_ids(row)
+        else:
+            if isinstance(row, ProduceRow):
+                ids, place = transactions.get(number, ()), Place("Produce", client_id, row.topic)
+                asked = Asked(row.version, acks=row.acks, idempotent=row.producer_id >= 0, transactional_ids=ids)
+            else:
+                asked = Asked(row.version, transactional_ids=_transactional_ids(row))
+                place = Place(row.api, client_id, None)
+            found.setdefault(place, []).append(asked)
+            exchanges.setdefault(number, []).append(asked)
+    return found
+
+
+def _transactional_ids(row: RequestRow) -> tuple[str, ...]:
+    return tuple(each.removeprefix(TRANSACTION) for each in row.about if each.startswith(TRANSACTION))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which faults are tried, and where."""
+
+    apis: frozenset[str] | None = None
+    faults: frozenset[str] | None = None
+    """kinds of fault and names of errors; None: the usual ones"""
+    every: bool = False
+
+    @classmethod
+    def of(cls, apis: Collection[str], faults: Collection[str], *, every: bool = False) -> Choice:
+        """From names. ValueError for a fault that does not exist."""
+        known = {*USUAL, *OPTIONAL, *ErrorCode.__members__}
+        for name in faults:
+            if name not in known:
+                why = "it is not among the faults that are tried" if name in KINDS else "there is no such fault or error"
+                raise ValueError(f"{name}: {why}; there are {', '.join((*USUAL, *OPTIONAL))}, and Kafka's errors by name")
+        return cls(frozenset(apis) or None, frozenset(faults) or None, every)
+
+    def has(self, fault: dict[str, Any], api: str) -> bool:
+        """Whether this fault is tried."""
+        kind, code = fault["kind"], fault.get("code")
+        if self.faults is None:
+            return kind not in OPTIONAL and (api, code) not in OF_LOST_DATA
+        return kind in self.faults or (code is not None and code in self.faults)
+
+
+def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
+    """The table: quick faults first, those for which a client waits until its own timeout last."""
+    made: list[Case] = []
+    for place, requests in found.items():
+        if choice.apis is not None and place.api not in choice.apis:
+            continue
+        for nth in _positions(len(requests), every=choice.every):
+            for fault in _faults(place, requests[nth - 1]):
+                if choice.has(fault, place.api):
+                    made.append(_case(place, nth, fault))
+    return sorted(made, key=is_slow)
+
+
+def is_slow(case: Case) -> bool:
+    """Whether the client waits for its own timeout."""
+    return bool(case["fault"].get("then") == SILENT or case["fault"]["kind"] == "delay")
+
+
+def _positions(count: int, *, every: bool) -> list[int]:
+    return list(range(1, count + 1)) if every else sorted({1, min(2, count), count})
+
+
+def _case(place: Place, nth: int, fault: dict[str, Any]) -> Case:
+    words = {"kind": fault["kind"], **place.words, "nth": nth, **fault}
+    own = "-".join(str(value).lower() for word, value in fault.items() if word not in ("topic", "partition"))
+    return {"id": f"{place.label}-{nth}-{own}", "api": place.api, "nth": nth, "fault": words}
+
+
+def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
+    """A delay longer than the client's timeout, which a silent connection has measured as `waited` seconds."""
+    ms = round(max(waited * 1.5, 0.5) * 1000)
+    if silent["fault"]["kind"] == "lose_request" and ms < limit * 500:
+        fault = {word: value for word, value in silent["fault"].items() if word != "then"} | {"kind": "delay", "ms": ms}
+        yield {**silent, "id": silent["id"].replace("lose_request-silence", "delay"), "fault": fault}
+
+
+def _faults(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
+    """What can happen to this request."""
+    for kind in ("lose_request", "lose_ack") if asked.acks != 0 else ("lose_request",):
+        yield {"kind": kind, "then": "disconnect"}
+        yield {"kind": kind, "then": SILENT}
+    if place.api in HANDSHAKES:
+        return
+    if asked.acks == 0:  # no response, and so no error in it
+        yield {"kind": "restart", "mode": "kill"}
+        return
+    if asked.response_bytes > 1:
+        yield {"kind": "cut", "bytes": asked.response_bytes // 2}
+    yield {"kind": "restart", "mode": "kill"}
+    yield from _errors(place.api, asked)
+    if _can_throttle(place.api, asked.version):
+        yield {"kind": "throttle", "ms": THROTTLE_MS}
+    yield from _of_state(place, asked)
+
+
+def _errors(api: str, asked: Asked) -> Iterator[dict[str, Any]]:
+    """The errors that Kafka can return to this request."""
+    impossible: set[str] = set()
+    if api == "Produce":
+        impossible |= (OF_REPLICAS if asked.acks != -1 else set()) | (OF_SEQUENCES if not asked.idempotent else set())
+    if api in ("Produce", "InitProducerId") and not asked.transactional_ids:
+        impossible |= OF_TRANSACTIONS
+    for code in ERRORS.get(api, ()):
+        if code not in impossible:
+            yield {"kind": "error", "code": code}
+    for code in DONE.get(api, ()) if asked.acks in (None, -1) else ():
+        yield {"kind": "error", "code": code, "after": True}
+
+
+def _of_state(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
+    if place.api == "Produce":
+        yield {"kind": "crash_after_write"}
+        if asked.idempotent:
+            yield {"kind": "expire_producer"}
+    for name in asked.transactional_ids:
+        yield {"kind": "fence", "transactional_id": name}
+        yield {"kind": "expire_transactional_id", "transactional_id": name}
+    for row in asked.fetched:
+        if row.bytes:
+            yield {"kind": "corrupt", "at": LAST_VALUE_AT}
+        if row.offset > 0:
+            yield {"kind": "truncate", "offset": row.offset - 1, "topic": row.topic, "partition": row.partition}
+
+
+def _can_throttle(api: str, version: int) -> bool:
+    fields = response_class(KEYS[api]).__wire__
+    return any(each.name == "throttle_time_ms" and each.present(version) for each in fields)

@@ -1,0 +1,93 @@
+"""An exploration on the terminal: the plain run, a bar, and each way in which the application broke."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from kafkawire.printable import printable
+from wirebroker.audit.findings import plural
+from wirebroker.campaign.cases import Result
+from wirebroker.campaign.exploration import Exploration
+from wirebroker.campaign.outcomes import SILENT_OUTCOMES
+from wirebroker.campaign.words import NAMES, fault_in_words, place_of, ways
+
+WIDTH = 128
+"""Columns, where there is no terminal that has its own."""
+SHOWN_APIS = 6
+MOST_WAYS = 12
+"""Ways to one outcome that are shown; explore.json has all."""
+
+
+class Screen:
+    """Prints an exploration."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False)
+        if console is None and not self.console.is_terminal:
+            self.console.width = WIDTH
+
+    def _say(self, *parts: str | tuple[str, str]) -> None:
+        text = Text("  ")
+        for part in parts:
+            text.append(printable(part if isinstance(part, str) else part[0]), "" if isinstance(part, str) else part[1])
+        self.console.print(text, soft_wrap=True)
+
+    def plain(self, exploration: Exploration) -> None:
+        """The run without faults, and what does not repeat."""
+        run = exploration.plain
+        stored = sum(map(len, run.stored.values()))
+        shown = [f"{count} {api}" for api, count in run.requests.most_common(SHOWN_APIS)]
+        more = " …" if len(run.requests) > SHOWN_APIS else ""
+        self._say(f"plain run   {', '.join(shown)}{more}   {run.seconds:.1f} s   stored {stored}, exit {run.exit}")
+        for notice in exploration.expected.notices:
+            self._say(("note", "yellow"), f": {notice}")
+
+    @contextmanager
+    def progress(self, exploration: Exploration) -> Iterator[Progress]:
+        """A bar while the cases are played; nothing where no one watches."""
+        columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        requests = sum(exploration.requests.values())
+        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
+            progress.add_task(f"trying faults at {requests} requests", total=len(exploration.table))
+            yield progress
+
+    def results(self, summary: Mapping[str, Any], results: Sequence[Result], seconds: float, requests: int) -> None:
+        """Everything that was found."""
+        counts = summary["summary"]
+        self._say(f"tried {plural(counts['runs'], 'fault')} at {plural(requests, 'request')} in {_time(seconds)}")
+        for outcome in SILENT_OUTCOMES:
+            found = [way for way, _ in ways(outcome, results)]
+            count = plural(len(found), "way")
+            if len(found) > MOST_WAYS:
+                found[MOST_WAYS:] = [f"… and {len(found) - MOST_WAYS} more"]
+            for number, way in enumerate(found):
+                heading = f"{NAMES[outcome]:<12}" if not number else " " * 12
+                self._say((heading, "bold red"), f"{count if not number else '':<9}{way}")
+        self._say(f"fails, and says so   {counts['failed']}      as before   {counts['as_before']}")
+        if counts["kafka_defect"]:
+            why = "Kafka 4.3.1 itself loses the first batch on a partition if it refuses it while others are in flight"
+            self._say(f"by KAFKA-15591   {counts['kafka_defect']}: {why}")
+        if counts["not_fired"]:
+            self._say(f"{plural(counts['not_fired'], 'run')} ended before the fault could strike")
+        slower = [result for result in results if result.get("slower")]
+        if slower:
+            worst = max(slower, key=lambda each: each["slower"])
+            what = f"{place_of(worst)}: {fault_in_words(worst)}"
+            self._say(f"slower   {len(slower)}, at worst ×{worst['slower']:g}: {what}")
+        if counts["not_tried"]:
+            self._say(("not tried", "yellow"), f"   {counts['not_tried']}: the budget was used up (--resume goes on)")
+
+    def say(self, sentence: str) -> None:
+        """A line."""
+        self._say(sentence)
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"

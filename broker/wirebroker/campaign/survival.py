@@ -1,0 +1,40 @@
+"""One case as a test: what an exploration found, played again until the application is mended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from wirebroker.campaign.application import Application
+from wirebroker.campaign.exploration import Exploration
+from wirebroker.campaign.outcomes import SILENT_OUTCOMES
+from wirebroker.faults.rules import Rule
+
+__tracebackhide__ = True  # pytest shows the caller's line
+
+
+def assert_survives(
+    command: Sequence[str], faults: Rule | Iterable[Rule], *, topics: Sequence[str] = (),
+    configs: Mapping[str, str] | None = None, setup: str | None = None, check: str | None = None,
+    output: Sequence[str] = (), variables: Sequence[str] = (), limit: float = 180.0, cwd: str | None = None,
+) -> None:  # fmt: skip
+    """Run a command twice without faults, then once with these. AssertionError if it breaks silently, or no fault has fired.
+
+    The words are those of `wirebroker explore`. CannotRun if the command does not end well without faults.
+    """
+    settings = {"topics": list(topics), "configs": dict(configs or {})}
+    application = Application(command, settings, variables, setup, check, limit, cwd)
+    rules = [faults] if isinstance(faults, Rule) else list(faults)
+    try:
+        exploration = Exploration(application, topics=output)
+        exploration.begin()
+        run = exploration.run([rule.described() for rule in rules])
+        case: dict[str, Any] = {"id": "", "api": "", "nth": 0, "fault": rules[0].described()}
+        result = exploration.result(case, run)
+    finally:
+        application.stop()
+    broken = [name for name in result["outcomes"] if name in SILENT_OUTCOMES]
+    if broken:
+        raise AssertionError(f"{', '.join(broken)}: {result['sentence']}")
+    if not run.fired:
+        raise AssertionError(f"no request met {rules[0]}")

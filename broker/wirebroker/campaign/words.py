@@ -1,0 +1,63 @@
+"""Faults and ways to break, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from wirebroker.campaign.cases import Result
+
+NAMES = {
+    "lost": "LOST", "doubled": "DOUBLED", "reordered": "REORDERED", "open_transaction": "OPEN TRANSACTION", "hung": "HANGS",
+    "storm": "RETRY STORM", "check_failed": "CHECK FAILED",
+}  # fmt: skip
+WORDS = {
+    ("lose_request", "disconnect"): "the connection closes before the broker has the request",
+    ("lose_request", "silence"): "the request is lost, and the connection goes silent",
+    ("lose_ack", "disconnect"): "the response is lost, and the connection closes",
+    ("lose_ack", "silence"): "the response is lost, and the connection goes silent",
+}
+PLAIN_WORDS = {
+    "cut": "the connection closes inside the response", "restart": "the broker is killed and starts again",
+    "throttle": "the client has to wait", "crash_after_write": "the broker is killed after the write",
+    "expire_producer": "the partition forgets the producer", "delay": "the request is handled after the client's timeout",
+    "fence": "another producer begins with the transactional id",
+    "expire_transactional_id": "the coordinator forgets the transactional id",
+    "truncate": "the log loses its end", "corrupt": "a record is damaged",
+}  # fmt: skip
+
+
+def ways(outcome: str, results: Iterable[Result]) -> Iterator[tuple[str, list[Result]]]:
+    """Each kind of fault that led to an outcome, in words, with its results; that of the earliest request comes first."""
+    alike: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        if outcome in result["outcomes"]:
+            alike.setdefault((place_of(result), fault_in_words(result)), []).append(result)
+    for (place, words), same in alike.items():
+        same.sort(key=lambda each: int(each["nth"]))
+        nth = ", ".join(str(each["nth"]) for each in same)
+        how_often = next((f"; {each['again']}" for each in same if each.get("again")), "")
+        yield f"{place}: {words} (nth {nth}) … {same[0]['sentence']}{how_often}", same
+
+
+def place_of(result: Result) -> str:
+    """Which requests a case strikes, in words."""
+    fault = result["fault"]
+    return f"{result['api']} to {fault['topic']}" if fault.get("topic") else str(result["api"])
+
+
+def faults_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The faults of a case or of its result, in the words of a fault file."""
+    return [result["fault"], *([result["second"]] if result.get("second") else [])]
+
+
+def fault_in_words(result: Mapping[str, Any]) -> str:
+    """What happens, in words."""
+    return ", and then ".join(map(_in_words, faults_of(result)))
+
+
+def _in_words(fault: Mapping[str, Any]) -> str:
+    kind = fault["kind"]
+    if kind == "error":
+        return f"{fault['code']}{', and the request has taken effect' if fault.get('after') else ''}"
+    return WORDS.get((kind, fault.get("then", ""))) or PLAIN_WORDS.get(kind, kind)

@@ -1,0 +1,17 @@
+"""Commits a transaction, and tries again whatever the error is."""
+
+import os
+import time
+
+from confluent_kafka import KafkaException, Producer
+
+producer = Producer({"bootstrap.servers": os.environ["WIREBROKER_BOOTSTRAP"], "transactional.id": "till", "linger.ms": 0})
+producer.init_transactions(10)
+producer.begin_transaction()
+producer.produce("orders", value="order-1")
+while True:
+    try:
+        producer.commit_transaction(10)
+        break
+    except KafkaException:
+        time.sleep(0.05)

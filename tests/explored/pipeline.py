@@ -1,0 +1,86 @@
+"""Reads four orders and writes an invoice for each: "process-first", "commit-first" or "transactional"."""
+
+import os
+import sys
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+way, where = sys.argv[1], {"bootstrap.servers": os.environ["WIREBROKER_BOOTSTRAP"], "reconnect.backoff.ms": 10}
+quick = {"retry.backoff.ms": 10, "linger.ms": 0, "socket.timeout.ms": 1000}
+group = {
+    "group.id": "billing",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+}
+consumer = Consumer({**where, **group, "session.timeout.ms": 6000, "fetch.wait.max.ms": 20})
+consumer.subscribe(["orders"])
+
+
+def process_first() -> None:
+    """Send, then commit. If the commit fails, the batch is read again."""
+    producer = Producer({**where, **quick, "enable.idempotence": True})
+    done = 0
+    while done < 4:
+        message = consumer.poll(10)
+        if message is None or message.error():
+            sys.exit("nothing came")
+        producer.produce("invoices", key=message.key(), value=b"invoice of " + message.value())
+        if producer.flush(5):
+            sys.exit("not sent")
+        try:
+            consumer.commit(message, asynchronous=False)
+            done = message.offset() + 1
+        except KafkaException:
+            consumer.seek(TopicPartition("orders", 0, message.offset()))
+
+
+def commit_first() -> None:
+    """Commit, then send, and look at no result."""
+    producer = Producer({**where, **quick, "retries": 0})
+    for _ in range(4):
+        message = consumer.poll(10)
+        if message is None or message.error():
+            sys.exit("nothing came")
+        consumer.commit(message, asynchronous=False)
+        producer.produce("invoices", key=message.key(), value=b"invoice of " + message.value())
+        producer.flush(5)
+
+
+def transactional() -> None:
+    """Everything in one transaction, which is aborted and tried again as a whole."""
+    producer = Producer({**where, **quick, "transactional.id": "billing"})
+    producer.init_transactions(10)
+    offset = 0
+    while offset < 4:
+        message = consumer.poll(10)
+        if message is None or message.error():
+            sys.exit("nothing came")
+        try:
+            producer.begin_transaction()
+            producer.produce("invoices", key=message.key(), value=b"invoice of " + message.value())
+            position = [TopicPartition("orders", 0, message.offset() + 1)]
+            producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 10)
+            commit(producer)
+            offset = message.offset() + 1
+        except KafkaException as wrong:
+            if not wrong.args[0].txn_requires_abort():
+                raise
+            producer.abort_transaction(10)
+            consumer.seek(TopicPartition("orders", 0, message.offset()))
+
+
+def commit(producer: Producer) -> None:
+    """Commit, and try again while that helps."""
+    while True:
+        try:
+            producer.commit_transaction(10)
+        except KafkaException as wrong:
+            if not wrong.args[0].retriable():
+                raise
+        else:
+            return
+
+
+{"process-first": process_first, "commit-first": commit_first, "transactional": transactional}[way]()
+consumer.close()

@@ -1,0 +1,217 @@
+"""`wirebroker explore`: applications with a known bug, and right ones, each with one fault at a time."""
+
+from __future__ import annotations
+
+import json
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.errors import ErrorCode
+from kafkawire.registry import KEYS
+from wirebroker import MockKafka, faults
+from wirebroker.campaign.cases import Results, in_shard, play_all
+from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA
+from wirebroker.campaign.misfortunes import Choice, cases, places
+from wirebroker.commands.cli import main
+from wirekit import FEW_PLUGINS
+
+pytest_plugins = ["pytester"]
+
+HERE = Path(__file__).parent / "explored"
+Explore = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def explore(tmp_path: Path) -> Explore:
+    """Explore an application of tests/explored: the exit code and explore.json."""
+
+    def run(application: str, *flags: str) -> tuple[int, dict[str, Any]]:
+        name, *arguments = application.split()
+        out = tmp_path / "report"
+        code = main(
+            ["explore", "--out", str(out), "--topic", "orders", *flags, "--", sys.executable, str(HERE / name), *arguments]
+        )
+        return code, json.loads((out / "explore.json").read_text()) if code != 2 else {}
+
+    return run
+
+
+FILL = ("--topic", "invoices", "--output", "invoices", "--setup", f"{sys.executable} {HERE / 'fill.py'}")
+
+
+def test_results_that_nobody_looks_at_are_lost(explore: Explore) -> None:
+    code, found = explore("fire_and_forget.py", "--api", "Produce", "--faults", "INVALID_RECORD,throttle")
+    assert code == 1
+    assert found["plain"]["requests"]["Produce"] == 6
+    assert found["plain"]["stored"] == {"orders": 6}
+    assert found["summary"]["lost"] == 3
+    assert found["summary"]["as_before"] == 3
+    lost = [run for run in found["runs"] if run["outcomes"] == ["lost"]]
+    assert {run["nth"] for run in lost} == {1, 2, 6}
+    assert lost[0]["fault"] == {
+        "kind": "error", "api": "Produce", "client_id": "rdkafka", "topic": "orders", "nth": 1, "code": "INVALID_RECORD",
+    }  # fmt: skip
+    assert lost[0]["exit"] == 0
+    assert lost[0]["missing"] == ["orders: key 'key-0' value 'order-0'"]
+    assert lost[0]["again"] == "always"
+
+
+def test_what_breaks_an_application_is_written_down(
+    explore: Explore, tmp_path: Path, mock_kafka: MockKafka, pytester: pytest.Pytester
+) -> None:  # fmt: skip
+    junit, sarif = tmp_path / "found.xml", tmp_path / "found.sarif"
+    flags = ("--api", "Produce", "--faults", "INVALID_RECORD", "--limit", "20")
+    _, found = explore("fire_and_forget.py", *flags, "--junit", str(junit), "--sarif", str(sarif))
+    assert [run["file"] for run in found["runs"]] == [f"faults/lost-{number}.toml" for number in (1, 2, 3)]
+    (rule,) = mock_kafka.faults.load(tmp_path / "report" / "faults" / "lost-2.toml")
+    assert str(rule) == str(faults.error("INVALID_RECORD", api="Produce", topic="orders", client_id="rdkafka", nth=2))
+    written = tmp_path / "report" / "tests" / "test_lost_2.py"
+    pytester.makepyfile(written.read_text())
+    outcome = pytester.runpytest_subprocess(*FEW_PLUGINS)
+    outcome.assert_outcomes(failed=1)
+    outcome.stdout.fnmatch_lines("*lost: exit 0, 1 record missing, such as orders: key 'key-1' value 'order-1'*")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "never stored" not in page  # it is no idempotent producer, so nothing is known of its sequences
+    assert "INVALID_RECORD (nth 1, 2, 6)" in page
+    assert "Produce v10" in page
+    (suite,) = ET.fromstring(junit.read_text())
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "3")
+    (run,) = json.loads(sarif.read_text())["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["lost"] * 3
+
+
+def test_a_baseline_has_what_is_known(explore: Explore, tmp_path: Path) -> None:
+    flags = ("--api", "Produce", "--faults", "INVALID_RECORD")
+    explore("fire_and_forget.py", *flags)
+    known = tmp_path / "known.json"
+    known.write_text((tmp_path / "report" / "explore.json").read_text())
+    code, found = explore("fire_and_forget.py", *flags, "--baseline", str(known))
+    assert code == 0
+    assert found["summary"]["lost"] == 3
+
+
+def test_retries_without_idempotence_double_and_reorder(explore: Explore) -> None:
+    code, found = explore("retries.py", "--api", "Produce", "--faults", "crash_after_write,NOT_ENOUGH_REPLICAS")
+    assert code == 1
+    doubled = {run["fault"]["kind"] for run in found["runs"] if "doubled" in run["outcomes"]}
+    reordered = {run["fault"].get("code") for run in found["runs"] if "reordered" in run["outcomes"]}
+    assert doubled == {"crash_after_write"}
+    assert reordered == {"NOT_ENOUGH_REPLICAS"}
+
+
+def test_an_idempotent_producer_gives_no_alarm(explore: Explore) -> None:
+    code, found = explore(
+        "retries.py idempotent",
+        "--api",
+        "Produce",
+        "--faults",
+        "crash_after_write,cut,REQUEST_TIMED_OUT,NOT_ENOUGH_REPLICAS,OUT_OF_ORDER_SEQUENCE_NUMBER",
+    )
+    assert code == 0
+    assert {name for run in found["runs"] for name in run["outcomes"]} == {"as_before", "failed", "kafka_defect"}
+
+
+def test_processing_before_the_commit_doubles(explore: Explore) -> None:
+    code, found = explore("pipeline.py process-first", *FILL, "--api", "OffsetCommit", "--faults", "REBALANCE_IN_PROGRESS")
+    assert code == 1
+    assert found["summary"]["doubled"] == found["summary"]["runs"] == 3
+
+
+def test_a_commit_before_processing_loses(explore: Explore) -> None:
+    code, found = explore("pipeline.py commit-first", *FILL, "--api", "Produce", "--faults", "lose_request,KAFKA_STORAGE_ERROR",
+                          "--budget", "4s")  # fmt: skip
+    assert code == 1
+    assert found["summary"]["lost"] >= 3
+
+
+def test_transactions_give_no_alarm(explore: Explore) -> None:
+    faults = "TRANSACTION_ABORTABLE,CONCURRENT_TRANSACTIONS,PRODUCER_FENCED,fence"
+    code, found = explore("pipeline.py transactional", *FILL, "--api", "EndTxn,TxnOffsetCommit", "--faults", faults)
+    assert code == 0
+    assert found["summary"]["failed"] > 0
+    assert found["summary"]["failed"] + found["summary"]["as_before"] == found["summary"]["runs"]
+
+
+def test_an_endless_loop_hangs(explore: Explore) -> None:
+    code, found = explore("loops.py", "--api", "EndTxn", "--faults", "PRODUCER_FENCED", "--limit", "3")
+    assert code == 1
+    assert [run["outcomes"] for run in found["runs"]] == [["hung"]]
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["nothing-of-this-name"], "nothing-of-this-name cannot be started: No such file or directory"),
+        ([sys.executable, "-c", "print('no'); raise SystemExit(3)"], "ended with exit code 3; it said: …no"),
+        ([sys.executable, "-c", ""], "sent no request to Kafka"),
+    ],
+)
+def test_what_cannot_be_explored_is_said(
+    command: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    assert main(["explore", "--out", str(tmp_path), "--", *command]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+# The table
+
+
+def test_every_error_in_the_table_exists() -> None:
+    for api, names in [*ERRORS.items(), *DONE.items(), *((api, (name,)) for api, name in OF_LOST_DATA)]:
+        assert api in KEYS
+        assert set(names) <= set(ErrorCode.__members__)
+
+
+def test_faults_that_no_application_can_help_are_tried_only_by_name(plain_rows: list[Any]) -> None:
+    found = places(plain_rows)
+    usual = {case["fault"]["kind"] for case in cases(found, Choice())}
+    named = {case["fault"].get("code") for case in cases(found, Choice.of((), ["OFFSET_OUT_OF_RANGE"]))}
+    assert not usual & {"truncate", "corrupt"}
+    assert named == {"OFFSET_OUT_OF_RANGE"}
+
+
+@pytest.fixture
+def plain_rows(mock_kafka: Any) -> list[Any]:
+    """The trace of a consumer that reads one record."""
+    from confluent_kafka import Consumer
+
+    mock_kafka.trace.level = "all"
+    mock_kafka.produce("orders", value=b"1")
+    consumer = Consumer({"bootstrap.servers": mock_kafka.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    assert consumer.poll(10) is not None
+    consumer.close()
+    rows: list[Any] = mock_kafka.trace.events()
+    return rows
+
+
+def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
+    table = [{"id": str(number)} for number in range(6)]
+    played: list[str] = []
+
+    def play(case: Any) -> dict[str, Any]:
+        played.append(case["id"])
+        return {"id": case["id"], "square": int(case["id"]) ** 2}
+
+    first = Results(tmp_path / "runs.jsonl")
+    half = list(play_all(table, play, first, jobs=1, go_on=lambda: len(played) < 3, abandon=lambda: None))
+    first.close()
+    with (tmp_path / "runs.jsonl").open("a") as file:
+        file.write('{"id": "3", "squ')  # the machine went down here
+    second = Results(tmp_path / "runs.jsonl", resume=True)
+    whole = list(play_all(table, play, second, jobs=2, go_on=lambda: True, abandon=lambda: None))
+    assert len(half) == 3
+    assert sorted(each["square"] for each in whole) == [0, 1, 4, 9, 16, 25]
+    assert len(played) == 6
+
+
+def test_shards_divide_a_table() -> None:
+    table = [{"id": f"case-{number}"} for number in range(100)]
+    parts = [[case["id"] for case in table if in_shard(case, (number, 3))] for number in (1, 2, 3)]
+    assert sorted(each for part in parts for each in part) == sorted(case["id"] for case in table)
+    assert all(len(part) > 15 for part in parts)
