@@ -40,7 +40,7 @@ class InProcess:
         return self._links[-1]
 
     def deliver(self) -> None:
-        """Give each connection its responses, and the broker the requests that were behind them."""
+        """Give each connection its responses, and the broker the requests that waited for them."""
         while effects := self.engine.take_effects():
             for effect in effects:
                 for link in self._links:

@@ -1,4 +1,4 @@
-"""ACLs: who may do what, as a real Kafka was recorded; what ACLs mean; and a broker that has some."""
+"""ACLs: who may do what, as recorded on a real Kafka; what ACLs mean; and a broker with ACLs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def allow(kafka: MockKafka, *acls: dict[str, Any]) -> None:
 
 
 def entry(operation: int, name: str = "orders", kind: int = ResourceType.TOPIC, **changes: Any) -> dict[str, Any]:
-    """An ACL of alice, as CreateAcls has it."""
+    """An ACL of alice for CreateAcls."""
     return {
         "resource_type": kind, "resource_name": name, "resource_pattern_type": 3, "principal": ALICE, "host": "*",
         "operation": operation, "permission_type": 3,
@@ -211,7 +211,7 @@ def test_more_acls_than_kafka_writes_for_one_request_are_refused_as_a_whole(kafk
     assert {(each.error_code, each.error_message) for each in too_many.results} == {
         (ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     }
-    for some in (names[:10_000], names):  # those that are known take no record
+    for some in (names[:10_000], names):  # known ACLs need no record
         made = ask("CreateAcls", creations=[entry(Operation.READ, name) for name in some])
         assert {each.error_code for each in made.results} == {0}
     one = ANY | {"resource_name_filter": "t1"}

@@ -1,7 +1,7 @@
 """The admin APIs, asked with real frames.
 
-Error codes and sentences in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka answers in the
-order of a hash map, the order here is ours.
+Error codes and sentences in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka's responses have the
+order of a hash map, these have wirebroker's order.
 """
 
 from __future__ import annotations
@@ -472,7 +472,7 @@ def test_alterations_that_kafka_refuses(
 
 
 def test_on_an_unknown_operation_the_controller_fails_on_all_that_the_request_changes_there() -> None:
-    """The answers are a real broker's: what a broker refuses or changes itself is answered as always."""
+    """The responses are a real broker's: settings that the broker itself refuses or changes get their usual responses."""
     admin = Admin()
     admin.create(new_topic("orders"), new_topic("other"))
 
@@ -644,7 +644,7 @@ def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -
 
 
 def in_dirs(admin: Admin, *names: str) -> list[list[tuple[str, int]]]:
-    """The replicas of these topics in each log directory of the broker."""
+    """Returns the replicas of these topics in each log directory of the broker."""
     results = admin.ask(plain("DescribeLogDirs", topics=None), 5).results
     return [[(t.name, p.partition_index) for t in each.topics if t.name in names for p in t.partitions] for each in results]
 
@@ -664,11 +664,11 @@ def test_each_broker_spreads_its_replicas_over_its_log_directories() -> None:
     assert in_dirs(second, "orders", "other") == [[("orders", 1)], [("other", 0)]]
     assert moved(first, "/b", 0, 1) == [0, 9]
     assert in_dirs(first, "orders") == [[], [("orders", 0), ("orders", 2)]]
-    assert in_dirs(second, "orders") == [[("orders", 1)], []], "a broker moves only its own replicas"
+    assert in_dirs(second, "orders") == [[("orders", 1)], []], "a broker can only move its own replicas"
     reassigned(first, ("orders", 1, [1]))
-    assert in_dirs(first, "orders") == [[], [("orders", 0), ("orders", 1), ("orders", 2)]], "the broker remembers the wish"
+    assert in_dirs(first, "orders") == [[], [("orders", 0), ("orders", 1), ("orders", 2)]], "the broker remembers the request"
     reassigned(first, ("orders", 2, [2]))
-    assert in_dirs(second, "orders", "other") == [[("orders", 2)], [("other", 0)]], "a replica that is gone takes no place"
+    assert in_dirs(second, "orders", "other") == [[("orders", 2)], [("other", 0)]], "a deleted replica needs no space"
 
 
 def test_a_restart_forgets_where_new_replicas_were_wanted() -> None:

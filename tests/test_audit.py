@@ -1,4 +1,5 @@
-"""kafka.audit(): its findings after real misfortunes, and none without them. Test names carry the ids of the behaviours."""
+"""kafka.audit(): its findings after real failures, and no finding without a failure. Test names carry the ids of the
+behaviours."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from wirebroker.mock import MockKafka
 from wirekit import RawProducer, client
 
 Rows = list[tuple[int, bytes]]
-"""Partition and value of each record that a client sends."""
+"""The partition and the value of each record that a client sends."""
 BATCHES = {"A": (114, 120), "B": (121, 124), "C": (125, 132), "D": (133, 142), "E": (143, 150), "F": (151, 155)}
 
 
@@ -43,7 +44,7 @@ def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     return mock_kafka_factory(topics={"orders": 2})
 
 
-# Clients: each call is a new producer that sends these records, one after another, and leaves.
+# Clients: each call starts a new producer that sends these records one after another and closes.
 
 
 def kafka_python(address: str, rows: Rows, idempotent: bool = True, acks: Any = "all") -> None:
@@ -110,7 +111,7 @@ def batch(name: str, pid: int, epoch: int = 0, first: int | None = None, now: in
 
 
 def content(names: str) -> list[tuple[str, None, bytes]]:
-    """The records of these batches as an application's journal."""
+    """Returns the records of these batches as an application's journal."""
     return [
         ("orders", None, b"%s%d" % (name.encode(), n)) for name in names for n in range(BATCHES[name][0], BATCHES[name][1] + 1)
     ]
@@ -226,7 +227,7 @@ def test_b8_three_semantics_are_counted(mock_kafka_factory: Callable[..., MockKa
         broker.faults.add(faults.lose_ack(api="Produce", nth=5))
         late = broker.faults.add(faults.lose_request(api="Produce", nth=10 if settings["acks"] == 0 else 11))
         send(broker.bootstrap_servers, values(10), **settings)
-        broker.wait_until(lambda late=late: late.fired == 1)  # with acks=0 no client waits for that
+        broker.wait_until(lambda late=late: late.fired == 1)  # with acks=0 no client waits for a response
         summary = broker.audit(intended=[("orders", None, value) for _, value in values(10)]).summary()
         counted[name] = tuple(summary[what] for what in ("intended", "records", "lost", "doubled"))
     assert counted == {
@@ -315,7 +316,7 @@ def test_c6_sequences_may_begin_again_after_the_producer_expired(broker: MockKaf
         producer.raw(batch(name, producer.pid, first=0, now=broker.clock.now()))
     report = broker.audit()
     assert report.summary()["records"] == 18
-    (found,) = report.findings  # new sequences from zero on are not a duplicate; a record that is stored again is
+    (found,) = report.findings  # new sequences from zero are not duplicates; a record that is stored again is a duplicate
     assert (found.kind, found.severity, found.first_offset, found.last_offset) == ("duplicate", "certain", 11, 17)
     assert "records 0–6" in found.explanation
     assert broker.audit(intended=content("ABA")).findings == []
@@ -391,7 +392,7 @@ def test_deleted_records_are_neither_a_gap_nor_lost(broker: MockKafka) -> None:
 
 
 def test_compacted_records_are_neither_a_gap_nor_lost(tmp_path: Path) -> None:
-    """Each of forty keys is written several times; the remaining log has holes of every kind."""
+    """Each of forty keys is written several times, so the compacted log has holes of every kind."""
     chance = random.Random(1)
     keys = [b"%d" % chance.randrange(40) for _ in range(300)]
     contents = [(key, b"%d " % number + bytes(12_000)) for number, key in enumerate(keys)]
@@ -429,7 +430,7 @@ def test_retention_leaves_nothing_to_find(mock_kafka_factory: Callable[..., Mock
 def test_the_coordinators_own_topics_are_looked_at_without_their_contents(
     mock_kafka_factory: Callable[..., MockKafka],
 ) -> None:
-    """While the clock stands still, each commit of the same offsets is the same record."""
+    """While the clock is frozen, each commit of the same offsets is the same record."""
     broker = mock_kafka_factory(topics=["orders"], clock="frozen")
     transactional(broker, b"settled")
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
@@ -656,7 +657,7 @@ def test_a16_retries_that_another_window_recognises_or_misses(broker: MockKafka)
     assert [len(each.saved) for each in (one, two, five, ten)] == [0, 0, 0, 5]
     assert [len(each.lost) for each in (one, two, five, ten)] == [4, 3, 0, 0]
     assert [row.first_sequence for row in ten.saved] == [0, 1, 2, 3, 4]
-    assert five.beyond == 0, "nothing differs from what happened"
+    assert five.beyond == 0, "nothing differs from the real run"
     costs = [each.state_bytes for each in (one, two, five, ten)]
     assert costs == sorted(costs)
     assert costs[3] - costs[0] == 9 * (costs[1] - costs[0])

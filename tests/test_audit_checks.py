@@ -1,4 +1,4 @@
-"""The checks on made-up histories: every planted fault is found and nothing else, and innocence is not suspected."""
+"""The checks on made-up histories: they find every planted fault and nothing else, and no fault in a healthy history."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_several_faults_at_once() -> None:
         hold(History(seed, tuple(random.Random(seed).sample(together, 4))), seed)
 
 
-# One case each, as a reader would want to see it
+# One case of each kind, for readers
 
 
 def batch(offset: int, first: int, count: int = 5, *, pid: int = 12, epoch: int = 0, **more: int) -> BatchRow:
@@ -107,11 +107,11 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
             "orders-0: sequence 0 of producer 12 epoch 0 is stored twice: at offset 0 and at 10",
         ],
     ),
-    "two batches come again as one": (
+    "two batches are stored again as one": (
         [batch(0, 0), batch(5, 5), batch(10, 0, 10)],
         ["orders-0: sequences 0–9 of producer 12 epoch 0 are stored twice: at offsets 0–9 and at 10–19"],
     ),
-    "two batches that were stored in the wrong order come again as one, and that once more": (
+    "two batches that were stored in the wrong order are stored again as one, twice": (
         [batch(0, 5), batch(5, 0), batch(10, 0, 10), batch(20, 0, 10)],
         [
             "orders-0: sequences 0–4 of producer 12 epoch 0 are stored out of order: at offsets 5–9, after 5–9 at offsets "
@@ -161,7 +161,7 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
             "0–4"
         ],
     ),
-    "a transaction that nobody ended": (
+    "a transaction without an end": (
         [batch(0, 0, attributes=0x10), batch(5, 5, attributes=0x10), batch(10, 0, pid=3, max_timestamp=START + 61_000)],
         [
             "orders-0: the transaction that producer 12 epoch 0 began at offset 0 has been neither committed nor aborted; "
@@ -252,7 +252,7 @@ def test_offsets_that_nothing_explains_are_missing_once() -> None:
         assert check_partition([plain(0), plain(8)], bounds) == []
     assert [each[-4:-2] for each in check_partition([plain(0), plain(8)], Bounds(cleaned_to=6))] == [(6, 7)]
     rows = [batch(0, 0), plain(5), plain(14), batch(19, 8)]
-    assert [each.kind for each in check_partition(rows)] == ["gap", "offset_gap"], "three sequences are less than these offsets"
+    assert [each.kind for each in check_partition(rows)] == ["gap", "offset_gap"], "there are fewer sequences than offsets"
     assert [each.kind for each in check_partition([*rows[:2], plain(12), batch(17, 7)])] == ["gap"]
 
 
@@ -268,7 +268,7 @@ KINDS_OF_CONTENT = (
     "epoch_duplicate", "session_duplicate", "application_duplicate", "partition_duplicate", "lost", "unacknowledged_stored",
 )  # fmt: skip
 Told = tuple[str, str, int, int]
-"""Kind, severity, partition and offset of a record."""
+"""The kind, severity, partition and offset of a record."""
 
 
 class Shop:
@@ -321,7 +321,7 @@ class Shop:
             self.expected.add((kind, "certain" if named or kind == "duplicate" else "likely", again.partition, again.offset))
 
     def _misses(self, fate: str, meant: Intended, partition: int, value: bytes) -> None:
-        """It is not there, or was not to be."""
+        """The batch is missing, or it was not expected."""
         if fate == "failed and stored":
             row = self._store(partition, value)
             self.expected.add(("unacknowledged_stored", "certain", partition, row.offset))
@@ -441,7 +441,7 @@ def test_repeated_states_are_not_copies() -> None:
     assert [each.split(";")[0] for each in notices] == [
         "states: its contents repeat too often to identify duplicates, so they were not compared"
     ]
-    assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "a thousand records are few"
+    assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "a thousand records are compared one by one"
 
 
 def tombstones(count: int) -> list[RecordRow]:

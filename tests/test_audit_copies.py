@@ -1,4 +1,4 @@
-"""Batches that were stored before, partly or whole: compared with a search of all pairs, and with very many batches."""
+"""Batches that were stored before, partly or whole: the result equals a search of all pairs, also for very many batches."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_a_batch_of_which_only_the_ends_are_known() -> None:
 MANY = 20_000
 ISLANDS: dict[str, Extents] = {
     "all the same": [(0, 9)] * MANY,
-    "everything again, with other borders": [(10 * n, 10 * n + 9) for n in range(MANY // 2)]
+    "all records again, with other batch borders": [(10 * n, 10 * n + 9) for n in range(MANY // 2)]
     + [(10 * n + 5, 10 * n + 14) for n in range(MANY // 2)],
     "larger and larger": [(-n, n) for n in range(MANY)],
     "smaller and smaller": [(n, 2 * MANY - n) for n in range(MANY)],
-    "small ones, and then large ones": [(n, n) for n in range(MANY // 2)] + [(0, MANY)] * (MANY // 2),
+    "small batches, and then large batches": [(n, n) for n in range(MANY // 2)] + [(0, MANY)] * (MANY // 2),
     "backwards": [(n, n + 10) for n in reversed(range(MANY))],
 }
 
@@ -53,6 +53,6 @@ ISLANDS: dict[str, Extents] = {
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("island", ISLANDS)
 def test_many_that_overlap_do_not_take_long(island: str) -> None:
-    """Comparing each with each would take minutes."""
+    """Comparing each pair would take minutes."""
     extents = ISLANDS[island]
     assert len(list(copied(extents))) >= MANY // 2

@@ -401,4 +401,4 @@ def test_the_names_of_a_listeners_settings_are_checked() -> None:
 def test_a_long_name_that_leads_nowhere_is_read_once(pattern: re.Pattern[str]) -> None:
     begun = time.thread_time()
     assert pattern.fullmatch(f"n,a={'x' * (8 << 20)}") is None
-    assert time.thread_time() - begun < 0.3, "it took 1.2 s, since every sign was tried again"
+    assert time.thread_time() - begun < 0.3, "it took 1.2 s, because every character was tried again"

@@ -59,7 +59,7 @@ def test_a2_what_is_built_is_read_back(records: list[Record], codec: int) -> Non
     assert list(iter_records(made)) == records
 
 
-# kafka-python reads what is plain or gzip without further packages; aiokafka reads all codecs.
+# Without further packages, kafka-python reads uncompressed batches and gzip; aiokafka reads all codecs.
 READERS = [
     *[("kafka-python", kafka.record.MemoryRecords, kafka.record.default_records, codec) for codec in (0, 1)],
     *[("aiokafka", aiokafka.record.memory_records.MemoryRecords, aiokafka.record.default_records, c) for c in range(5)],
@@ -134,7 +134,7 @@ def test_flags_of_a_batch() -> None:
 def test_the_walk_finds_what_the_records_say(records: list[Record]) -> None:
     body = memoryview(build_batch(records, base_timestamp=NOW))[HEADER_SIZE:]
     deltas = [r.timestamp_delta for r in records]
-    for _ in range(5):  # a shape that comes back gets a pattern; it must find the same
+    for _ in range(5):  # a repeated shape gets a pattern, which must have the same result
         found = walk_records(body, len(records))
         assert found == Walked(max(deltas), min(deltas), any(r.key is None for r in records))
 
@@ -269,7 +269,7 @@ def test_the_quick_walk_finds_the_damage_that_a_slow_one_does(rows: list[Any], d
 
 @pytest.fixture(scope="module")
 def in_small_pieces() -> Iterator[None]:
-    """A body of a few hundred bytes is walked as one of many megabytes is."""
+    """A body of a few hundred bytes is walked like a body of many megabytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kafkawire.record_patterns._MOST_AT_ONCE", 2)
         patch.setattr("kafkawire.record_walk._WINDOW", 100)
@@ -348,7 +348,7 @@ def test_a_record_that_is_none(name: str, raw: bytes) -> None:
 
 
 def test_a_batch_that_unfolds_beyond_the_limit_is_refused_and_takes_no_memory() -> None:
-    one_of_many = compress(GZIP, bytes(1 << 20))  # a thousand times as large when unfolded
+    one_of_many = compress(GZIP, bytes(1 << 20))  # a thousand times as large when decompressed
     header = read_header(batch())._replace(attributes=GZIP)
     bomb = seal(header, one_of_many * 200)
     assert len(bomb) * 900 < 200 << 20

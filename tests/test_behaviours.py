@@ -208,7 +208,7 @@ def test_a17_validation_comes_before_deduplication(broker: MockKafka, producer: 
     producer >> produce_request("orders", good[:40]) << rejected(87)
     late = batch(0, 2, pid=producer.producer_id, epoch=0, timestamp=4_000_000_000_000)
     producer >> produce_request("orders", late) << rejected(32)
-    producer >> produce_request("orders", None) << rejected(87)  # Kafka never answers this one
+    producer >> produce_request("orders", None) << rejected(87)  # Kafka never responds to this request
     producer >> produce_request("orders", good) << accepted(at=0)
     assert len(broker.records("orders", 0)) == 2
 
@@ -259,7 +259,7 @@ def test_b7_without_idempotence_the_retry_is_stored_twice(broker: MockKafka) -> 
 
 
 def test_b7_kafka_python_without_idempotence_stores_the_record_twice(broker: MockKafka) -> None:
-    for _ in range(2):  # the application's own retry, after an answer it never saw
+    for _ in range(2):  # the application's own retry after a lost response
         producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, enable_idempotence=False)
         producer.send("orders", b"once", partition=0).get(10)
         producer.close()

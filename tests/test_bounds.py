@@ -1,4 +1,4 @@
-"""The memory that clients can make a broker use is released: each table has the limit in docs/reference/limits.md."""
+"""Memory that clients make a broker use is released: each table has the limit in docs/reference/limits.md."""
 
 from __future__ import annotations
 

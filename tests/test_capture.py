@@ -119,7 +119,7 @@ def test_tshark_opens_a_capture_and_finds_no_fault(
 
 
 def link_layers() -> Iterator[tuple[str, int, Callable[[bytes], bytes]]]:
-    """Link types, and how an Ethernet packet of IPv4 becomes one of theirs."""
+    """Link types, and how an Ethernet packet of IPv4 becomes a packet of each type."""
     yield "null", 0, lambda data: struct.pack("<I", 2) + data[14:]
     yield "loop", 108, lambda data: struct.pack(">I", 2) + data[14:]
     yield "raw", 101, lambda data: data[14:]
@@ -190,7 +190,7 @@ def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], li
 
 
 def shuffled(packets: list[Packet]) -> list[Packet]:
-    """Neighbours of one direction change places, and some packets come twice."""
+    """Neighbouring packets of one direction change places, and some packets come twice."""
     random = Random(3)
     changed = list(packets)
     for at in range(4, len(changed) - 1, 3):
@@ -216,7 +216,7 @@ def test_a_capture_that_starts_in_mid_stream_shows_what_follows(
     seen = 0
     for start in range(len(packets)):
         rows, _ = rows_of(capture_of(packets[start:]))
-        found = [each[1:] for each in verdicts(rows)]  # what was a duplicate can no longer be told
+        found = [each[1:] for each in verdicts(rows)]  # which batches were duplicates is no longer known
         assert found == [each[1:] for each in recorded[1]][len(recorded[1]) - len(found) :]
         seen += len(found)
     assert seen > 2 * len(recorded[1])
@@ -334,7 +334,7 @@ def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
 
 
 def captured(*frames: bytes) -> bytes:
-    """What a capture has of these requests, each of which comes in two pieces."""
+    """What a capture contains of these requests, each of which comes in two pieces."""
     file = io.BytesIO()
     conversation = Capture(file, "x").opened(CLIENT, SERVER, 0)
     for frame in frames:
@@ -462,7 +462,7 @@ def test_a_capture_may_come_from_a_pipe(
     piped = subprocess.run([*command, "-", *flags], input=recorded[0], capture_output=True, timeout=40)
     read = subprocess.run([*command, "session.pcapng", *flags], capture_output=True, timeout=40, cwd=tmp_path)
     assert piped.stdout == read.stdout
-    assert read.stdout.count(b"InitProducerId") == 2 * (flags[:1] != ["--topic"]), "later rows tell to whom it belongs"
+    assert read.stdout.count(b"InitProducerId") == 2 * (flags[:1] != ["--topic"]), "later rows tell whose connection it is"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def values(count: int = COUNT) -> set[bytes]:
     return {b"value %d" % i for i in range(count)}
 
 
-# Each: produce the values idempotently; the acknowledged offsets, by partition.
+# Each client produces the values idempotently, and returns the acknowledged offsets by partition.
 
 
 def produce_kafka_python(address: str) -> list[tuple[int, int]]:
@@ -60,7 +60,7 @@ def produce_confluent(address: str) -> list[tuple[int, int]]:
     return told
 
 
-# Each: subscribe in a group, read the values, commit.
+# Each client subscribes in a group, reads the values, and commits.
 
 
 def consume_kafka_python(address: str, group: str) -> set[bytes]:

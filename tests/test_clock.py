@@ -131,7 +131,7 @@ def test_moving_the_clock_makes_no_connection_idle(mock_kafka: MockKafka) -> Non
 
 
 def test_an_idle_broker_has_little_to_do_while_the_clock_moves(mock_kafka: MockKafka) -> None:
-    """Every ten seconds of a year would be three million stops."""
+    """A stop every ten seconds would be three million stops in a year."""
     due = mock_kafka._call(lambda engine: [when - engine.now for when, _, _ in engine.timers._heap])
     assert min(due, default=0) >= 60_000
 
@@ -144,7 +144,7 @@ def test_the_timers_that_the_documentation_names_are_settings() -> None:
 
 
 def late(kafka: MockKafka, ms: int) -> None:
-    """Let the time pass while nobody wakes the broker, as on a machine that wakes it some ms late."""
+    """Lets time pass without waking the broker, as on a machine that wakes it some ms late."""
     assert kafka._host is not None
     kafka._host.clock.advance(ms)
 

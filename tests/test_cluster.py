@@ -1,4 +1,4 @@
-"""Replication: leaders that die and move, followers that lag. Three real nodes showed all that is asserted here.
+"""Replication: leaders that fail or move, and followers that lag. All assertions were observed on three real nodes.
 
 The answers over the raw wire are those that Apache Kafka 4.3.1 gave to the same steps, with three brokers of which one is
 killed, stopped (SIGSTOP) or started again; tests/data/failover-3-nodes.json is one such recording.
@@ -44,7 +44,7 @@ RECORDED = Path(__file__).parent / "data" / "failover-3-nodes.json"
 
 @pytest.fixture
 def start(mock_kafka_factory: Callable[..., MockKafka]) -> Start:
-    """Three brokers whose clock stands still."""
+    """Three brokers with a frozen clock."""
     return lambda **settings: Cluster(mock_kafka_factory(brokers=3, clock="frozen", **settings))
 
 
@@ -273,7 +273,7 @@ def test_d3_a_partition_that_loses_all_its_leaders(start: Start) -> None:
     kafka.start_broker(2)  # it was not in sync
     assert cluster.describe("b") == Described(-1, 1, [], [1], [1], [1])
     assert cluster.describe("u") == Described(2, 2, [2], [], [], [1])
-    assert cluster.produce(2, "u") == Told("NONE", 2, 0)  # what the first leader had more is gone
+    assert cluster.produce(2, "u") == Told("NONE", 2, 0)  # the first leader's additional records are lost
     assert cluster.epoch_end(2, "u", 0) == ("NONE", 0, 2)
     assert cluster.produce(2, "b") == Told(NOT_LEADER, -1, -1, (-1, 1))
     kafka.start_broker(1)
@@ -310,7 +310,7 @@ def test_d3_a_frozen_follower_holds_the_high_watermark_until_it_is_out_of_sync(s
     kafka.freeze_replica("g", 0, 2)
     assert cluster.produce(1, "g", 2, acks=1).offset == 2
     assert cluster.fetch(1, "g")[:3] == ("NONE", 2, 2)
-    assert cluster.fetch(2, "g")[:3] == ("NONE", 2, 2)  # any replica may be read from
+    assert cluster.fetch(2, "g")[:3] == ("NONE", 2, 2)  # a consumer may read from any replica
     assert cluster.end(1, "g") == ("NONE", 2, 0)
     cluster.send(1, "g", timeout_ms=100_000)
     wait_until_stored(cluster, 1, "g", 5)
@@ -333,7 +333,7 @@ def test_d3_a_frozen_follower_that_lacks_nothing_stays_in_sync(start: Start) -> 
     cluster.kafka.clock.advance(hours=1)
     assert cluster.kafka.partition("g").in_sync == [1, 2]
     cluster.produce(1, "g", acks=1)
-    cluster.kafka.clock.advance(seconds=16)  # it is looked for every replica.lag.time.max.ms / 2
+    cluster.kafka.clock.advance(seconds=16)  # this is checked every replica.lag.time.max.ms / 2
     assert cluster.kafka.partition("g").in_sync == [1]
 
 
@@ -377,7 +377,7 @@ def test_d3_a_new_leader_begins_with_the_last_high_watermark_it_knew(start: Star
     cluster.produce(1, "g", 2)
     kafka.freeze_replica("g", 0, 3)
     cluster.produce(1, "g", 2, acks=1)
-    kafka.freeze_replica("g", 0, 2)  # it has all records, and does not know yet that broker 3 has them too
+    kafka.freeze_replica("g", 0, 2)  # the leader has all records, and does not know yet that broker 3 has them, too
     kafka.thaw_replica("g", 0, 3)
     assert kafka.partition("g").high_watermark == 4
     cluster.kill(3)
@@ -385,7 +385,7 @@ def test_d3_a_new_leader_begins_with_the_last_high_watermark_it_knew(start: Star
     state = kafka.partition("g")
     assert (state.leader, state.leader_epoch) == (2, 1)
     assert cluster.end(2, "g")[0] == "OFFSET_NOT_AVAILABLE"
-    assert kafka.partition("g").high_watermark == 2  # too few are in sync for it to rise
+    assert kafka.partition("g").high_watermark == 2  # too few replicas are in sync for the high watermark to rise
     cluster.kafka.start_broker(3)
     assert cluster.end(2, "g") == ("NONE", 4, 1)
 
@@ -433,7 +433,7 @@ def test_d3_delete_records_waits_for_the_replicas(start: Start) -> None:
     wait_until_stored(cluster, 1, "d", 5)
     cluster.kafka.thaw_replica("d", 0, 2)
     assert cluster.deleted(1) == ("NONE", 4)
-    cluster.kill(2)  # a dead one does not count
+    cluster.kill(2)  # a dead replica does not count
     cluster.delete_records(1, "d", 5)
     assert cluster.deleted(1) == ("NONE", 5)
 
@@ -448,7 +448,7 @@ def coordinator(cluster: Cluster, kind: str, key: str) -> int:
 
 
 def move_coordinator(cluster: Cluster, kind: str, key: str) -> int:
-    """Let another broker coordinate it. Returns that broker."""
+    """Moves the coordinator to another broker. Returns that broker."""
     now = coordinator(cluster, kind, key)
     to = next(node for node in (1, 2, 3) if node != now)
     index = cluster.kafka._call(lambda engine: engine.cluster.coordinator_partition(kind, key))
@@ -503,7 +503,7 @@ def test_d3_a_group_whose_coordinator_is_down_waits_for_it(start: Start) -> None
     assert coordinator(cluster, "group", "team") == -1
     other = cluster.kafka._call(lambda engine: min(engine.cluster.live_brokers))
     assert described(cluster, other)[0] == NOT_COORDINATOR
-    cluster.kafka.clock.advance(hours=1)  # no broker is there to miss the member's heartbeats
+    cluster.kafka.clock.advance(hours=1)  # no broker is alive to miss the member's heartbeats
     cluster.kafka.start_broker(node)
     assert coordinator(cluster, "group", "team") == node
     assert described(cluster, node) == (0, "Stable", [member_id])
@@ -555,7 +555,7 @@ def test_d3_a_prepared_transaction_is_completed_by_the_next_coordinator(start: S
     assert cluster.fetch(1, "t", committed=True)[1:3] == (2, 2)
     assert write_in_transaction(cluster, 1, "t", pid, epoch + 1) == 0
     assert commit(cluster, new, pid, epoch + 1) == 0
-    assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # that of the leader of the coordinator's log
+    assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # the epoch of the leader of the coordinator's log
 
 
 def test_d3_a_new_coordinator_does_not_know_the_epoch_before_the_last(start: Start) -> None:
@@ -622,7 +622,7 @@ def test_a_dead_broker_refuses_connections_until_it_is_started(start: Start) -> 
     assert cluster.wire(1).request(plain("DescribeCluster"), 2).controller_id == 1
     cluster.kafka.kill_broker(1)
     with pytest.raises(ConnectionClosed):
-        cluster.wire(1).request(plain("DescribeCluster"), 2)  # the connection that there was
+        cluster.wire(1).request(plain("DescribeCluster"), 2)  # the connection of before
     with pytest.raises(ConnectionClosed):
         cluster.wire(1).request(plain("DescribeCluster"), 2)  # and a new one
     shown = cluster.wire(2).request(plain("DescribeCluster"), 2)
@@ -864,7 +864,8 @@ def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> int:
 
 
 def test_a_reassignment_can_take_time(start: Start) -> None:
-    """As kafkajs' tests expect, whose brokers copy the records: it is listed, can be cancelled, and is complete later."""
+    """As the tests of kafkajs expect of brokers that copy records, a reassignment is listed, can be cancelled, and completes
+    later."""
     cluster = start()
     brokers, kafka = Ours(cluster), cluster.kafka
     slow = kafka.faults.add(faults.slow_reassignment(ms=2000, api="AlterPartitionReassignments"))
@@ -877,14 +878,14 @@ def test_a_reassignment_can_take_time(start: Start) -> None:
 
     for cancelled in (True, False):
         assert reassign(cluster, "w", [3, 2]) == 0
-        assert seen() == ({"w": [[3, 2, 1], [3], [1]]}, [3, 2, 1], [1, 2]), "it waits for the new replica"
+        assert seen() == ({"w": [[3, 2, 1], [3], [1]]}, [3, 2, 1], [1, 2]), "the reassignment waits for the new replica"
         if cancelled:
             assert reassign(cluster, "w", None) == 0
             assert seen() == ({}, [2, 1], [1, 2])
         kafka.clock.advance(seconds=2)
     assert seen() == ({}, [3, 2], [2, 3])
     assert slow.fired == 3
-    assert cluster.end(3, "w")[:2] == ("NONE", 1), "which leads, as the first one is gone"
+    assert cluster.end(3, "w")[:2] == ("NONE", 1), "which leads, because the first leader is dead"
 
 
 def test_a_new_replica_that_never_caught_up_has_no_records(start: Start) -> None:
@@ -926,6 +927,6 @@ def test_d3_a_frozen_replica_that_is_made_leader_loses_what_it_lacks(start: Star
     assert (state.leader, state.leader_epoch, state.replicas, state.in_sync) == (2, 1, [1, 2, 3], [1, 2, 3])
     assert cluster.end(2, "g") == ("NONE", 2, 1)
     assert cluster.produce(2, "g", seq=2) == Told("NONE", 2, 0)
-    cluster.kafka.move_leader("g", to=3)  # it had more, and lost it as well
+    cluster.kafka.move_leader("g", to=3)  # it had more records, and lost them as well
     assert dups(cluster, 3, "g", 2) == ["NONE"]
     assert cluster.kafka.partition("g").log_end_offset == 3

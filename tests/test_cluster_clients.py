@@ -1,4 +1,4 @@
-"""Real clients and a cluster whose brokers die: B5, B6, D2, D3, each with kafka-python, aiokafka and confluent-kafka."""
+"""Real clients and a cluster whose brokers fail: B5, B6, D2, D3, each with kafka-python, aiokafka and confluent-kafka."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wirebroker import faults
 from wirebroker.mock import MockKafka
 
 Send = Callable[[bytes], "Future[int]"]
-"""Sends a value to partition 0 of "orders"; the acknowledged offset, or the client's error."""
+"""Sends a value to partition 0 of "orders". Returns the acknowledged offset, or the client's error."""
 Producing = Callable[..., AbstractContextManager[Send]]
 SOON = 15
 
@@ -150,7 +150,7 @@ def test_b5_the_acknowledgement_is_lost(producing: Producing, cluster: MockKafka
 def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(producing: Producing, cluster: MockKafka) -> None:
     with producing(cluster.bootstrap_servers) as send:
         assert send(b"first").result(SOON) == 0
-        cluster.freeze_replica("orders", 0, 3)  # in sync, and slow: broker 2 has the record, and the leader does not know it
+        cluster.freeze_replica("orders", 0, 3)  # in sync, but slow: broker 2 has the record, but the leader does not know it
         told = send(b"second")
         stored(cluster, 2)
         cluster.kill_broker(1)
@@ -314,7 +314,7 @@ def test_d3_a_group_goes_on_when_its_coordinator_dies(consume: Any, cluster: Moc
     finally:
         stop.set()
         running.join()
-    assert list(dict.fromkeys(got)) == [b"before", b"after"]  # at least once: it commits after its work
+    assert list(dict.fromkeys(got)) == [b"before", b"after"]  # at least once: it commits after processing
 
 
 def committed(cluster: MockKafka) -> int:

@@ -1,4 +1,5 @@
-"""The codecs: what is folded unfolds again, here and elsewhere; nothing unfolds beyond its limit; damage is named."""
+"""The codecs: compressed data decompresses here and in other libraries, nothing decompresses beyond its limit, and messages
+name the damage."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def test_a_level_makes_a_difference_where_a_codec_has_levels(codec: int) -> None
 
 
 def bomb_of(codec: int) -> bytes:
-    """Data that unfolds into 200 MB, built of parts so that the test does not hold all of it."""
+    """Data that decompresses into 200 MB, built from parts so that the test does not hold all of it."""
     part = bytes(1 << 20)
     if codec in (GZIP, ZSTD):
         return compress(codec, part) * 200
@@ -214,13 +215,13 @@ def test_a17_what_kafka_does_not_read_is_the_peers_mistake(codec: int, data: byt
     ids=["linked", "version", "dictionary"],
 )
 def test_it_is_said_what_is_wrong_with_an_lz4_frame(frame: bytes, words: str) -> None:
-    """Other tools write linked blocks by default; who finds them should not have to guess."""
+    """Other tools write linked blocks by default; the message must name this reason."""
     with pytest.raises(ProtocolError, match=words):
         decompress(LZ4, frame, LIMIT)
 
 
 def test_lz4_blocks_are_written_independent_of_each_other() -> None:
-    """Java clients read no others. Version 1, checksums on blocks, none of the content; 64 KiB."""
+    """Java clients read no other blocks. Version 1, with checksums of the blocks but not of the content; 64 KiB."""
     assert FOLDED[LZ4].startswith(b"\x04\x22\x4d\x18\x70\x40")
 
 

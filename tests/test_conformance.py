@@ -1,4 +1,4 @@
-"""Every recorded scenario, replayed on our broker: the same answers as Kafka 4.3.1, step by step."""
+"""Every recorded scenario is replayed on wirebroker, which gives the same responses as Kafka 4.3.1, step by step."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The replayer's own parts: what is normalised away, what must be found, and what the wire client says and sees.
+"""The parts of the replayer: what it normalises, what it must find, and what the wire client sends and reads.
 
-A replayer that cannot fail is worthless, so every single value of the recording is doctored once.
+A replayer that cannot fail is worthless, so each value of the recording is falsified once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TEXTS = ("message", "m")
 
 
 def _doctored(value: Any, key: str) -> Any:
-    """Another value in its place, one that no normalisation takes for the same."""
+    """Returns another value that no normalisation makes equal."""
     if key in TEXTS:
         return None if value is not None else "a text"
     if isinstance(value, bool):
@@ -50,7 +50,7 @@ def _doctored(value: Any, key: str) -> Any:
 
 
 def _places(observed: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every object member and list item, at any depth."""
+    """Yields the path of every object member and list item, at any depth."""
     inside: list[tuple[Any, Any]] = []
     if isinstance(observed, dict):
         inside = list(observed.items())

@@ -136,7 +136,7 @@ def test_leaders_move_and_brokers_die(three: MockKafka) -> None:
     connected = client(kafka, 1)
     connected.request(MetadataRequest(topics=None), 9)
     told = control.ask("POST", "/brokers/2/kill")["brokers"]
-    with pytest.raises(ConnectionClosed):  # at once, without a request
+    with pytest.raises(ConnectionClosed):  # immediately, without a request
         connected.frame(timeout=5)
     assert [each["alive"] for each in told] == [True, False, True]
     state = control.ask("GET", "/leaders?topic=orders")["leaders"][0]
@@ -145,7 +145,7 @@ def test_leaders_move_and_brokers_die(three: MockKafka) -> None:
         client(kafka, 1).request(MetadataRequest(topics=None), 9)
     assert "broker 2 cannot lead" in control.refused("POST", f"{first}/move-leader", {"to": 2})["detail"]
     assert control.refused("POST", "/brokers/2/kill")["status"] == 409
-    for _ in range(2):  # the second time it runs already
+    for _ in range(2):  # the second time it is already running
         control.ask("POST", "/brokers/2/start")
     assert kafka.partition("orders").in_sync == [1, 2]
     elected = control.ask("POST", f"{first}/elect-leader")
@@ -613,7 +613,7 @@ def test_a_kafka_client_at_the_control_is_logged_once(
 def test_changes_over_http_are_traced_with_their_time(mock_kafka_factory: Start) -> None:
     kafka = mock_kafka_factory(clock="frozen", trace="changes", control=True)
     control = ControlClient(kafka.control_url)
-    kafka._clock.advance(5000)  # as time passes, without a timer or a request that tells it to the engine
+    kafka._clock.advance(5000)  # as time passes, without a timer or a request that informs the engine
     control.ask("POST", "/topics", {"name": "later"})
     (row,) = (json.loads(line) for line in control.send("GET", "/trace.jsonl").body.splitlines())
     assert (row["event"], row["topic"], row["time"]) == ("topic", "later", kafka.clock.now())
@@ -966,7 +966,7 @@ def test_the_control_runs_in_the_callers_loop() -> None:
     ids=["many keys", "deep", "surrogate", "long"],
 )
 def test_others_are_answered_while_a_large_body_is_read(kafka: MockKafka, body: bytes, words: str) -> None:
-    """The decoder of Python's json in C holds all threads up: 1.3 s for 500,000 keys."""
+    """The C decoder of Python's json blocks all threads: 1.3 s for 500,000 keys."""
     with ThreadPoolExecutor(1) as pool:
         large = pool.submit(ControlClient(kafka.control_url, 60).raw, "POST", "/topics", body)
         began = time.monotonic()

@@ -151,7 +151,7 @@ def test_a_directory_where_a_file_should_be_is_a_sentence(stopped: Path, capsys:
 
 
 def log_that_was_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
-    """The log of orders-0 after a start that has compared the ends of its files only."""
+    """The log of orders-0 after a start that has compared only the ends of its files."""
     monkeypatch.setattr(Inspection, "takes", lambda *_: False)
     store = FolderStore(data, bytes)
     try:
@@ -199,7 +199,7 @@ def test_an_aborted_transaction_that_the_index_lacks_is_refused_when_it_is_read(
 
 @pytest.mark.parametrize("expire", ["by hand", "by time"])
 def test_a_producer_that_expired_stays_forgotten(expire: str, tmp_path: Path) -> None:
-    """A snapshot may lack a producer whose batches the log still has; Kafka believes the snapshot."""
+    """A snapshot may lack a producer whose batches the log still has. Kafka trusts the snapshot."""
     data = tmp_path / "data"
     with MockKafka(data=data, topics=["orders"]) as kafka:
         gone, stays = RawProducer(kafka, "orders", 0), RawProducer(kafka, "orders", 0)

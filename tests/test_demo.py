@@ -1,4 +1,4 @@
-"""`wirebroker demo` shows the verdicts, and fails with a broker that decides otherwise."""
+"""`wirebroker demo` shows the verdicts, and fails with a broker that decides differently."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def printed() -> str:
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert time.monotonic() - started < 20, "a demo that takes long is not looked at"
+    assert time.monotonic() - started < 20, "nobody watches a long demo"
     return done.stdout
 
 

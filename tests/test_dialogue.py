@@ -1,4 +1,4 @@
-"""The dialogues that tests are written as: they accept what is expected and nothing else."""
+"""The dialogues in which tests are written accept the expected responses and no others."""
 
 from __future__ import annotations
 

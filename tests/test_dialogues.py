@@ -1,4 +1,5 @@
-"""Random dialogues that were recorded on a real Kafka 4.3.1, replayed on our broker: the same answers, step by step."""
+"""Random dialogues that were recorded on a real Kafka 4.3.1 are replayed on wirebroker, which gives the same responses, step
+by step."""
 
 from __future__ import annotations
 
@@ -42,14 +43,14 @@ def broker() -> Iterator[OwnBroker]:
 
 @pytest.fixture(scope="module")
 def another_broker() -> Iterator[OwnBroker]:
-    """For the dialogues about quotas of addresses that other dialogues name, too."""
+    """For the dialogues about quotas of IP addresses, which other dialogues name, too."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 
 
 @pytest.fixture(scope="module")
 def third_broker() -> Iterator[OwnBroker]:
-    """For the dialogues that change the levels of features, without which others would be refused."""
+    """For the dialogues that change the levels of features on which other dialogues depend."""
     with OwnBroker(BASE_SETTINGS) as own:
         yield own
 

@@ -1,4 +1,5 @@
-"""Every call that writes or syncs fails once: clients get an error, no acknowledged record is lost, the broker goes on."""
+"""Every call that writes or syncs fails once: clients get an error, no acknowledged record is lost, and the broker
+continues."""
 
 from __future__ import annotations
 
@@ -46,9 +47,9 @@ ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
 
 
 class Client:
-    """Makes every change that the broker writes down, and remembers the answers.
+    """Makes every change that the broker writes to disk, and remembers the responses.
 
-    `told` has the values that may be true of each thing: the acknowledged one, and those of unanswered requests.
+    `told` has the possible values of each thing: the acknowledged value, and the values of requests without a response.
     """
 
     def __init__(self, place: Path, sync: str, disk: Disk) -> None:
@@ -56,7 +57,7 @@ class Client:
         self.broker: Broker | None = None
         self.now = START
         self.gives_up = False
-        """Whether a refusal is taken for an answer."""
+        """Whether a refusal counts as a response."""
         self.values: list[str] = []
         self.unsure: set[str] = set()
         self.told: dict[str, list[Any]] = {}
@@ -75,8 +76,8 @@ class Client:
             self.broker = Broker(self.place, self.sync, self.now)
 
     def ask(self, request: Any, version: int, code_of: Callable[[Any], int], *, also: tuple[int, ...] = ()) -> Any:
-        """Ask until it is done. Returns the answer, None if it was given up. Codes `also` say that an earlier try was
-        done."""
+        """Ask until it is done. Returns the response, or None if it gave up. An error code in `also` means that an earlier
+        attempt took effect."""
         assert self.broker is not None
         for _ in range(8):
             response = self.broker.ask(request, version)
@@ -95,7 +96,7 @@ class Client:
         raise AssertionError(f"{type(request).__name__} is never done")
 
     def change(self, what: str, value: Any, request: Any, version: int, code_of: Callable[[Any], int], *also: int) -> None:
-        """Ask for something that is `value` afterwards."""
+        """Requests a change after which the state is `value`."""
         before = self.told.get(what, [None])
         self.told[what] = [*before, value]
         if self.ask(request, version, code_of, also=also):
@@ -293,7 +294,7 @@ class Client:
 
 
 def committed(cluster: Cluster) -> list[str]:
-    """The values that a read_committed consumer is given of orders-0, and of those it is not told of nothing."""
+    """The values of orders-0 that a read_committed consumer gets, without those that no response mentioned."""
     if "orders" not in cluster.topics:
         return []
     partition = cluster.topics["orders"].partitions[0]
@@ -330,7 +331,7 @@ def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, 
 
 
 def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatch, *, gives_up: bool = False) -> Client:
-    """Everything, with one failure. The client that does not give up ends as if nothing had been."""
+    """Everything, with one failure. A client that does not give up ends as if nothing had failed."""
     disk = Disk(place, monkeypatch)
     client = Client(place, sync, disk)
     disk.failure = failure

@@ -41,7 +41,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def at(served: Served) -> Any:
-    """The broker, once it coordinates."""
+    """Returns the broker as soon as its coordinators have loaded."""
     broker = Address("{}:{}".format(*served.address))
     for _ in range(2):
         for kind, key in ((0, "team"), (1, "till")):
@@ -52,13 +52,13 @@ def at(served: Served) -> Any:
 
 
 def full(served: Served, now: bool = True) -> None:
-    """No file can grow any more, as on a full disk; only the system's sentence is another."""
+    """No file can grow any more, as on a full disk; only the system's message differs."""
     size = 1 if now else resource.RLIM_INFINITY
     resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def said(served: Served, code: int) -> list[str]:
-    """Its output when SIGTERM ends it, without the lines about connections."""
+    """Returns its output after SIGTERM, without the lines about connections."""
     served.process.send_signal(signal.SIGTERM)
     lines = without_times(served.process.communicate(timeout=10)[1])
     assert served.process.returncode == code

@@ -1,4 +1,4 @@
-"""The container image and the compose file, as far as they can be tried without a container engine.
+"""The container image and the compose file, tested without a container engine.
 
 The compose file is checked against the schema of the Compose Specification. The Dockerfile's steps run in a temporary folder
 and a clean environment, and its entry point is started.
@@ -47,7 +47,7 @@ def stages() -> dict[str, list[Instruction]]:
 
 
 def instructions(target: str = "broker") -> list[Instruction]:
-    """All that makes an image, from its base on."""
+    """All instructions that make an image, from its base on."""
     known = stages()
     (_, base), *own = known[target]
     return [*(instructions(base) if base in known else [("FROM", base)]), *own]
@@ -81,7 +81,7 @@ def flags(command: list[str]) -> dict[str, str]:
 
 
 def build_context(target: Path) -> None:
-    """Copy what .dockerignore lets through: all is excluded, then single names are let in again."""
+    """Copies what .dockerignore includes: it excludes everything, then includes single names again."""
     rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert rules[0] == "*"
     ignored = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
@@ -105,7 +105,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     steps = [step for name, said in [*stages()["wheel"], *instructions()] if name == "RUN" for step in said.split(" && ")]
     installing = [step for step in steps if step.startswith(("pip ", "uv "))]
     left = [step for step in steps if step not in installing]
-    assert [step.split()[0] for step in left] == ["useradd", "mkdir", "chown"], "steps that make no sense outside a container"
+    assert [step.split()[0] for step in left] == ["useradd", "mkdir", "chown"], "steps that are useless outside a container"
     environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     for step in installing:
         here = re.sub(r"/(src|dist)\b", rf"{folder}/\1", step)
@@ -161,7 +161,7 @@ def test_each_network_gets_an_advertised_address_that_it_can_reach(name: str, br
 
     first = int(told.get("--port", instruction("EXPOSE")))
     control = told["--control"].removeprefix("0.0.0.0:")
-    assert told["--control-allow-host"] == name, "by which containers ask for it"
+    assert told["--control-allow-host"] == name, "the name by which containers address it"
     assert told["--advertise"] == f"localhost:{first}"
     only_this_machine = [f"127.0.0.1:{ports(first)}:{ports(first)}", f"127.0.0.1:{control}:{control}"]
     assert described["ports"] == only_this_machine

@@ -166,7 +166,7 @@ ELSEWHERE = {
     "tshark": "test_a_capture_is_shown_as_shown",
     "pip install": "test_the_extras_that_are_shown_exist", "./wirebroker.pyz": "scripts/build-zipapp",
 }  # fmt: skip
-"""The tests of the other commands that the texts show."""
+"""The tests of the other commands in the texts."""
 
 
 def of_ours(*names: str) -> list[Any]:
@@ -294,7 +294,7 @@ def test_a_scenario_runs_as_shown(arguments: list[str], output: str) -> None:
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("audit", "demo", "conformance", "explore"))
 def test_a_command_that_takes_long_is_understood(arguments: list[str], output: str) -> None:
-    """Their own tests run them; here their flags are read, and the size of the conformance run is compared."""
+    """Tests of their own run these commands. Here their flags are read, and the size of the conformance run is compared."""
     assert build_parser().parse_args(arguments).command == arguments[0]
     if arguments == ["conformance"]:
         scenarios = load()

@@ -45,7 +45,7 @@ class Lab:
 
 
 def test_the_fast_path_responds_like_the_ordinary_way() -> None:
-    """Every request after the first looks like the last one; each is also given to an engine that has seen none."""
+    """Every request after the first looks like the one before. Each is also sent to an engine that has not seen any."""
     for version in range(3, 13):
         lab = Lab()
         for i in range(12):

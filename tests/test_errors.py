@@ -1,4 +1,4 @@
-"""The error codes are those of Kafka, and any other code has a name to be shown by."""
+"""The error codes are those of Kafka, and any other code has a name for display, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--exit-with-parent`: what a killed test runner started ends as well."""
+"""`--exit-with-parent`: a broker ends if the test runner that started it is killed."""
 
 from __future__ import annotations
 

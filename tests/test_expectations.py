@@ -20,7 +20,7 @@ pytestmark = pytest.mark.mock_kafka(topics={"orders": 1, "wide": 2})
 
 
 def write_transactions(kafka: MockKafka) -> None:
-    """One that is committed, one that is aborted, one that stays open, and a record without one."""
+    """A committed transaction, an aborted one, one that stays open, and a record without a transaction."""
     for name in ("committed", "aborted", "open"):
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
         producer.init_transactions()
@@ -150,7 +150,7 @@ def test_a_difference_names_what_is_missing_unexpected_and_different(mock_kafka:
 
 
 def test_any_order_gives_a_record_to_the_one_that_needs_it(mock_kafka: MockKafka) -> None:
-    """`...` takes the first record, and must leave it to the only other that fits it."""
+    """`...` matches the first record, and must leave it to the only other pattern that matches it."""
     for value in ("one", "two", "three"):
         mock_kafka.produce("orders", value=value)
     mock_kafka.assert_records("orders", [..., re.compile("^t"), "one"], in_order=False)
@@ -265,7 +265,7 @@ def test_a_group_is_waited_for(protocol: str, mock_kafka: MockKafka) -> None:
     with pytest.raises(TimeoutError, match="there was no group 'taem'; did you mean 'team'. within"):
         mock_kafka.wait_for_group("taem", lag=0, timeout=0.01)
     reader.commit()
-    mock_kafka.wait_for_group("team", lag=0)  # the marker after the record is not a record to read
+    mock_kafka.wait_for_group("team", lag=0)  # the marker after the record is not a readable record
     mock_kafka.wait_for_group("team", committed={("orders", 0): 1})
     with pytest.raises(TimeoutError, match="had committed offset [12] of orders-0, not 9 within"):
         mock_kafka.wait_for_group("team", committed={("orders", 0): 9}, timeout=0.01)

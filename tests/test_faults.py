@@ -1,4 +1,4 @@
-"""Faults: the exact misfortune at the exact request, counted, and how clients behave then."""
+"""Faults: the exact failure at the exact request, counted, and how clients behave then."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_later_rules_act_when_a_held_request_goes_on(mock_kafka: MockKafka) -> N
 
 
 def test_rules_after_one_that_ended_the_request_have_not_fired(mock_kafka: MockKafka) -> None:
-    """It has seen the request all the same, so that `nth` means the same request for every rule."""
+    """The rule counts the request all the same, so that `nth` means the same request for every rule."""
     first = mock_kafka.faults.add(faults.lose_request(api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=[1, 2]))]
     dialogue = Dialogue(mock_kafka) >> seq(0) << CLOSED
@@ -299,7 +299,8 @@ def test_a_rule_that_never_fired_fails_the_test(mock_kafka: MockKafka) -> None:
 
 
 def test_a_rule_that_never_fired_lists_what_came_instead(mock_kafka: MockKafka) -> None:
-    """What nearly matched and why it did not, the nearest name, and which requests came at all."""
+    """The message says what nearly matched and why it did not, names the most similar name, and lists the requests that
+    came."""
     wrong = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="oders", partition=0))
     later = mock_kafka.faults.add(faults.lose_ack(api="Fetch", topic="orders"))
     with pytest.raises(NotFired, match="no request has arrived since the rule was loaded"):
@@ -359,7 +360,7 @@ def test_held_requests_go_on_when_their_rule_is_unloaded(mock_kafka: MockKafka, 
 
 
 def test_an_unloaded_rule_fires_no_more(mock_kafka: MockKafka) -> None:
-    """Also not what another one still holds back."""
+    """Nor requests that another rule still delays."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
     dialogue = Dialogue(mock_kafka) >> plain("held")
@@ -566,7 +567,7 @@ def test_b7_without_idempotence_the_same_fault_stores_the_record_twice(mock_kafk
 
 
 def test_without_rules_the_fast_path_is_taken(mock_kafka: MockKafka) -> None:
-    """With no rule loaded Produce takes the fast path, which knows nothing of faults."""
+    """Without a loaded rule, Produce takes the fast path, which has no code for faults."""
     rule = mock_kafka.faults.add(faults.delay(1, api="Fetch"))
     assert mock_kafka._call(lambda engine: engine.faults is not None)
     mock_kafka.faults.remove(rule)

@@ -44,7 +44,7 @@ def levels(kafka: MockKafka) -> Mapping[str, int]:
 
 
 def least_in_sync(kafka: MockKafka) -> list[str]:
-    """min.insync.replicas as it is set for all brokers."""
+    """The value of min.insync.replicas for all brokers."""
     resource = {"resource_type": 4, "resource_name": "", "configuration_keys": ["min.insync.replicas"]}
     return [each.value for each in ask(kafka, "DescribeConfigs", 4, resources=[resource]).results[0].configs]
 
@@ -129,7 +129,7 @@ def test_the_last_replica_stays_in_sync() -> None:
     of = Assignment((1, 2, 3))
     down = elect(Registration(of, 1, 4, (1,), (2,)), without({2, 3}), [])
     assert down == Registration(of, NO_LEADER, 5, (1,))
-    assert elect(down, without({2, 3}), [1]) == down, "replica 2 is eligible no more"
+    assert elect(down, without({2, 3}), [1]) == down, "replica 2 is no longer eligible"
     assert elect(down, without({1, 2, 3}), [1]) == Registration(of, 1, 6, (1,))
 
 

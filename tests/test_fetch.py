@@ -113,7 +113,7 @@ def test_a_fetch_that_waits_looks_only_at_what_has_changed(
 
 
 def waiting(broker: MockKafka) -> int:
-    """How many partitions somebody waits for."""
+    """The number of partitions for which a request waits."""
     return broker._call(lambda e: sum(len(each.waiting) for each in e.cluster.partitions()))
 
 

@@ -1,4 +1,4 @@
-"""A forked process can connect to the broker of its parent, and nothing else; nothing hangs."""
+"""A forked process can only connect to its parent's broker, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ ELSEWHERE = (
 
 
 class Child:
-    """A forked process that does something and then waits to be ended."""
+    """A forked process that does something and then waits until it is ended."""
 
     def __init__(self, act: Callable[[], str]) -> None:
         said, say = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            signal.alarm(20)  # a child that hangs ends all the same, and says nothing
+            signal.alarm(20)  # a child that hangs is ended, too, without output
             os.close(said)
             try:
                 response = act()

@@ -1,4 +1,5 @@
-"""A sample of the fuzzers, from fixed seeds, and broken brokers that they must catch. `scripts/fuzz` runs them for hours."""
+"""A sample of the fuzzers with fixed seeds, and broken brokers that the fuzzers must detect. `scripts/fuzz` runs them for
+hours."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ CONTROL_EXAMPLES = 5
 
 @pytest.fixture(autouse=True)
 def garbage_of_other_tests() -> None:
-    """Keep the collector from looking through what all other tests of this process have left, in the middle of a request."""
+    """Keeps the garbage collector from scanning the leftovers of all other tests during a request."""
     gc.collect()
     gc.freeze()
 
@@ -90,7 +91,7 @@ def test_the_control() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_requests_to_a_server(seed: int) -> None:
-    outcome = ServedCase(seed, patience=1.0).run()  # a busy machine is slower than any request
+    outcome = ServedCase(seed, patience=1.0).run()  # on a busy machine any request may be slow
     assert outcome.finding is None, f"scripts/fuzz served --replay {seed}\n{outcome.finding}"
     assert outcome.responses > 100
 

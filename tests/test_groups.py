@@ -58,7 +58,7 @@ def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause() -> None:
 
 
 class Client:
-    """A member of the group, on a connection of its own."""
+    """A member of the group with a connection of its own."""
 
     def __init__(self, broker: InProcess, instance: str | None = None, group: str = GROUP) -> None:
         self.wire = client(broker)
@@ -282,7 +282,7 @@ def test_wrong_generations_and_members(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     assert one.heartbeat(99) == ILLEGAL_GENERATION
     assert one.sync(generation=99) == (ILLEGAL_GENERATION, b"")
-    assert one.sync() == (0, b"half"), "a stable group tells the assignment again"
+    assert one.sync() == (0, b"half"), "a stable group repeats the assignment"
     two.member = "somebody"
     assert two.heartbeat() == UNKNOWN_MEMBER
     assert two.sync() == (UNKNOWN_MEMBER, b"")
@@ -449,7 +449,7 @@ def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: In
 
 
 def test_groups_and_transactional_ids_are_gone_with_the_topic_of_their_coordinator(mock_kafka: MockKafka) -> None:
-    """As asked of Kafka 4.3.1: NOT_COORDINATOR until the topic is there again, and then nothing is known."""
+    """As seen on Kafka 4.3.1: NOT_COORDINATOR until the topic exists again, and then the group is unknown."""
     mock_kafka.create_topic("orders")
     commit = offset_commit("billing", 7)
     asks = Dialogue(mock_kafka)

@@ -32,7 +32,7 @@ def secured() -> Iterator[MockKafka]:
 
 @contextmanager
 def greeted(kafka: MockKafka) -> Iterator[socket.socket]:
-    """A connection that has sent the first message of its handshake, and what is read from it is the broker's."""
+    """A connection that has sent the first message of its handshake and reads the broker's bytes."""
     client = context(kafka).wrap_bio(ssl.MemoryBIO(), outgoing := ssl.MemoryBIO(), server_hostname="127.0.0.1")
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
@@ -42,7 +42,7 @@ def greeted(kafka: MockKafka) -> Iterator[socket.socket]:
 
 
 def is_silent(connection: socket.socket) -> bool:
-    """Whether nothing has arrived after a moment."""
+    """Tells whether nothing has arrived after a moment."""
     connection.settimeout(0.2)
     try:
         return connection.recv(1) is None

@@ -1,4 +1,4 @@
-"""`wirebroker health` before plain and secured brokers, and where it finds them."""
+"""`wirebroker health` with plain and secured brokers, and where it looks for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data directories that somebody else has made: a start changes and reads nothing outside of them, and ends or serves."""
+"""Data directories of an attacker: a start changes and reads nothing outside of them, and ends or serves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def refusal(data: Path) -> str:
-    """What a start that does not serve says."""
+    """Returns the message of a start that does not serve."""
     said = start(data)
     assert said, "the directory is served"
     assert said.isprintable(), "one sentence in one line, without control characters"
@@ -86,7 +86,7 @@ def pipe(path: Path, target: Path) -> None:
 
 def listening(path: Path, target: Path) -> None:
     before = Path.cwd()
-    os.chdir(path.parent)  # such an address is short
+    os.chdir(path.parent)  # the path of such an address must be short
     try:
         with socket.socket(socket.AF_UNIX) as bound:
             bound.bind(path.name)
@@ -134,7 +134,7 @@ def test_the_folder_of_a_broker_is_one(tmp_path: Path, outside: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has links only for administrators")
 def test_a_link_that_is_made_later_leads_nowhere(data: Path, outside: Path) -> None:
-    """While a broker serves, another user puts links where files are going to be."""
+    """While a broker serves, another user puts links where the broker will create files."""
     before = contents(outside)
     with MockKafka(data=data) as kafka:
         for name in ("recovery-point-offset-checkpoint.tmp", "cleaner-offset-checkpoint.tmp"):

@@ -1,4 +1,4 @@
-"""The seams of faults: a kind that is added in one place, and the plan and the trace without a broker."""
+"""The injection points: a kind of fault is added in one place, and the plan and the trace work without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate of a connection, on the ordinary way and on the fast path of Produce."""
+"""The interceptor of a connection, on the ordinary path and on the fast path of Produce."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FixedInterceptor:
 
 
 def lab_with_a_producer() -> Lab:
-    """A lab whose connection takes the fast path for the next Produce."""
+    """An engine whose connection takes the fast path for the next Produce."""
     lab = Lab()
     lab.send(produce_request("orders", batch(timestamp=NOW)))
     assert lab.connection.produce_shape is not None
@@ -52,7 +52,7 @@ def test_a_request_that_the_interceptor_lets_pass_takes_the_fast_path() -> None:
     shape = lab.connection.produce_shape
     (response,) = produce(lab)
     assert only(response).base_offset == 1
-    assert lab.connection.produce_shape is shape, "the ordinary way would have remembered it again"
+    assert lab.connection.produce_shape is shape, "the ordinary path would have remembered it again"
     assert interceptor.keys == [0]
 
 
@@ -98,7 +98,7 @@ def test_the_interceptor_delays_a_response(lab: Any) -> None:
     before = end(slow)
     assert produce(slow) == []
     assert end(slow) == before + 1, "the request itself is not delayed"
-    assert slow.connection.parked is not None, "what follows on the connection waits"
+    assert slow.connection.parked is not None, "later requests of the connection wait"
     assert slow.engine.deadline() == NOW + 300
     slow.engine.tick(NOW + 300)
     (effect,) = slow.engine.take_effects()

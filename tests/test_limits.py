@@ -45,7 +45,7 @@ def arriving(kafka: MockKafka | ProxyKafka) -> int:
 
 
 def answered(connection: socket.socket) -> bool:
-    """Whether an answer comes; False if the broker closes the connection."""
+    """Returns whether a response comes, False if the broker closes the connection."""
     try:
         connection.sendall(ASK)
         return bool(connection.recv(4))

@@ -29,7 +29,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAM
 WITHIN_MS = 20_000
 HOSTILE = "<img src=x onerror=alert(1)>"
 UNSEEN = "\x1b[31m\u202e\u200b"
-"""A client id that would be markup; a topic cannot have such a name."""
+"""A client id that looks like markup. A topic cannot have such a name."""
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
@@ -48,13 +48,13 @@ def browser() -> Iterator[Browser]:
 
 
 def is_wrong(said: ConsoleMessage) -> bool:
-    """Whether a message of the console is an error of the page; browsers also report answers such as 422 there."""
+    """Tells whether a console message is an error of the page. Browsers also report responses such as 422 there."""
     return said.type == "error" and not said.text.startswith("Failed to load resource")
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page on which no script may fail and nothing may be refused by its policy."""
+    """A page on which no script may fail, and whose policy must not refuse anything."""
     page = browser.new_page(viewport={"width": 1300, "height": 750})
     page.set_default_timeout(WITHIN_MS)
     wrong: list[str] = []
@@ -148,7 +148,7 @@ def test_the_page_reads_and_words_rows_as_python_does(page: Page, kafka: MockKaf
     send(kafka, 0, producer_id=8, acks=1)
     send(kafka, -1, -1, producer_id=-1)
     send(kafka, 2**31 - 1, 0, producer_id=9, partition=1, count=3)
-    # Both at one moment: the end of a connection may follow at any time.
+    # Reads both at one moment, because the end of a connection may follow at any time.
     rows, sent = kafka._call(lambda engine: (kafka.trace.events(), engine.trace.after(0, 1000)[1]))
     made = [json.loads(row.as_json()) | {"parts": list(row.parts())} for row in (*rows, *ROWS.values())]
     page.goto(f"{kafka.control_url}/live/")

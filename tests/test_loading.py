@@ -1,4 +1,4 @@
-"""A broker has loaded what it needs before it says that it is ready: with all descriptors in use it still answers."""
+"""A broker loads all that it needs before it reports that it is ready: it responds even with all descriptors in use."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def asked(connection: Connection, api: str, version: int | None = None, **fields
 
 
 def fails(connection: Connection, api: str) -> bool:
-    """Whether the connection is closed at the plainest request of an API."""
+    """Tells whether the broker closes the connection at the simplest request of an API."""
     try:
         asked(connection, api, **({"acks": -1, "topic_data": [], "timeout_ms": 1} if api == "Produce" else {}))
     except ConnectionClosed:

@@ -1,4 +1,4 @@
-"""Several log directories on disk: where partitions are, how they move, and what a kill in the middle leaves."""
+"""Several log directories on disk: where partitions are, how they move, and what a kill during a move leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction of logs in memory: the same as on disk, in turns, and so that the coordinators' topics stay small."""
+"""Compaction of logs in memory gives the same result as on disk, runs in slices, and keeps the coordinators' topics small."""
 
 from __future__ import annotations
 

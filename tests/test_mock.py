@@ -185,7 +185,7 @@ def test_choices_that_type_checkers_know_are_all_that_there_are() -> None:
 
 @pytest.mark.timeout(300)  # the first time mypy has no cache
 def test_mypy_finds_a_misspelled_word(tmp_path: Path) -> None:
-    """It knows each kind's words; at run time the words are checked as well."""
+    """mypy knows each kind's options; at run time the options are checked as well."""
     (tmp_path / "typo.py").write_text(
         "from wirebroker import MockKafka, faults\n"
         "faults.error(1, ntn=1)\n"
@@ -439,7 +439,7 @@ def test_wait_until_notices_a_condition_outside_the_broker() -> None:
 
 
 def test_waiting_in_another_loop_than_the_brokers() -> None:
-    """The broker runs in a thread, and the client in the loop of the test: nothing blocks it, and it is woken at once."""
+    """The broker runs in a thread, and the client in the test's loop, which nothing blocks and which wakes at once."""
 
     async def scenario(kafka: MockKafka) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers)

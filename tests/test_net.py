@@ -1,4 +1,4 @@
-"""Bytes from the network: good requests in any pieces, and everything else."""
+"""Bytes from the network: valid requests in any pieces, and invalid bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SASL OAUTHBEARER: tokens as a real Kafka was recorded to take them, and where keys come from."""
+"""SASL OAUTHBEARER: tokens that a recorded real Kafka accepts or refuses, and where keys come from."""
 
 from __future__ import annotations
 

@@ -82,9 +82,9 @@ METHODS: dict[str, Callable[..., Any]] = {
 }
 """The method for each endpoint."""
 ONLY_HTTP = {"limit", "offset", "run", "after", "from_partition", "follow", "records", "exchanges", "rows"}
-"""Words about pages, streams and lists, which Python has without them."""
+"""Parameters about pages, streams and lists, which Python does not need."""
 CHOSEN_IN_PYTHON = {"GET /verdicts", "GET /verdicts/wait", "GET /verdicts.jsonl", "GET /leaders"}
-"""Their words choose rows, as a comprehension or a condition does."""
+"""Their parameters choose rows, as a comprehension or a condition does."""
 
 
 def name(endpoint: Endpoint) -> str:

@@ -1,4 +1,4 @@
-"""Regular expressions of clients: the same ones are valid and match as with RE2/J, and none takes long."""
+"""Regular expressions of clients: the same expressions are valid and match as with RE2/J, and none takes long."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_pattern_that_would_be_huge_is_refused_at_once(bomb: str, mock_kafka: 
     began = time.process_time()
     assert line.request(listed, 2).error_code == expected
     assert line.request(joins, 1).error_code == expected
-    assert time.process_time() - began < 1, "of both threads, where Python's own engine would take for ever"
+    assert time.process_time() - began < 1, "the CPU time of both threads; Python's own engine would never end"
 
 
 def test_patterns_of_client_metrics_are_compiled_within_bounds() -> None:

@@ -47,7 +47,7 @@ UNSEEN = {letter for letter in HOSTILE if letter < " " or not letter.isascii()}
 
 
 def assert_plain(text: str, among: str = "") -> None:
-    """No line has what cannot be seen, none begins as the client wishes, and the client's text is there."""
+    """No line has invisible characters, no line begins with the client's text, and the client's text is shown."""
     lines = text.split("\n")
     assert [line for line in lines if UNSEEN & set(line)] == []
     assert not any(line.lstrip().startswith(FORGED) for line in lines)

@@ -30,7 +30,7 @@ KAFKA = PROFILES["kafka-4.3"]
 
 
 def after(*batches: tuple[int, int] | tuple[int, int, int], rules: Rules = KAFKA) -> tuple[bytes | None, int]:
-    """The state after these (first sequence, count[, epoch]) were stored, and the log end offset."""
+    """Returns the state after these (first sequence, count[, epoch]) were stored, and the log end offset."""
     state, end = None, 0
     for first, count, *epoch in batches:
         state = advance(state, header(first, count, epoch=epoch[0] if epoch else 0), end, NOW + end, rules)

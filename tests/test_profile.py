@@ -123,7 +123,7 @@ DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
     "key": _another_producer_of_the_same_client,
     "state_after_delete": _records_are_deleted,
 }
-"""By rule: a dialogue whose outcome depends on the rule's value."""
+"""For each rule, a dialogue whose outcome depends on the rule's value."""
 
 
 def outcome(rule: str, rules: Rules) -> Any:

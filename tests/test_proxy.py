@@ -48,7 +48,7 @@ def proxy(upstream: MockKafka) -> Iterator[ProxyKafka]:
 
 
 def verdicts(proxy: ProxyKafka) -> list[tuple[str, str, bool | None]]:
-    """Of each batch: the predicted verdict, the answered one, and whether they agree."""
+    """For each batch, the predicted verdict, the broker's verdict, and whether they agree."""
     return [(row.predicted, row.verdict, row.agrees) for row in proxy.trace.produce() if isinstance(row, ShadowRow)]
 
 

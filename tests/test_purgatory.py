@@ -1,4 +1,4 @@
-"""Timers: their order, and that cancelled ones take no memory."""
+"""Timers: their order, and cancelled timers take no memory."""
 
 from __future__ import annotations
 
