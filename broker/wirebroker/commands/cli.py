@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import sys
@@ -446,7 +447,10 @@ def _master(text: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     parsed = build_parser().parse_args(arguments)
+    gc.disable()  # modules are no garbage
     run = import_module(f"wirebroker.commands.{parsed.command}").run
+    gc.freeze()
+    gc.enable()
     try:
         code: int = run(parsed)
     except KeyboardInterrupt:
