@@ -69,8 +69,9 @@ OF_OTHERS = {
     "--archives",
     "--prot",
     "--format",
+    "--mock-kafka-explore",
 }
-"""Flags of other programs that the texts show, and a mistyped one."""
+"""Flags of other programs that the texts show, of the plugin of pytest, and a mistyped one."""
 
 
 class Block(NamedTuple):

@@ -76,7 +76,7 @@ def test_what_breaks_an_application_is_written_down(
     outcome.assert_outcomes(failed=1)
     outcome.stdout.fnmatch_lines("*lost: exit 0, 1 record missing, such as orders: key 'key-1' value 'order-1'*")
     page = (tmp_path / "report" / "index.html").read_text()
-    assert "never stored" not in page  # it is no idempotent producer, so nothing is known of its sequences
+    assert "never stored" not in page
     assert "INVALID_RECORD (nth 1, 2, 6)" in page
     assert "Produce v10" in page
     (suite,) = ET.fromstring(junit.read_text())
@@ -156,6 +156,55 @@ def test_what_cannot_be_explored_is_said(
 ) -> None:  # fmt: skip
     assert main(["explore", "--out", str(tmp_path), "--", *command]) == 2
     assert sentence in capsys.readouterr().err
+
+
+# In pytest
+
+EXPLORED = """
+import pytest
+from confluent_kafka import Producer
+
+@pytest.fixture
+def producer(mock_kafka):
+    return Producer({"bootstrap.servers": mock_kafka.bootstrap_servers, "acks": 1, "retries": 0, "linger.ms": 0})
+
+def send(producer, check):
+    results = []
+    for number in range(2):
+        producer.produce("orders", value=str(number), on_delivery=lambda error, _: results.append(error))
+        producer.flush(5)
+    if check and any(results):
+        raise RuntimeError("not sent")
+
+mark = pytest.mark.mock_kafka(topics="orders", explore={"api": "Produce", "faults": ["INVALID_RECORD", "throttle"]})
+
+@mark
+def test_ignores_results(mock_kafka, producer):
+    send(producer, check=False)
+
+@mark
+def test_checks_results(mock_kafka, producer):
+    send(producer, check=True)
+
+@mark
+def test_sees_it_itself(mock_kafka, producer):
+    send(producer, check=False)
+    assert len(mock_kafka.records("orders")) == 2
+
+@pytest.mark.mock_kafka(explore={"faults": "nothing"})
+def test_wrong_word(mock_kafka): ...
+"""
+
+
+def test_a_test_is_explored(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(EXPLORED)
+    outcome = pytester.runpytest_subprocess(*FEW_PLUGINS, "-n", "1")
+    results = outcome.parseoutcomes()
+    assert (results["passed"], results["failed"], results["errors"]) == (1, 2 + 4, 1)  # two tests, and two subtests of each
+    text = outcome.stdout.str()
+    assert "2 of 4 faults break this test" in text
+    assert "lost: Produce to orders nth 1: INVALID_RECORD … exit 0, 1 record missing, such as orders: value '0'" in text
+    assert "explore: nothing: there is no such fault or error; there are lose_request" in text
 
 
 # The table

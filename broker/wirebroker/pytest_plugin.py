@@ -28,17 +28,24 @@ if TYPE_CHECKING:
     from wirebroker.net.thread import LoopThread
     from wirebroker.proxy_kafka import ProxyKafka
 
+EXPLORE = "explore"
+"""What the marker has beside MockKafka's settings."""
 SHARED = ("module_mock_kafka", "session_mock_kafka")
 _brokers = pytest.StashKey[list["MockKafka"]]()
 """Every broker that has started, until a test begins after it has stopped."""
 _shared = pytest.StashKey[dict[str, "MockKafka"]]()
+_explored = pytest.StashKey[Any]()
+"""The run of a test that is explored."""
+_wrong = pytest.StashKey[str]()
+"""Why a test cannot be explored."""
 _makers = pytest.StashKey[dict["MockKafka", Callable[[], "MockKafka"]]]()
 """How to start another broker like one of the fixture `mock_kafka`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and register every broker that a test makes."""
-    config.addinivalue_line("markers", "mock_kafka(**settings): how the mock_kafka fixture's MockKafka is set up")
+    about = "how the mock_kafka fixture's MockKafka is set up; explore=True runs the test once for each fault"
+    config.addinivalue_line("markers", f"mock_kafka(**settings): {about}")
     config.stash[_brokers] = []
     config.stash[_shared] = {}
     config.stash[_makers] = {}
@@ -48,6 +55,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Hear of no more brokers."""
     made.listeners.remove(config.stash[_brokers].append)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flag that explores every test with the fixture."""
+    parser.getgroup("wirebroker").addoption(
+        "--mock-kafka-explore", action="store_true",
+        help="run each test that uses mock_kafka once for each fault that its requests can meet",
+    )  # fmt: skip
 
 
 # Fixtures
@@ -93,9 +108,15 @@ def mock_kafka(
 ) -> Iterator[MockKafka]:
     """A broker for this test alone, set up by `@pytest.mark.mock_kafka(...)` if there is one."""
     settings = {**mock_kafka_settings, **_marked(request.node), **getattr(request, "param", {})}
+    explored = request.node.stash.get(_explored, None)
+    settings |= {"trace": "all"} if explored is not None else {}
     kafka = _started(request, settings, _wirebroker_thread)
     request.config.stash[_makers][kafka] = lambda: _made(_wirebroker_thread, settings)
+    if explored is not None:
+        explored.begin(kafka)
     yield kafka
+    if explored is not None:
+        explored.end(kafka)
     del request.config.stash[_makers][kafka]
     kafka.stop()
 
@@ -189,7 +210,7 @@ def _marked(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
     for marker in reversed(list(node.iter_markers("mock_kafka"))):
         if marker.args:
             pytest.fail(f"{_place(node)}: @pytest.mark.mock_kafka takes settings by name, such as brokers=3", pytrace=False)
-        settings |= marker.kwargs
+        settings |= {name: value for name, value in marker.kwargs.items() if name != EXPLORE}
     return settings
 
 
@@ -217,9 +238,30 @@ def _check_marker(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test once for each fault, if its marker or the flag says so."""
+    wanted = next((marker.kwargs[EXPLORE] for marker in item.iter_markers("mock_kafka") if EXPLORE in marker.kwargs), None)
+    wanted = item.config.getoption("--mock-kafka-explore") if wanted is None else wanted
+    if not wanted or "mock_kafka" not in getattr(item, "fixturenames", ()):
+        return None
+    from wirebroker.campaign.in_pytest import Explored, choice_of, explore_item
+
+    try:
+        choice = choice_of(wanted)
+    except ValueError as wrong:
+        item.stash[_wrong] = str(wrong)
+        return None
+    item.stash[_explored] = Explored()
+    explore_item(item, nextitem, choice, item.stash[_explored])
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Forget the brokers that earlier tests have stopped."""
     _check_marker(item)
+    if (wrong := item.stash.get(_wrong, None)) is not None:
+        pytest.fail(f"{_place(item)}: explore: {wrong}", pytrace=False)
     brokers = item.config.stash[_brokers]
     brokers[:] = [kafka for kafka in brokers if kafka.running]
 
@@ -252,10 +294,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add what each broker has seen to the report of a test that failed."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
+    if (explored := item.stash.get(_explored, None)) is not None and call.excinfo is not None:
+        explored.error = explored.error or call.excinfo.value
     brokers = item.config.stash[_brokers]
     if not report.failed or not brokers:
         return

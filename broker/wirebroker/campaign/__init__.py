@@ -10,4 +10,5 @@ show         the terminal
 report       fault files, tests, the page, JUnit and SARIF
 words        faults and ways to break, in words
 survival     one case as a test
+in_pytest    a test that is run once for each fault
 """

@@ -73,7 +73,8 @@ class Application:
     limit: float = 180.0
     cwd: str | None = None
     """the command's working directory; None: that of this process"""
-    thread: LoopThread = field(default_factory=LoopThread)
+    thread: LoopThread | None = field(default_factory=LoopThread)
+    """of the brokers; None for an application that never runs"""
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
     """those that run now"""
 
@@ -100,7 +101,7 @@ class Application:
             kafka.faults.clear()
             if self.check is not None and run.exit == 0:
                 run.check = self._run(in_shell(self.check), kafka, self.limit)[0]
-            _collect(run, kafka, begin)
+            collect(run, kafka, begin)
             return run
 
     def _watched(self, kafka: MockKafka, watch: Watch) -> Run:
@@ -156,7 +157,8 @@ class Application:
     def stop(self) -> None:
         """End all commands that run, and the brokers' thread."""
         self.abandon()
-        self.thread.stop()
+        if self.thread is not None:
+            self.thread.stop()
 
 
 class Watch:
@@ -210,7 +212,8 @@ def _ends(kafka: MockKafka) -> dict[tuple[str, int], int]:
     return {(name, each.partition): each.log_end_offset for name, topic in topics.items() for each in topic.partitions}
 
 
-def _collect(run: Run, kafka: MockKafka, begin: Mapping[tuple[str, int], int]) -> None:
+def collect(run: Run, kafka: MockKafka, begin: Mapping[tuple[str, int], int]) -> None:
+    """Read what a run left in its broker. `begin` are the offsets of each topic and partition before it."""
     run.committed = {
         (group, *where): offset for group in kafka.groups() for where, offset in kafka.committed_offsets(group).items()
     }

@@ -1,0 +1,164 @@
+"""A test that is explored: it runs twice without faults, then once for each fault, each time with new fixtures.
+
+A run breaks the test if its own assertion fails, or if it passes and the log differs. Any other exception is a failure that the
+application reported. Each case is a subtest (pytest 9 or newer); the test itself fails if a case breaks it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from wirebroker.campaign.application import Application, Run, Watch, collect
+from wirebroker.campaign.cases import Case, Result
+from wirebroker.campaign.exploration import Exploration, is_broken
+from wirebroker.campaign.misfortunes import Choice, is_slow
+from wirebroker.campaign.words import fault_in_words, faults_of, place_of
+from wirebroker.faults.files import read_rule
+from wirebroker.faults.rules import api_named
+
+if TYPE_CHECKING:
+    from wirebroker.mock import MockKafka
+
+WORDS = ("api", "faults", "every")
+"""What `explore=` takes as a dict."""
+
+
+class Explored:
+    """The run of a test that is under way."""
+
+    def __init__(self) -> None:
+        self.run = Run(0, 0.0)
+        self.error: BaseException | None = None
+        self._case: Case | None = None
+        self._watch = Watch(None)
+
+    def prepare(self, case: Case | None) -> None:
+        """The next run has the faults of this case, or none."""
+        self._case, self.error, self.run = case, None, Run(0, 0.0)
+
+    def begin(self, kafka: MockKafka) -> None:
+        """The broker of a run has started."""
+        self._watch = Watch(None)
+        kafka._call(lambda engine: engine.trace.sinks.append(self._watch))
+        for words in faults_of(self._case) if self._case is not None else ():
+            kafka.faults.add(read_rule(words))
+
+    def end(self, kafka: MockKafka) -> None:
+        """The test has ended."""
+        fired = sum(rule.fired for rule in kafka.faults.rules)
+        kafka.faults.clear()
+        self.run = Run(0, 0.0, fired=fired, rows=list(self._watch.rows), requests=self._watch.requests)
+        collect(self.run, kafka, {})
+
+
+class _Sibling:
+    """Stands for a next test beside this one, so that only the fixtures of this one are taken down."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self._item = item
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._item, name)
+
+    def listchain(self) -> list[Any]:
+        return self._item.listchain()[:-1]
+
+
+def explore_item(item: pytest.Item, nextitem: pytest.Item | None, choice: Choice, explored: Explored) -> None:
+    """Run the protocol of a test for each fault."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    _, first = _once(item, _Sibling(item), explored, None)
+    reports, second = _once(item, _Sibling(item), explored, None)
+    if all(report.passed for report in reports) and first.exit == 0 and not first.check:
+        exploration = Exploration(Application((), thread=None), choice)
+        exploration.compare(first, second)
+        table = [case for case in exploration.table if choice.faults is not None or not is_slow(case)]
+        broken = [result for case in table if is_broken(result := _play(item, explored, exploration, case))]
+        reports, _ = _once(item, nextitem, explored, None)
+        _fail(reports, broken, len(table))
+    else:
+        reports, _ = _once(item, nextitem, explored, None)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+
+def choice_of(wanted: Any) -> Choice:
+    """What the marker says: true, or a dict with some of `WORDS`. ValueError."""
+    given = wanted if isinstance(wanted, Mapping) else {}
+    for word in given:
+        if word not in WORDS:
+            raise ValueError(f"explore= takes {', '.join(WORDS)}, not {word!r}")
+    apis, faults = ([each] if isinstance(each := given.get(word, ()), str) else list(each) for word in ("api", "faults"))
+    return Choice.of([api_named(each) for each in apis], faults, every=bool(given.get("every")))
+
+
+def _once(
+    item: pytest.Item, nextitem: Any, explored: Explored, case: Case | None
+) -> tuple[list[pytest.TestReport], Run]:  # fmt: skip
+    """Run the test with new fixtures: its reports, and what was done."""
+    explored.prepare(case)
+    item._initrequest()  # type: ignore[attr-defined]
+    began = time.monotonic()
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    run = explored.run
+    run.seconds = time.monotonic() - began
+    if explored.error is not None:
+        if _is_own_check(explored.error):
+            run.check = 1
+        else:
+            run.exit = 1
+        run.output = str(explored.error)
+    return reports, run
+
+
+def _is_own_check(error: BaseException) -> bool:
+    """Whether the test found something wrong, and not the application."""
+    waited = isinstance(error, TimeoutError) and "did not come true" in str(error)
+    return isinstance(error, AssertionError | pytest.fail.Exception) or waited
+
+
+def _play(item: pytest.Item, explored: Explored, exploration: Exploration, case: Case) -> Result:
+    reports, run = _once(item, _Sibling(item), explored, case)
+    result = exploration.result(case, run)
+    if run.check:
+        said = next(iter(run.output.splitlines()), "an assertion failed")
+        result["sentence"] = result["sentence"].replace("--check ended with exit code 1", f"and the test says: {said}")
+    report = next((each for each in reports if each.when == "call"), reports[0])
+    report.outcome = "failed" if is_broken(result) else "passed"
+    report.longrepr = _sentence(result) if is_broken(result) else None
+    report.sections = []
+    _subtest(item, report, case["id"])
+    return result
+
+
+def _subtest(item: pytest.Item, report: pytest.TestReport, name: str) -> None:
+    """Report a case as a subtest, where pytest has them."""
+    try:
+        from _pytest.subtests import SubtestContext, SubtestReport
+    except ImportError:
+        return
+    made = SubtestReport._new(report, SubtestContext(msg=name, kwargs={}), None, None)
+    item.ihook.pytest_runtest_logreport(report=made)
+
+
+def _sentence(result: Result) -> str:
+    what = f"{place_of(result)} nth {result['nth']}: {fault_in_words(result)}"
+    return f"{', '.join(result['outcomes'])}: {what} … {result['sentence']}"
+
+
+def _fail(reports: list[pytest.TestReport], broken: list[Result], count: int) -> None:
+    """Let the report of the call tell what broke the test."""
+    report = next((each for each in reports if each.when == "call"), None)
+    if report is None:
+        return
+    report.user_properties.append(("explored", count))
+    if broken:
+        lines = [f"{len(broken)} of {count} faults break this test", *(f"  {_sentence(each)}" for each in broken)]
+        lines += [f"    {each['fault']}" for each in broken[:1]]
+        report.outcome, report.longrepr = "failed", "\n".join(lines)
