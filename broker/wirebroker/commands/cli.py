@@ -447,7 +447,7 @@ def _master(text: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     parsed = build_parser().parse_args(arguments)
-    gc.disable()  # modules are no garbage
+    gc.disable()  # modules are not garbage
     run = import_module(f"wirebroker.commands.{parsed.command}").run
     gc.freeze()
     gc.enable()
