@@ -58,7 +58,7 @@ class State(Enum):
 IN_LINE, READY, WAITING, QUEUED = State  # a name of a module is found faster than a member of an enum
 
 
-class Machine(Protocol):
+class Driven(Protocol):
     """What is driven: it has no sockets and no clock."""
 
     effects: list[Any]
@@ -81,7 +81,7 @@ class Machine(Protocol):
         """A connection is over. Harmless if the machine knows that."""
 
 
-class Endpoint(asyncio.BufferedProtocol):
+class Side(asyncio.BufferedProtocol):
     """The host's end of a connection. It reads only while that is wanted, and reserves memory for a large frame."""
 
     transport: asyncio.Transport
@@ -128,12 +128,12 @@ class Endpoint(asyncio.BufferedProtocol):
         return False
 
 
-class ClientConnection(Endpoint):
+class ClientConnection(Side):
     """The connection of a client, from its place in line to its end."""
 
     connection: Connection
     """The connection as the machine knows it; not while it is in line."""
-    machine: Machine
+    machine: Driven
     """What serves the connection. The host may have got another one since."""
     closing_level = logging.INFO
     """The level of the log's line about the end of the connection."""
@@ -239,7 +239,7 @@ C = TypeVar("C", bound=ClientConnection)
 class Driver(Generic[C]):
     """The listeners, the clients' connections, the capture and the alarm of one machine."""
 
-    machine: Machine
+    machine: Driven
 
     def __init__(self, clock: Clock, configs: BrokerConfigs) -> None:
         self.clock = clock

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from kafkawire.primitives import Buffer
 from wirebroker.net.clock import Clock
-from wirebroker.net.driver import IN_LINE, READY, ClientConnection, Driver, Endpoint
+from wirebroker.net.driver import IN_LINE, READY, ClientConnection, Driver, Side
 from wirebroker.net.limits import LARGE_FRAME, configs_of_proxy
 from wirebroker.net.listener import Address, is_loopback, reachable
 from wirebroker.net.protocol import oversized
@@ -20,6 +20,7 @@ from wirebroker.net.sockets import AT_ONCE, BACKLOG, ListenError, queue_connecti
 from wirebroker.net.tls_transport import TlsTransport
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
+from wirebroker.proxy.relay import PASSING, SENDING
 from wirebroker.requests.effects import Shaped
 
 logger = logging.getLogger("wirebroker")
@@ -320,12 +321,12 @@ class ClientSide(ClientConnection):
             self._early.append(effect.data)
 
     def send_shaped(self, effect: Shaped) -> None:
-        self.relay.sending = True
+        self.relay.flow = SENDING
         super().send_shaped(effect)
         self.balance_broker()
 
     def _line_is_free(self) -> None:
-        self.relay.sending = False
+        self.relay.flow = PASSING
         super()._line_is_free()
         self.balance_broker()
 
@@ -338,7 +339,7 @@ class ClientSide(ClientConnection):
             self._broker.transport.close()
 
 
-class BrokerSide(Endpoint):
+class BrokerSide(Side):
     """The connection to a broker."""
 
     _host: ProxyHost
