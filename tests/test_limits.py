@@ -172,8 +172,8 @@ def test_a_closed_connection_whose_last_bytes_are_not_read_is_reset_at_the_limit
         broker.produce("orders", value=bytes(900_000))
 
     def ask(line: socket.socket, mebibytes: int) -> None:
-        asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=mebibytes << 20)
-        fetch = FetchRequest(max_bytes=mebibytes << 20, topics=[FetchTopic(topic="orders", partitions=[asked])])
+        asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": mebibytes << 20}
+        fetch = plain("Fetch", max_bytes=mebibytes << 20, topics=[{"topic": "orders", "partitions": [asked]}])
         line.sendall(encode_request(1, "x", fetch, 11) * 40)
 
     with dial(kafka) as closed, dial(kafka) as other:
