@@ -305,7 +305,7 @@ def test_wait_for_records_says_how_many_came() -> None:
 
 
 def test_reset_closes_the_connections_and_empties_the_broker() -> None:
-    with MockKafka(topics={"orders": 1}) as kafka:
+    with MockKafka(topics={"orders": 1}, trace="all") as kafka:
         before = kafka.bootstrap_servers
         producer = RawProducer(kafka)
         producer.send(0)
@@ -321,6 +321,8 @@ def test_reset_closes_the_connections_and_empties_the_broker() -> None:
         topics = client(kafka).request(plain("Metadata", topics=None), 9).topics
         assert [topic.name for topic in topics] == ["orders"]
         assert RawProducer(kafka).pid == 0
+        first = kafka.trace.events("connection")[0]
+        assert (first.connection, getattr(first, "change", "")) == (1, "opened"), "the old connections ended in the old broker"
 
 
 def test_restart_keeps_the_address_and_the_records() -> None:

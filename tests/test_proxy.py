@@ -28,7 +28,7 @@ from wirebroker.commands.cli import build_parser, main
 from wirebroker.commands.proxy import client_tls
 from wirebroker.faults import FaultError
 from wirebroker.mock import MockKafka
-from wirebroker.net.protocol import WRITE_HIGH_WATER
+from wirebroker.net.limits import WRITE_HIGH_WATER
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.rows import ShadowRow
@@ -345,7 +345,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_takes_no_memory(upstrea
     for _ in range(100):
         rude >> fetch()
     Dialogue(proxy) >> plain("x") << accepted(at=1)
-    most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running()[1]._sides.values()))
+    most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running()[1].clients.values()))
     assert most < 3 * WRITE_HIGH_WATER
     for _ in range(100):
         rude << ANY_RESPONSE

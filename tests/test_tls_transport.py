@@ -22,7 +22,7 @@ from test_tls import ask, context
 from wirebroker import MockKafka
 from wirebroker.client.wire import address_of
 from wirebroker.net import tls_transport
-from wirebroker.net.protocol import SLICE
+from wirebroker.net.limits import SLICE
 from wirebroker.net.thread import LoopThread
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 
@@ -105,7 +105,7 @@ def test_what_arrived_while_a_response_waited_is_read(secured: MockKafka) -> Non
     large = encode_request(2, "test", MetadataRequest(topics=[MetadataRequestTopic(name=f"{n:0200}") for n in range(1000)]), 4)
     with connected(secured) as (client, _):
         client.sendall(waiting + large + encode_request(3, "test", ApiVersionsRequest(), 0))
-        protocols = secured._running._protocols
+        protocols = secured._running.clients
         secured.wait_until(lambda: not all(each.transport.is_reading() for each in protocols.values()))
         secured.produce("orders", value="a pound of tea", partition=0)
         for number in (1, 2, 3):

@@ -1,52 +1,393 @@
-"""Driving a machine without I/O on an event loop, whether an engine or a proxy: listeners, a capture, and one alarm.
+"""Driving a machine without I/O on an event loop, whether the engine of a broker or a proxy.
 
-The driver hands arriving bytes to the machine, performs the machine's effects (`flush`), and sets the alarm for the machine's
-next deadline.
+    bytes arrive → machine → `flush`: effects to bytes, the alarm for the machine's next deadline
+
+The states of a client's connection (`State`):
+
+    IN_LINE ─▶ WAITING ◀─▶ READY
+                 ▲ │         │
+                 │ ▼         │
+               QUEUED ◀──────┘
+
+A connection becomes READY when nothing holds it, WAITING when a frame has to wait, and QUEUED when its slice of the loop's
+time is over; its turn makes it WAITING. A connection that need not stand in line begins READY. In a proxy a connection is
+IN_LINE or READY, because its relay keeps the frames that wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Sequence
+from enum import Enum
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+from kafkawire.primitives import Buffer
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.capturing import Tap
 from wirebroker.net.clock import Clock
+from wirebroker.net.limits import SHARED_BUFFER, SLICE, WRITE_HIGH_WATER, Limits
+from wirebroker.net.shaping import ShapedLine, reset_connection
+from wirebroker.net.tls_transport import HandshakeTurns
+from wirebroker.requests.effects import Close, Respond, Shaped
 
 if TYPE_CHECKING:
     from wirebroker.capture.recording import Capture
+    from wirebroker.core.configs import BrokerConfigs
+    from wirebroker.net.storage_jobs import StorageJobs
+    from wirebroker.requests.connection import Connection
     from wirebroker.trace.recorder import Recorder
 
+logger = logging.getLogger("wirebroker")
 
-class Driver:
-    """The listeners, the capture and the alarm of one machine."""
+JOIN_BELOW = 64 * 1024
+"""Parts of a response that are smaller are joined before they are sent; larger ones are sent without a copy."""
 
-    def __init__(self, clock: Clock) -> None:
+
+class State(Enum):
+    """How a connection treats complete frames that arrive."""
+
+    IN_LINE = "keeps them: the host serves as many connections as it may, and does not know this one"
+    READY = "hands them to the machine as they arrive"
+    WAITING = "keeps them: for a response, for the client to read, or for memory"
+    QUEUED = "keeps them: the host will call `take_turn`"
+
+
+IN_LINE, READY, WAITING, QUEUED = State  # a name of a module is found faster than a member of an enum
+
+
+class Driven(Protocol):
+    """What is driven: it has no sockets and no clock."""
+
+    effects: list[Any]
+    """What is to be done, in order."""
+
+    @property
+    def trace(self) -> Recorder:
+        """Its trace."""
+
+    def deadline(self) -> int | None:
+        """When to tick next, in ms since the epoch; None if nothing waits."""
+
+    def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
+        """Run the timers that are due; with `enough`, until that is true."""
+
+    def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
+        """Close a connection, with a sentence for the log."""
+
+    def disconnected(self, connection: Connection, reason: str, now: int) -> None:
+        """A connection is over. Harmless if the machine knows that."""
+
+
+class Side(asyncio.BufferedProtocol):
+    """The host's end of a connection. It reads only while that is wanted, and reserves memory for a large frame."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, host: Driver[Any]) -> None:
+        self._host = host
+        self._reading = True
+        self.congested = False
+        """Whether the other end leaves more than WRITE_HIGH_WATER unread."""
+        self.reserved = 0
+        """Bytes of the large frame that is arriving."""
+
+    @property
+    def client(self) -> ClientConnection:
+        """The connection of the client, which has a place in the limits."""
+        raise NotImplementedError
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
+
+    def read(self, wanted: bool) -> None:
+        """Read, or leave what arrives in the system's buffers."""
+        if wanted != self._reading and not self.transport.is_closing():
+            self._reading = wanted
+            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
+
+    def reserve(self, size: int) -> bool:
+        """Reserve memory for a large frame that is arriving, 0 without one. Returns False if the frame waits for others."""
+        if size != self.reserved:
+            self.give_back()
+            if size and not self._host.limits.takes(self.client, size):
+                return False
+            self.reserved = size
+        return True
+
+    def give_back(self) -> None:
+        """Release the reserved memory."""
+        if self.reserved:
+            size, self.reserved = self.reserved, 0
+            self._host.limits.freed(self.client, size)
+
+    def eof_received(self) -> bool:
+        return False
+
+
+class ClientConnection(Side):
+    """The connection of a client, from its place in line to its end."""
+
+    connection: Connection
+    """The connection as the machine knows it; not while it is in line."""
+    machine: Driven
+    """What serves the connection. The host may have got another one since."""
+    closing_level = logging.INFO
+    """The level of the log's line about the end of the connection."""
+
+    def __init__(self, host: Driver[Any], node_id: int) -> None:
+        super().__init__(host)
+        self.node_id = node_id
+        self.client_host = ""
+        self._state = IN_LINE
+        self._line: ShapedLine | None = None
+        """Sends a response in the shape of a fault, until all of it is sent."""
+        self.quiet = 0
+        """How many idle checks in a row found that nothing had arrived."""
+
+    @property
+    def client(self) -> ClientConnection:
+        return self
+
+    @property
+    def number(self) -> int:
+        """The connection's number in the trace, or 0 as long as it has none."""
+        return 0 if self._state is IN_LINE else self.connection.number
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.write = self.transport.write
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if peer else ""
+        if self._host.limits.opened(self):
+            self._state = READY
+            self.begin()
+
+    def begin(self) -> None:
+        """Serve the connection."""
+        raise NotImplementedError
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._host.limits.lost(self, self._state is not IN_LINE)
+        if self._state is IN_LINE:
+            return
+        self.give_back()
+        if self._line is not None:
+            self._line.stop()
+        self._host.lost(self, "the client closed it" if exc is None else f"it broke: {exc}")
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of responses that the client leaves unread."""
+        return self.transport.get_write_buffer_size()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` may have something to do."""
+        raise NotImplementedError
+
+    def go_on(self) -> None:
+        """The effects are performed: continue with received requests, if nothing holds the connection any more."""
+        raise NotImplementedError
+
+    def released(self) -> None:
+        """Continue after a wait for a place in line or for memory."""
+        raise NotImplementedError
+
+    def perform(self, effect: object) -> None:
+        """Perform an effect that is not a plain response."""
+        if isinstance(effect, Shaped):
+            self.send_shaped(effect)
+        elif isinstance(effect, Close):
+            number, host = effect.connection.number, effect.connection.client_host
+            logger.log(self.closing_level, "connection %d from %s closed: %s", number, host, effect.reason)
+            self.close(effect.reset)
+
+    def send_shaped(self, effect: Shaped) -> None:
+        """Send a response in the shape of a fault. Until it is sent, no other request of the connection is handled."""
+        if self._line is None:
+            self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
+            self.write = self._line.write
+        self._line.send(effect.parts, effect.shape)
+
+    def _line_is_free(self) -> None:
+        self._line = None
+        self.write = self.transport.write
+        self.go_on()
+        self._host.flush()
+
+    def close(self, reset: bool) -> None:
+        """Close the connection when everything is sent, or reset it at once."""
+        if reset:
+            reset_connection(self.transport)
+        elif self._line is not None:
+            self._line.close()
+        else:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        self.congested = True
+        self._host.left_unread(self)
+
+
+C = TypeVar("C", bound=ClientConnection)
+
+
+class Driver(Generic[C]):
+    """The listeners, the clients' connections, the capture and the alarm of one machine."""
+
+    machine: Driven
+
+    def __init__(self, clock: Clock, configs: BrokerConfigs) -> None:
         self.clock = clock
         self.loop = asyncio.get_running_loop()
+        self.limits: Limits[ClientConnection] = Limits(configs)
+        self.clients: dict[Connection, C] = {}
+        self.until = 0.0
+        """When the slice of the connection that is being served ends, by `perf_counter`; 0 before the slice has begun."""
+        self.watchers: list[Callable[[], None]] = []
+        """Called after every request and timer. Each watcher waits for a condition."""
+        self._storage_jobs: StorageJobs | None = None
+        """Holds effects back that have to wait for the disk."""
         self._capture: Capture | None = None
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
         self.alarm_at: int | None = None
         """The machine's next deadline, in ms since the epoch."""
+        # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
+        self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
+        self._handshake_turns = HandshakeTurns(self.loop, shared=self._shared is not None)
         AcceptErrorHandler.install(self.loop)
 
-    @property
-    def trace(self) -> Recorder:
-        """The machine's trace."""
-        raise NotImplementedError
+    def receive_buffer(self) -> bytearray:
+        """The buffer that a new connection receives into."""
+        return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
     def capture_to(self, path: str) -> None:
         """Write what passes into this file, with the verdicts; to be called before a listener opens. Raises OSError."""
         from wirebroker.capture.recording import open_capture
 
         self._capture = open_capture(path)
-        self.trace.sinks.append(self._capture)
+        self.machine.trace.sinks.append(self._capture)
 
     def _captured(self, protocol: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
         """The protocol, with a tap below it if there is a capture."""
         return protocol if self._capture is None else Tap(self._capture, protocol)
+
+    # Connections
+
+    def opened(self, client: C) -> None:
+        """Register a connection."""
+        client.machine = self.machine
+        self.clients[client.connection] = client
+
+    def lost(self, client: C, reason: str) -> None:
+        """Forget a connection that has ended."""
+        client.machine.disconnected(client.connection, reason, self.clock.now())
+        self.clients.pop(client.connection, None)
+        self.changed()
+
+    def failed(self, connection: Connection) -> None:
+        """Log the current exception, which a request of this connection raised, and close the connection."""
+        logger.exception("a request failed because of an error in wirebroker; its connection is closed")
+        self.machine.close(connection, "its request failed because of an error in wirebroker; see the log")
+
+    def left_unread(self, client: ClientConnection) -> None:
+        """Somebody does not read: close the worst connection if all together leave too much unread."""
+        worst = self.limits.congested(client)
+        if worst is not None:
+            reason = "the other end does not read, and the unread bytes take too much memory"
+            self.machine.close(worst.connection, reason, reset=True)
+            worst.close(reset=True)  # also if it is closed already, and its last bytes are not read
+
+    # Effects
+
+    def flush(self) -> None:
+        """Perform the machine's effects, and continue with connections that waited for a response."""
+        machine, storage_jobs = self.machine, self._storage_jobs
+        if storage_jobs is not None:
+            storage_jobs.check()
+        while machine.effects:
+            effects, machine.effects = machine.effects, []
+            self._perform(effects)
+            if storage_jobs is not None and machine.effects:
+                storage_jobs.check()
+        if machine.deadline() != self.alarm_at:
+            self.arm()
+
+    def changed(self) -> None:
+        """Perform the effects of a change from outside, and wake the watchers that wait for a condition."""
+        self.flush()
+        self.notify()
+
+    def notify(self) -> None:
+        """Wake the watchers that wait for a condition: something may have changed."""
+        for watcher in list(self.watchers):
+            watcher()
+
+    def _perform(self, effects: list[Any]) -> None:
+        if not self._respond_to_one(effects):
+            concerned: list[Connection] = []
+            parts: list[Buffer] = []
+            current: Connection | None = None
+            for effect in effects:
+                if effect[0] is not current:  # usually all belong to one connection
+                    self._send(current, parts)
+                    current, parts = effect[0], []
+                    concerned.append(effect[0])
+                if isinstance(effect, Respond):
+                    parts += effect[1]
+                else:
+                    self._send(current, parts)
+                    parts = []
+                    if (client := self.clients.get(effect[0])) is not None:
+                        client.perform(effect)
+            self._send(current, parts)
+            for connection in concerned:
+                if (client := self.clients.get(connection)) is not None and client.has_more:
+                    client.go_on()
+
+    def _respond_to_one(self, effects: list[Any]) -> bool:
+        """The usual case, small responses to one connection. False, with nothing done, for anything else."""
+        connection = effects[0][0]
+        responses = []
+        for effect in effects:
+            if effect[0] is not connection or type(effect) is not Respond or len(effect[1]) != 1:
+                return False
+            responses.append(effect[1][0])
+        client = self.clients.get(connection)
+        if client is not None:
+            client.write(b"".join(responses) if len(responses) > 1 else responses[0])
+            if client.has_more:
+                client.go_on()
+        return True
+
+    def _send(self, connection: Connection | None, parts: Sequence[Buffer]) -> None:
+        if connection is None or not parts or (client := self.clients.get(connection)) is None:
+            return
+        write = client.write
+        small: list[Buffer] = []
+        for part in parts:
+            if len(part) < JOIN_BELOW:
+                small.append(part)
+                continue
+            if small:
+                write(b"".join(small))
+                small = []
+            write(part)
+        if small:
+            write(b"".join(small) if len(small) > 1 else small[0])
+        if client.congested:
+            self.left_unread(client)
+
+    # Timers
+
+    def arm(self) -> None:
+        """Set the alarm for the machine's next deadline."""
+        self._set_alarm(self.machine.deadline())
 
     def _set_alarm(self, deadline: int | None, runs: bool = True) -> None:
         """Call `_wake` at the deadline; `runs` says whether the clock reaches it by itself."""
@@ -58,15 +399,32 @@ class Driver:
             self._alarm = self.loop.call_later(max(deadline - self.clock.now(), 0) / 1000, self._wake)
 
     def _wake(self) -> None:
-        """The alarm rings: run the machine's timers."""
-        raise NotImplementedError
+        self._alarm = None
+        self.alarm_at = None
+        self.tick(lambda: perf_counter() > self.until)
+
+    def tick(self, enough: Callable[[], bool] | None = None) -> None:
+        """Run the due timers, until `enough` returns True. An error in a timer is logged, and the machine goes on."""
+        self.until = perf_counter() + SLICE
+        self._run_timers(self.clock.now(), enough)
+        self.changed()
+
+    def _run_timers(self, now: int, enough: Callable[[], bool] | None = None) -> None:
+        try:
+            self.machine.tick(now, enough)
+        except Exception:
+            logger.exception("a timer failed because of an error in wirebroker")
+
+    # The end
 
     def _stop_listening(self) -> None:
-        """Take no more connections, and cancel the alarm."""
+        """Take no more connections, close those that are not served yet, and cancel the alarm."""
         for server in self._servers:
             server.close()
         if self._alarm is not None:
             self._alarm.cancel()
+        self._handshake_turns.close()
+        self.limits.close()
 
     async def _stopped(self) -> None:
         """Wait until the listeners are closed, and close the capture."""

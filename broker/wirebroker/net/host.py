@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
-from kafkawire.primitives import Buffer
 from wirebroker.apis.exchange import Offload
 from wirebroker.core.logs.arena import Arena
 from wirebroker.engine.engine import Engine
@@ -20,78 +19,54 @@ from wirebroker.engine.snapshots import Snapshot, go_back, take
 from wirebroker.engine.soft_reset import soft_reset
 from wirebroker.engine.turns import Turns, Unfinished
 from wirebroker.net.clock import Clock
-from wirebroker.net.driver import Driver
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.handshakes import Handshakes
 from wirebroker.net.key_sets import SETTING, KeySets
-from wirebroker.net.limits import Limits
+from wirebroker.net.limits import SLICE
 from wirebroker.net.listener import Address, Listener, reachable
-from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
+from wirebroker.net.protocol import BrokerProtocol, Server
 from wirebroker.net.sockets import open_server
 from wirebroker.net.tls import TlsError
-from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
-from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Close, Effect, Respond, Shaped
+from wirebroker.net.tls_transport import TlsTransport
+from wirebroker.requests.effects import Effect
 from wirebroker.security.mechanisms import OAUTHBEARER
 
 if TYPE_CHECKING:
     from wirebroker.net.storage_jobs import StorageJobs
     from wirebroker.storage.store import FolderStore
-    from wirebroker.trace.broker import BrokerRecorder
 
 logger = logging.getLogger("wirebroker")
 
-JOIN_BELOW = 64 * 1024
-"""Parts of a response that are smaller are joined before they are sent; larger ones are sent without a copy."""
 RECHECK_S = 0.05
 """Seconds after which a waiting condition is checked although nothing has changed in the broker."""
 IDLE_CHECKS = 4
 """How often idle connections are looked for within connections.max.idle.ms."""
 
 
-class Host(Driver):
+class Host(Server):
     """Drives the engine: performs its effects, and ticks it at its deadlines with the clock's time."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
-        super().__init__(clock)
-        self.engine = engine
-        self.limits: Limits[BrokerProtocol] = Limits(engine.configs)
-        self._protocols: dict[Connection, BrokerProtocol] = {}
+        super().__init__(clock, engine.configs)
         self._advancing = asyncio.Lock()
         """Held while the clock is moved forward; no other timer runs during that time."""
-        # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
         self.arena = Arena()
         self._idle_alarm: asyncio.TimerHandle | None = None
-        self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
         self._storage_jobs = None if engine.store is None else self._new_storage_jobs(engine, engine.store)
-        self.until = 0.0
-        """When the slice of the connection that is being served ends, by `perf_counter`; 0 before the slice has begun."""
         self._ready: deque[BrokerProtocol] = deque()
         """Connections that wait for their next slice."""
         self._turn: asyncio.Handle | None = None
         self._offload_pool: ThreadPoolExecutor | None = None
-        self._handshake_turns = HandshakeTurns(self.loop, shared=self._shared is not None)
         self._key_sets = KeySets()
         self._drive(engine)
-        self.watchers: list[Callable[[], None]] = []
-        """Called after every request and timer. Each watcher waits for a condition."""
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:
         """The file descriptors of all listeners and connections."""
         for server in self._servers:
             yield from (each.fileno() for each in server.sockets)
-        for protocol in self._protocols.values():
+        for protocol in self.clients.values():
             yield protocol.transport.get_extra_info("socket").fileno()
-
-    def receive_buffer(self) -> bytearray:
-        """The buffer that a new connection receives into."""
-        return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
-
-    @property
-    def trace(self) -> BrokerRecorder:
-        """The engine's trace."""
-        return self.engine.trace
 
     async def listen(self, listener: Listener) -> Address:
         """Open a listener of a broker; the address it is bound to. Raises ListenError, TlsError, KeySetError."""
@@ -131,7 +106,7 @@ class Host(Driver):
         clock makes no connection idle, because no time passes for the client.
         """
         longest = self.engine.configs.integer("connections.max.idle.ms")
-        for protocol in list(self._protocols.values()):
+        for protocol in list(self.clients.values()):
             if protocol.connection.parked is None:
                 protocol.quiet += 1
             if protocol.quiet > IDLE_CHECKS and longest >= 0:
@@ -140,29 +115,6 @@ class Host(Driver):
         if self._idle_alarm is not None:
             self._idle_alarm.cancel()
         self._idle_alarm = self.loop.call_later(max(longest, IDLE_CHECKS) / IDLE_CHECKS / 1000, self.look_for_idle)
-
-    def opened(self, protocol: BrokerProtocol) -> None:
-        """Register a connection."""
-        self._protocols[protocol.connection] = protocol
-
-    def lost(self, protocol: BrokerProtocol) -> None:
-        """Forget a connection that has ended."""
-        self._protocols.pop(protocol.connection, None)
-        self.flush()
-        self.notify()
-
-    def flush(self) -> None:
-        """Perform the engine's effects, and continue with connections that waited for a response."""
-        engine, storage_jobs = self.engine, self._storage_jobs
-        if storage_jobs is not None:
-            storage_jobs.check()
-        while engine.effects:
-            effects, engine.effects = engine.effects, []
-            self._perform(effects)
-            if storage_jobs is not None and engine.effects:
-                storage_jobs.check()
-        if engine.deadline() != self.alarm_at:
-            self.arm()
 
     # Turns
 
@@ -200,11 +152,6 @@ class Host(Driver):
         except Exception:
             self.failed(exchange.connection)
 
-    def failed(self, connection: Connection) -> None:
-        """Log the current exception, which a request of this connection raised, and close the connection."""
-        logger.exception("a request failed because of an error in wirebroker; its connection is closed")
-        self.engine.close(connection, "its request failed because of an error in wirebroker; see the log")
-
     def _do_offload(self, turns: Turns, unfinished: Unfinished, offload: Offload) -> None:
         """Do long work in a thread; the request gets its next slice afterwards."""
         if self._offload_pool is None:
@@ -212,30 +159,6 @@ class Host(Driver):
 
         done = self.loop.run_in_executor(self._offload_pool, unfinished.do, offload)
         done.add_done_callback(lambda _: turns.resume(unfinished))
-
-    def _perform(self, effects: list[Effect]) -> None:
-        if not self._respond_to_one(effects):
-            answered: list[Connection] = []
-            parts: list[Buffer] = []
-            current: Connection | None = None
-            for effect in effects:
-                if effect[0] is not current:  # usually all belong to one connection
-                    self._send(current, parts)
-                    current, parts = effect[0], []
-                    answered.append(current)
-                if isinstance(effect, Respond):
-                    parts += effect[1]
-                else:
-                    self._send(current, parts)
-                    parts = []
-                    if isinstance(effect, Shaped):
-                        self._shape(effect)
-                    else:
-                        self._close(effect)
-            self._send(current, parts)
-            for connection in answered:
-                if (protocol := self._protocols.get(connection)) is not None:
-                    protocol.released()
 
     def _new_storage_jobs(self, engine: Engine, store: FolderStore) -> StorageJobs:
         from wirebroker.net.storage_jobs import StorageJobs
@@ -248,31 +171,6 @@ class Host(Driver):
             self._perform(effects)
         self.flush()
         self.notify()
-
-    def _respond_to_one(self, effects: list[Effect]) -> bool:
-        """The usual case, small responses to one connection. False, with nothing done, for anything else."""
-        connection = effects[0][0]
-        responses = []
-        for effect in effects:
-            if effect[0] is not connection or type(effect) is not Respond or len(effect[1]) != 1:
-                return False
-            responses.append(effect[1][0])
-        protocol = self._protocols.get(connection)
-        if protocol is not None:
-            protocol.write(b"".join(responses) if len(responses) > 1 else responses[0])
-            if protocol.has_more:
-                protocol.released()
-        return True
-
-    def changed(self) -> None:
-        """Perform the effects of a change from outside, and wake the watchers that wait for a condition."""
-        self.flush()
-        self.notify()
-
-    def notify(self) -> None:
-        """Wake the watchers that wait for a condition: something may have changed."""
-        for watcher in list(self.watchers):
-            watcher()
 
     async def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
         """Wait until the condition holds, in this loop or in another one. TimeoutError after `timeout` s.
@@ -293,43 +191,6 @@ class Host(Driver):
                 happened.clear()
         finally:
             self.watchers.remove(wake)
-
-    def _send(self, connection: Connection | None, parts: Sequence[Buffer]) -> None:
-        if connection is None or not parts or (protocol := self._protocols.get(connection)) is None:
-            return
-        write = protocol.write
-        small: list[Buffer] = []
-        for part in parts:
-            if len(part) < JOIN_BELOW:
-                small.append(part)
-                continue
-            if small:
-                write(b"".join(small))
-                small = []
-            write(part)
-        if small:
-            write(b"".join(small) if len(small) > 1 else small[0])
-        if protocol.congested:
-            self.left_unread(protocol)
-
-    def left_unread(self, protocol: BrokerProtocol) -> None:
-        """A client does not read its responses: close the worst connection if all clients together leave too much unread."""
-        worst = self.limits.congested(protocol)
-        if worst is not None:
-            reason = "its client does not read its answers, and they take too much memory"
-            self.engine.close(worst.connection, reason, reset=True)
-
-    def _shape(self, effect: Shaped) -> None:
-        protocol = self._protocols.get(effect.connection)
-        if protocol is not None:
-            protocol.send_shaped(effect.parts, effect.shape)
-
-    def _close(self, effect: Close) -> None:
-        connection = effect.connection
-        protocol = self._protocols.get(connection)
-        if protocol is not None:
-            logger.info("connection %d from %s closed: %s", connection.number, connection.client_host, effect.reason)
-            protocol.close(effect.reset)
 
     def arm(self) -> None:
         """Set the alarm for the engine's next deadline."""
@@ -358,24 +219,6 @@ class Host(Driver):
         if self.engine.effects:
             self.changed()
         return self.engine
-
-    def _wake(self) -> None:
-        self._alarm = None
-        self.alarm_at = None
-        self.tick(lambda: perf_counter() > self.until)
-
-    def tick(self, enough: Callable[[], bool] | None = None) -> None:
-        """Run the due timers, until `enough` returns True. An error in a timer is logged, and the broker goes on."""
-        self.until = perf_counter() + SLICE
-        self._run_timers(self.clock.now(), enough)
-        self.flush()
-        self.notify()
-
-    def _run_timers(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        try:
-            self.engine.tick(now, enough)
-        except Exception:
-            logger.exception("a timer failed because of an error in wirebroker")
 
     def advance(self, ms: int) -> None:
         """Move the clock forward and run every timer that falls due, in order, each with the work in threads that it begins."""
@@ -411,7 +254,7 @@ class Host(Driver):
 
     def replace(self, engine: Engine) -> None:
         """Replace the engine, at the same addresses and with the same trace sinks. Closes all connections."""
-        for protocol in list(self._protocols.values()):
+        for protocol in list(self.clients.values()):
             protocol.transport.abort()
         self.limits.close()
         for node_id, broker in self.engine.cluster.brokers.items():
@@ -420,7 +263,6 @@ class Host(Driver):
         engine.trace.begin_run("reset", *engine.trace.sinks)
         engine.plan.succeed(self.engine.plan)
         self.engine.turns.drop()
-        self.engine = engine
         self.limits.configs = engine.configs
         self._drive(engine)
         self.arm()
@@ -453,6 +295,7 @@ class Host(Driver):
         self.replace(engine)
 
     def _drive(self, engine: Engine) -> None:
+        self.engine = self.machine = engine
         engine.turns.wake = self._wake_turns
         engine.timers.in_slices = True
         engine.authenticator.key_sets = self._key_sets
@@ -465,11 +308,9 @@ class Host(Driver):
             if alarm is not None:
                 alarm.cancel()
         self._key_sets.close()
-        for protocol in list(self._protocols.values()):
+        for protocol in list(self.clients.values()):
             protocol.transport.abort()
-        self.limits.close()
         self.engine.turns.drop()
-        self._handshake_turns.close()
         if self._offload_pool is not None:
             self._offload_pool.shutdown(wait=False, cancel_futures=True)
         if self._storage_jobs is not None:

@@ -18,6 +18,13 @@ from wirebroker.core.configs import BrokerConfigs
 
 logger = logging.getLogger("wirebroker")
 
+SHARED_BUFFER = 256 * 1024
+LARGE_FRAME = SHARED_BUFFER // 2
+"""A frame with more bytes gets its own buffer."""
+SLICE = 0.003
+"""Seconds that one connection may keep the loop busy before others get their turn."""
+WRITE_HIGH_WATER = 1024 * 1024
+"""Unsent bytes beyond which no more requests of a connection are handled."""
 MOST_UNREAD = 1 << 30
 """Bytes that all clients together may leave unread. A proxy also counts the bytes that its brokers leave unread."""
 OF_PROXY = (

@@ -4,148 +4,61 @@ All connections of a host receive into one buffer, because each read is handled 
 unfinished frame are carried over. A frame too large for that buffer gets its own, which is filled directly from the socket
 and can become the log's without another copy. It takes no memory until bytes are written there, so a peer that only
 announces 90 MB costs nothing.
-
-The states of a connection (`State`):
-
-    IN_LINE ─▶ WAITING ◀─▶ READY
-                 ▲ │         │
-                 │ ▼         │
-               QUEUED ◀──────┘
-
-A connection becomes READY when nothing holds it, WAITING when a frame has to wait, and QUEUED when its slice of the loop's
-time is over; its turn makes it WAITING. A connection that need not stand in line begins READY.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from enum import Enum
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from kafkawire.frames import SIZE, SIZE_BYTES, frame_end
-from kafkawire.primitives import Buffer
-from wirebroker.net.shaping import ShapedLine, reset_connection
+from wirebroker.net.driver import IN_LINE, QUEUED, READY, WAITING, ClientConnection, Driver
+from wirebroker.net.limits import LARGE_FRAME, SLICE
+from wirebroker.net.shaping import reset_connection
 from wirebroker.net.tls import subject_of
-from wirebroker.requests.effects import Shape
 from wirebroker.security.principals import distinguished_name
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from wirebroker.core.logs.arena import Arena
     from wirebroker.engine.engine import Engine
-    from wirebroker.net.clock import Clock
-    from wirebroker.net.limits import Limits
     from wirebroker.net.listener import Listener
-    from wirebroker.requests.connection import Connection
-
-SHARED_BUFFER = 256 * 1024
-LARGE_FRAME = SHARED_BUFFER // 2
-"""A frame with more bytes gets its own buffer."""
-SLICE = 0.003
-"""Seconds that one connection may keep the loop busy before others get their turn."""
-WRITE_HIGH_WATER = 1024 * 1024
-"""Unsent bytes beyond which no more requests of a connection are handled."""
 
 
-class State(Enum):
-    """How a connection treats complete frames that arrive."""
-
-    IN_LINE = "keeps them: the broker serves as many connections as it may, and does not know this one"
-    READY = "hands them to the engine as they arrive"
-    WAITING = "keeps them: for a response, for the client to read, or for memory"
-    QUEUED = "keeps them: the host will call `take_turn`"
-
-
-IN_LINE, READY, WAITING, QUEUED = State  # a name of a module is found faster than a member of an enum
-
-
-class Server(Protocol):
+class Server(Driver["BrokerProtocol"]):
     """The host as a connection sees it."""
 
     engine: Engine
-    clock: Clock
-    loop: asyncio.AbstractEventLoop
-    limits: Limits[BrokerProtocol]
     arena: Arena
-    until: float
-    """When the slice of the connection that is being served ends, by `perf_counter`; 0 before the slice has begun."""
-    watchers: list[Callable[[], None]]
-    alarm_at: int | None
-    """The time of the next timer, in ms since the epoch."""
 
     def time(self) -> int:
         """The time; the timers that are due by then have run."""
+        raise NotImplementedError
 
     def run_overdue(self, now: int) -> None:
         """Run the timers that are due, as far as there is time."""
-
-    def receive_buffer(self) -> bytearray:
-        """The buffer that a new connection receives into."""
-
-    def opened(self, protocol: BrokerProtocol) -> None:
-        """Register a connection."""
-
-    def lost(self, protocol: BrokerProtocol) -> None:
-        """Forget a connection that has ended."""
-
-    def left_unread(self, protocol: BrokerProtocol) -> None:
-        """A client does not read its responses."""
+        raise NotImplementedError
 
     def queue(self, protocol: BrokerProtocol) -> None:
         """Give the connection its next slice after the others have had theirs."""
-
-    def flush(self) -> None:
-        """Perform the engine's effects, and continue with connections that waited for a response."""
-
-    def notify(self) -> None:
-        """Wake the watchers that wait for a condition."""
-
-    def failed(self, connection: Connection) -> None:
-        """Log the current exception, and close the connection."""
+        raise NotImplementedError
 
 
-class BrokerProtocol(asyncio.BufferedProtocol):
+class BrokerProtocol(ClientConnection):
     """Receives for one connection of one broker."""
 
+    _host: Server
+
     def __init__(self, host: Server, listener: Listener) -> None:
-        self._host = host
+        super().__init__(host, listener.node_id)
         self._engine = host.engine
-        self.node_id = listener.node_id
-        self.client_host = ""
-        self._state = IN_LINE
         self._listener = listener
-        self._buffer = host.receive_buffer()
-        self._view = memoryview(self._buffer)
+        self._view = memoryview(host.receive_buffer())
         self._tail = b""
         """Received bytes that are not handled yet: the beginning of a frame, or whole frames while the connection waits."""
         self._large: memoryview | None = None
         self._large_filled = 0
-        self.congested = False
-        """Whether the client leaves more than WRITE_HIGH_WATER unread."""
-        self._line: ShapedLine | None = None
-        """Sends a response in the shape of a fault, until all of it is sent."""
-        self._reading = True
-        self.quiet = 0
-        """How many idle checks in a row found that nothing had arrived."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.write = self.transport.write
-        peer = transport.get_extra_info("peername")
-        self.client_host = str(peer[0]) if peer else ""
-        if self._host.limits.opened(self):
-            self._state = READY
-            self.begin()
-
-    @property
-    def number(self) -> int:
-        """The connection's number in the trace, or 0 as long as it has none."""
-        return 0 if self._state is IN_LINE else self.connection.number
 
     def begin(self) -> None:
         """Serve the connection."""
@@ -157,7 +70,6 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         certificate = self.transport.get_extra_info("peercert") if listener.protocol is SecurityProtocol.SSL else None
         subject = distinguished_name(subject_of(certificate)) if certificate else ""
         self.connection = self._engine.connect(self.node_id, self.client_host, listener.name, now, listener.protocol, subject)
-        self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
         if not self._engine.cluster.brokers[self.node_id].running:
             reset_connection(self.transport)  # as the system does for a closed port
@@ -165,19 +77,6 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._engine.faults is not None:
             self._engine.faults.connected(self.connection, now)
             self._host.flush()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._host.limits.lost(self, self._state is not IN_LINE)
-        if self._state is IN_LINE:
-            return
-        if self._large is not None:
-            large, self._large = self._large, None
-            self._host.limits.freed(self, len(large))
-        if self._line is not None:
-            self._line.stop()
-        reason = "the client closed it" if exc is None else f"it broke: {exc}"
-        self._engine.disconnected(self.connection, reason, self._host.clock.now())
-        self._host.lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
@@ -254,7 +153,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         """Handle the frame that filled a buffer of its own."""
         large, self._large = self._large, None
         if large is not None:
-            self._host.limits.freed(self, len(large))
+            self.give_back()
             try:
                 self._engine.receive(self.connection, large[4:], now, owned=True)
             except Exception:
@@ -285,7 +184,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 self._engine.faults.arriving(self.connection, data[pos + 4 : end], self._host.clock.now())
             size = frame_end(data, pos) - pos
             if size > LARGE_FRAME and left < size <= self.connection.frame_limit + 4:
-                if not self._host.limits.takes(self, size):
+                if not self.reserve(size):
                     self._tail = bytes(data[pos:end])
                     self._wait()
                     return
@@ -297,13 +196,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._tail = bytes(data[pos:end]) if left else b""
 
     @property
-    def unsent(self) -> int:
-        """Bytes of responses that the client leaves unread."""
-        return self.transport.get_write_buffer_size()
-
-    @property
     def has_more(self) -> bool:
-        """Whether `released` may have something to do."""
         return self._state is not READY or not self._reading
 
     def _held(self) -> bool:
@@ -326,12 +219,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             elif self._large_filled == len(self._large):
                 self._take_large(self._host.time())
         if not self._reading and self._state is READY and not self._held():
-            self._reading = True
-            self.transport.resume_reading()
+            self.read(True)
 
-    def pause_writing(self) -> None:
-        self.congested = True
-        self._host.left_unread(self)
+    go_on = released
 
     def resume_writing(self) -> None:
         self.congested = False
@@ -340,38 +230,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.released()
         self._host.flush()
 
-    def send_shaped(self, parts: Sequence[Buffer], shape: Shape) -> None:
-        """Send a response in the shape of a fault. Until it is sent, no other request of the connection is handled."""
-        if self._line is None:
-            self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
-            self.write = self._line.write
-        self._line.send(parts, shape)
-
-    def _line_is_free(self) -> None:
-        self._line = None
-        self.write = self.transport.write
-        self.released()
-        self._host.flush()
-
-    def close(self, reset: bool) -> None:
-        """Close the connection when everything is sent, or reset it at once."""
-        if reset:
-            reset_connection(self.transport)
-        elif self._line is not None:
-            self._line.close()
-        else:
-            self.transport.close()
-
     def _wait(self) -> None:
         """Keep what has arrived, and leave what arrives now in the system's buffers."""
         if self._state is READY:
             self._state = WAITING
-        if self._reading and not self.transport.is_closing():
-            self._reading = False
-            self.transport.pause_reading()
-
-    def eof_received(self) -> bool:
-        return False
+        self.read(False)
 
 
 def oversized(first: bytes, size: int, limit: int, setting: str = "socket.request.max.bytes") -> str:

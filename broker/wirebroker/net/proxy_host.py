@@ -9,23 +9,19 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import cast
 
 from kafkawire.primitives import Buffer
 from wirebroker.net.clock import Clock
-from wirebroker.net.driver import Driver
-from wirebroker.net.limits import Limits, configs_of_proxy
+from wirebroker.net.driver import IN_LINE, READY, ClientConnection, Driver, Side
+from wirebroker.net.limits import LARGE_FRAME, configs_of_proxy
 from wirebroker.net.listener import Address, is_loopback, reachable
-from wirebroker.net.protocol import LARGE_FRAME, SHARED_BUFFER, WRITE_HIGH_WATER, oversized
-from wirebroker.net.shaping import ShapedLine, reset_connection
+from wirebroker.net.protocol import oversized
 from wirebroker.net.sockets import AT_ONCE, BACKLOG, ListenError, queue_connections, reason_of
-from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
+from wirebroker.net.tls_transport import TlsTransport
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
-from wirebroker.proxy.recorder import ProxyRecorder
-from wirebroker.proxy.relay import Relay
-from wirebroker.requests.connection import Connection
-from wirebroker.requests.effects import Close, Respond, Shaped
+from wirebroker.proxy.relay import PASSING, SENDING
+from wirebroker.requests.effects import Shaped
 
 logger = logging.getLogger("wirebroker")
 
@@ -52,7 +48,7 @@ class Node:
         """Why it could not be reached the last time."""
 
 
-class ProxyHost(Driver):
+class ProxyHost(Driver["ClientSide"]):
     """Drives a proxy. The listener at `listen` leads to `upstream`; each further node gets the next port (0: any free one).
 
     `configs` are the limits for clients (`limits.OF_PROXY`). With `lends_certificate` brokers take its clients for the owner of
@@ -65,12 +61,11 @@ class ProxyHost(Driver):
         client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
         lends_certificate: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(clock)
+        settings = configs_of_proxy(configs)
+        super().__init__(clock, settings)
         elsewhere = not (allow_faults or is_loopback(upstream[0]))
         refusal = ELSEWHERE.format(upstream[0]) if elsewhere else ""
-        settings = configs_of_proxy(configs)
-        self.limits: Limits[ClientSide] = Limits(settings)
-        self.proxy = Proxy(
+        self.proxy = self.machine = Proxy(
             clock.now(), self._locate, seed=seed, refuses_faults=refusal, oversized=oversized,
             frame_limit=settings.integer("socket.request.max.bytes"),
             strangers_limit=settings.integer("sasl.server.max.receive.size"),
@@ -82,17 +77,8 @@ class ProxyHost(Driver):
         self._advertised_host = advertised_host
         self._client_tls, self._upstream_tls = client_tls, upstream_tls
         self._lends_certificate = lends_certificate
-        self._handshake_turns = HandshakeTurns(self.loop)
         self._nodes: dict[Address, Node] = {}
         self._starting: set[asyncio.Task[None]] = set()
-        self._sides: dict[Connection, ClientSide] = {}
-        self.buffer = bytearray(SHARED_BUFFER)
-        """All connections receive into it: each read is passed on before the next begins."""
-
-    @property
-    def trace(self) -> ProxyRecorder:
-        """The proxy's trace."""
-        return self.proxy.trace
 
     async def start(self) -> Address:
         """Open the first listener. Returns its address. Raises ListenError."""
@@ -125,7 +111,7 @@ class ProxyHost(Driver):
     def _learned(self, node: Node, node_id: int) -> None:
         """A response has named a node; connections through its listener are known by its id from now on."""
         node.node_id = node_id
-        for connection, side in self._sides.items():
+        for connection, side in self.clients.items():
             if side.node is node:
                 connection.node_id = node_id
 
@@ -163,12 +149,6 @@ class ProxyHost(Driver):
             return side
         return TlsTransport(side, self._client_tls, "{}:{}".format(*node.local), self._handshake_turns)
 
-    def connected(self, side: ClientSide, client_host: str, node: Node) -> Relay:
-        """A client has connected: tell the proxy, and dial its broker."""
-        relay = self.proxy.connect(node.node_id, client_host, "PLAINTEXT", self.clock.now())
-        self._sides[relay.connection] = side
-        return relay
-
     async def probe(self) -> None:
         """Connect to the first broker once, so that a wrong address is in the log before a client comes."""
         if (transport := await self._dial(asyncio.Protocol, self._nodes[self._upstream])) is not None:
@@ -177,7 +157,7 @@ class ProxyHost(Driver):
     async def dial(self, side: ClientSide) -> None:
         """Connect to the broker. The client's connection closes if that fails."""
         if await self._dial(lambda: BrokerSide(self, side), side.node) is None:
-            side.unreached = True
+            side.closing_level = logging.DEBUG
             self.proxy.close(side.relay.connection, side.node.problem)
             self.flush()
 
@@ -202,192 +182,46 @@ class ProxyHost(Driver):
             logger.info("the broker at %s:%d can be reached now", host, port)
         return transport
 
-    def lost(self, relay: Relay, reason: str) -> None:
-        """One side of a connection is over."""
-        self.proxy.disconnected(relay.connection, reason, self.clock.now())
-        side = self._sides.pop(relay.connection, None)
-        if side is not None:
-            side.close(reset=False)
-        self.flush()
-
-    def left_unread(self, side: ClientSide) -> None:
-        """Somebody does not read: close the worst connection if all together leave too much unread."""
-        worst = self.limits.congested(side)
-        if worst is not None:
-            reason = "what passes is not read at its other end, and takes too much memory"
-            self.proxy.close(worst.relay.connection, reason, reset=True)
-            worst.close(reset=True)  # also if it is closed already, and its last bytes are not read
-
-    # Effects
-
-    def flush(self) -> None:
-        """Perform the proxy's effects, and continue with connections that had to wait."""
-        proxy, sides = self.proxy, self._sides
-        while proxy.effects:
-            waiting: dict[Connection, ClientSide] = {}
-            for effect in proxy.take_effects():
-                connection = effect[0]
-                side = sides.get(connection)
-                if side is None:
-                    continue
-                if isinstance(effect, Forward):
-                    side.to_broker(effect.data)
-                elif isinstance(effect, Respond):
-                    side.to_client(effect.parts)
-                elif isinstance(effect, Shaped):
-                    side.send_shaped(effect)
-                else:
-                    self._close(side, effect)
-                if side.waits:
-                    waiting[connection] = side
-            for connection, side in waiting.items():
-                self.go_on(side)
-                if connection in sides:
-                    side.balance()
-        if proxy.timers.deadline() != self.alarm_at:
-            self._set_alarm(proxy.timers.deadline())
-
-    def go_on(self, side: ClientSide) -> None:
-        """Continue with requests of a connection that had to wait."""
-        try:
-            side.relay.go_on(self.clock.now())
-        except Exception:
-            self.failed(side.relay)
-
-    def _close(self, side: ClientSide, effect: Close) -> None:
-        connection = effect.connection
-        level = logging.DEBUG if side.unreached else logging.INFO
-        logger.log(level, "connection %d from %s closed: %s", connection.number, connection.client_host, effect.reason)
-        self._sides.pop(connection, None)
-        side.close(effect.reset)
-
-    def _wake(self) -> None:
-        self._alarm = self.alarm_at = None
-        try:
-            self.proxy.tick(self.clock.now())
-        except Exception:
-            logger.exception("a timer failed because of an error in wirebroker")
-        self.flush()
-
-    def failed(self, relay: Relay) -> None:
-        """Log the current exception, which bytes of this connection raised, and close the connection."""
-        logger.exception("a connection failed because of an error in wirebroker; it is closed")
-        self.proxy.close(relay.connection, "it failed because of an error in wirebroker; see the log")
-
     async def close(self) -> None:
         """Close the listeners and all connections."""
         await asyncio.gather(*self._starting, return_exceptions=True)
         self._stop_listening()
-        self._handshake_turns.close()
-        self.limits.close()
-        for relay in list(self.proxy.relays.values()):
-            self.lost(relay, "the proxy stops")
-        self.proxy.take_effects()
+        for side in list(self.clients.values()):
+            side.close(reset=False)
+            self.lost(side, "the proxy stops")
         await self._stopped()
 
 
-class Side(asyncio.BufferedProtocol):
-    """One side of a connection: what the client's and the broker's have in common."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, host: ProxyHost) -> None:
-        self._host = host
-        self._view = memoryview(host.buffer)
-        self._reading = True
-        self.unread = False
-        """Whether the other end leaves more than WRITE_HIGH_WATER unread."""
-        self.reserved = 0
-        """Bytes of the large frame that is arriving, and has to be whole before it passes."""
-
-    @property
-    def client(self) -> ClientSide:
-        """The side of the client, which has a place in the limits."""
-        raise NotImplementedError
-
-    def has_room(self, whole: int) -> bool:
-        """Reserve memory for a frame that is arriving and has to be whole, 0 without one. False if it waits for others."""
-        wanted = whole if whole > LARGE_FRAME else 0
-        if wanted != self.reserved:
-            self.give_back()
-            if wanted and not self._host.limits.takes(self.client, wanted):
-                return False
-            self.reserved = wanted
-        return True
-
-    def give_back(self) -> None:
-        """Release the reserved memory."""
-        if self.reserved:
-            size, self.reserved = self.reserved, 0
-            self._host.limits.freed(self.client, size)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view
-
-    def eof_received(self) -> bool:
-        return False
-
-    def read(self, wanted: bool) -> None:
-        """Read, or leave what arrives in the system's buffers."""
-        if wanted != self._reading and not self.transport.is_closing():
-            self._reading = wanted
-            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
-
-
-class ClientSide(Side):
+class ClientSide(ClientConnection):
     """The connection of a client."""
 
-    node_id = 0
-    """For the limits, which count all nodes of a proxy together."""
+    _host: ProxyHost
 
     def __init__(self, host: ProxyHost, node: Node) -> None:
-        super().__init__(host)
+        super().__init__(host, 0)  # the limits count all nodes of a proxy together
+        self._view = memoryview(host.receive_buffer())
         self.node = node
         self._broker: BrokerSide | None = None
         self._early: list[Buffer] = []
         """Bytes for the broker until the connection to it is open."""
         self._dialing: asyncio.Task[None] | None = None
-        self._line: ShapedLine | None = None
-        self.unreached = False
-        """Whether its broker could not be reached."""
-        self.client_host = ""
-        self._begun = False
-        """Whether the proxy knows the connection; not while it waits in line."""
         self._in_line = b""
-        """Bytes that have arrived in the meantime."""
-
-    @property
-    def client(self) -> ClientSide:
-        return self
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._write = self.transport.write
-        peer = transport.get_extra_info("peername")
-        self.client_host = str(peer[0]) if peer else ""
-        if self._host.limits.opened(self):
-            self.begin()
+        """Bytes that have arrived while the connection was in line."""
 
     def begin(self) -> None:
-        """Serve the connection."""
-        self._begun = True
-        self.relay = self._host.connected(self, self.client_host, self.node)
-        self._host.flush()
-        if not self.relay.connection.closed:
-            self._host.loop.call_soon(self.balance)  # not at once: uvloop forgets a pause that is made here
-            self._dialing = self._host.loop.create_task(self._host.dial(self))
+        """Serve the connection, and dial its broker."""
+        host = self._host
+        self._state = READY
+        self.relay = host.proxy.connect(self.node.node_id, self.client_host, "PLAINTEXT", host.clock.now())
+        self.connection = self.relay.connection
+        host.opened(self)
+        host.flush()
+        if not self.connection.closed:
+            host.loop.call_soon(self.balance)  # not at once: uvloop forgets a pause that is made here
+            self._dialing = host.loop.create_task(host.dial(self))
             if self._in_line:
                 self._take(memoryview(self._in_line))
                 self._in_line = b""
-
-    @property
-    def number(self) -> int:
-        """The connection's number in the trace, or 0 as long as it has none."""
-        return self.relay.connection.number if self._begun else 0
 
     def joined(self, broker: BrokerSide) -> None:
         """The connection to the broker is open."""
@@ -398,17 +232,14 @@ class ClientSide(Side):
         self.balance()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._host.limits.lost(self, self._begun)
-        if not self._begun:
-            return
-        self.give_back()
+        super().connection_lost(exc)
         if self._dialing is not None:
             self._dialing.cancel()
-        if self._line is not None:
-            self._line.stop()
-        self._host.lost(self.relay, "the client closed it" if exc is None else f"it broke: {exc}")
         if self._broker is not None:
             self._broker.transport.close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
         data = self._view[:nbytes]
@@ -418,7 +249,7 @@ class ClientSide(Side):
                 self._broker.transport.write(bytes(data))
             else:
                 self._take(data, passed)
-        elif self._begun:
+        elif self._state is not IN_LINE:
             self._take(data)
         else:
             self._in_line += data
@@ -431,23 +262,22 @@ class ClientSide(Side):
         try:
             self.relay.from_client(data, now, passed)
         except Exception:
-            host.failed(self.relay)
+            host.failed(self.connection)
         host.flush()
         self.balance()
 
     def pause_writing(self) -> None:
-        self.unread = True
+        super().pause_writing()
         self.balance_broker()
-        self._host.left_unread(self)
 
     def resume_writing(self) -> None:
-        self.unread = False
+        self.congested = False
         self.balance_broker()
         self.now_reads()
 
     def now_reads(self) -> None:
         """One end reads again."""
-        if not self.unread and (self._broker is None or not self._broker.unread):
+        if not self.congested and (self._broker is None or not self._broker.congested):
             self._host.limits.read(self)
 
     @property
@@ -457,81 +287,71 @@ class ClientSide(Side):
         return sum(each.transport.get_write_buffer_size() for each in sides)
 
     def released(self) -> None:
-        """Continue with connections that waited for a place in line or for memory."""
         self.balance()
         self.balance_broker()
 
     @property
-    def waits(self) -> bool:
-        """Whether requests have arrived that could not pass, or may not be read."""
+    def has_more(self) -> bool:
         return not self._reading or self.relay.holds_client or self.relay.has_kept
+
+    def go_on(self) -> None:
+        try:
+            self.relay.go_on(self._host.clock.now())
+        except Exception:
+            self._host.failed(self.connection)
+        self.balance()
 
     def balance(self) -> None:
         """Read from the client unless its next request has to wait, or the broker does not read."""
-        broker, has_room = self._broker, self.has_room(self.relay.whole_request)
-        self.read(broker is not None and not broker.unread and not self.relay.holds_client and has_room)
+        broker, has_room = self._broker, self.reserve(_large(self.relay.whole_request))
+        self.read(broker is not None and not broker.congested and not self.relay.holds_client and has_room)
 
     def balance_broker(self) -> None:
         """Read from the broker unless the client does not read. A large response that has begun is read to its end."""
         if self._broker is not None:
-            has_room = self._broker.has_room(self.relay.whole_response)
-            self._broker.read(self._line is None and has_room and (self._broker.reserved > 0 or not self.unread))
+            has_room = self._broker.reserve(_large(self.relay.whole_response))
+            self._broker.read(self._line is None and has_room and (self._broker.reserved > 0 or not self.congested))
 
-    def to_broker(self, data: Buffer) -> None:
-        """Send bytes to the broker."""
-        if self._broker is not None:
-            self._broker.transport.write(data)
+    def perform(self, effect: object) -> None:
+        if not isinstance(effect, Forward):
+            super().perform(effect)
+        elif self._broker is not None:
+            self._broker.transport.write(effect.data)
         else:
-            self._early.append(data)
-
-    def to_client(self, parts: list[Buffer]) -> None:
-        """Send a response."""
-        for part in parts:
-            self._write(part)
+            self._early.append(effect.data)
 
     def send_shaped(self, effect: Shaped) -> None:
-        """Send a response in the shape of a fault. Later responses are sent after it."""
-        if self._line is None:
-            self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
-            self._write = self._line.write
-            self.relay.sending = True
-            self.balance_broker()
-        self._line.send(effect.parts, effect.shape)
+        self.relay.flow = SENDING
+        super().send_shaped(effect)
+        self.balance_broker()
 
     def _line_is_free(self) -> None:
-        self._line = None
-        self._write = self.transport.write
-        self.relay.sending = False
+        self.relay.flow = PASSING
+        super()._line_is_free()
         self.balance_broker()
-        self._host.go_on(self)
-        self._host.flush()
-        self.balance()
 
     def close(self, reset: bool) -> None:
         """Close both sides when everything is sent, or reset the client's at once."""
         self.give_back()
+        super().close(reset)
         if self._broker is not None:
             self._broker.give_back()
-        if reset:
-            reset_connection(self.transport)
-        elif self._line is not None:
-            self._line.close()
-        else:
-            self.transport.close()
-        if self._broker is not None:
             self._broker.transport.close()
 
 
 class BrokerSide(Side):
     """The connection to a broker."""
 
+    _host: ProxyHost
+
     def __init__(self, host: ProxyHost, client: ClientSide) -> None:
         super().__init__(host)
+        self._view = memoryview(host.receive_buffer())
         self._client = client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self._client.relay.connection.closed:
+        if self._client.connection.closed:
             self.transport.close()
         else:
             self._client.joined(self)
@@ -548,32 +368,40 @@ class BrokerSide(Side):
             self._host.proxy.close(relay.connection, reason)
             self._host.flush()
 
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
     def buffer_updated(self, nbytes: int) -> None:
         host, client, data = self._host, self._client, self._view[:nbytes]
         passed = client.relay.pass_responses(data)
         if passed == nbytes:
-            client.to_client([bytes(data)])
+            client.write(bytes(data))
             return
         now = host.clock.now()
         host.proxy.set_time(now)
         try:
             client.relay.from_broker(data, now, passed)
         except Exception:
-            host.failed(client.relay)
+            host.failed(client.connection)
         host.flush()
         client.balance_broker()
-        if client.waits:
+        if client.has_more:
             client.balance()
 
     def pause_writing(self) -> None:
-        self.unread = True
+        self.congested = True
         self._client.balance()
         self._host.left_unread(self._client)
 
     def resume_writing(self) -> None:
-        self.unread = False
+        self.congested = False
         self._client.balance()
         self._client.now_reads()
+
+
+def _large(whole: int) -> int:
+    """The bytes to reserve for a frame that is arriving and has to be whole, 0 without one."""
+    return whole if whole > LARGE_FRAME else 0
 
 
 def _reason(failure: OSError | UnicodeError) -> str:

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from kafkawire.primitives import Buffer
-from wirebroker.net.protocol import SLICE
+from wirebroker.net.limits import SLICE
 from wirebroker.net.tls import cause_of
 
 logger = logging.getLogger("wirebroker")

@@ -111,10 +111,14 @@ class Proxy:
         effects, self.effects = self.effects, []
         return effects
 
-    def tick(self, now: int) -> None:
-        """Run the timers that are due."""
+    def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
+        """Run the timers that are due; with `enough`, until that is true (see `Timers.run`)."""
         self.set_time(now)
-        self.timers.run(now)
+        self.timers.run(now, enough)
+
+    def deadline(self) -> int | None:
+        """When to tick next, in ms since the epoch; None if nothing waits."""
+        return self.timers.deadline()
 
     def trace_at(self, level: str) -> None:
         """Set the level of the trace. Raises ValueError for a level that does not exist."""

@@ -4,7 +4,13 @@ Most requests and responses pass in the pieces in which they arrive, and the rel
 API key. The broker answers in the order of the requests, so the relay keeps a queue of the responses that it awaits.
 
 A request that a fault rule may match waits until the responses before it have passed, as a broker handles a connection's
-requests one at a time. So a response of the proxy's own never overtakes one of the broker's.
+requests one at a time. So a response of the proxy's own never overtakes a response of the broker.
+
+The states of the client's requests (`Flow`):
+
+    DRAINING ◀─▶ PASSING ◀─▶ SENDING
+
+Requests also wait while the connection has a parked request, and after it is closed.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
@@ -102,6 +109,17 @@ def is_read(key: int, version: int) -> bool:
     return key in TEACHING or carries_addresses(key, version)
 
 
+class Flow(Enum):
+    """What the relay does with the client's requests."""
+
+    PASSING = "passes them on"
+    DRAINING = "keeps them until the responses to the requests before them have passed"
+    SENDING = "keeps them until a response in the shape of a fault is sent"
+
+
+PASSING, DRAINING, SENDING = Flow  # a name of a module is found faster than a member of an enum
+
+
 class Way(NamedTuple):
     """One of the two directions of a connection."""
 
@@ -129,10 +147,7 @@ class Relay:
         self._awaited: deque[Awaited] = deque()
         self._tokens = False
         """Whether the client may send SASL tokens without a header, after a SaslHandshake of version 0."""
-        self._drains = False
-        """Whether a request waits for the responses before it."""
-        self.sending = False
-        """Whether a response is being sent in the shape of a fault; the next request waits for its end."""
+        self.flow = PASSING
         self._broker_has_sent = False
         """Whether the broker has sent anything."""
         self._is_served = False
@@ -146,7 +161,7 @@ class Relay:
     @property
     def holds_client(self) -> bool:
         """Whether the client's next request has to wait, so that reading more of it is useless."""
-        return self._drains or self.sending or self.connection.parked is not None or self.connection.closed
+        return self.flow is not PASSING or self.connection.parked is not None or self.connection.closed
 
     @property
     def whole_request(self) -> int:
@@ -259,8 +274,8 @@ class Relay:
 
     def go_on(self, now: int) -> None:
         """Continue with requests that had to wait, if nothing holds them any more."""
-        if self._drains and not self._owes_responses:
-            self._drains = False
+        if self.flow is DRAINING and not self._owes_responses:
+            self.flow = PASSING
         if self._client.tail and not self.holds_client and self._client.needed <= len(self._client.tail):
             self.from_client(memoryview(b""), now)
 
@@ -285,8 +300,7 @@ class Relay:
             return REQUEST_START, ""
         size = frame_end(data)
         if refused := self._refused(data, size):
-            self._drains = self._owes_responses  # a broker answers the requests before it first
-            return (SIZE_BYTES, "") if self._drains else (0, refused)
+            return (self._drain(SIZE_BYTES), "") if self._owes_responses else (0, refused)  # a broker answers first
         if size < REQUEST_START:
             return self._pass_token(size), ""
         return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
@@ -303,23 +317,24 @@ class Relay:
         if self._tokens and not _is_known(key, version):
             return self._pass_token(size)
         self._tokens = key == SASL_HANDSHAKE and version == 0
-        if self._must_drain(key):
-            return REQUEST_START
+        faults = self.proxy.faults
+        if faults is not None and self._owes_responses and faults.concerns(key):
+            return self._drain(REQUEST_START)
         if self.proxy.looks_at(key, version):
             if len(data) >= size:
                 return 0
             if size > self.proxy.strangers_limit and self.proxy.asks and not self._is_served:
                 return self._knock()
-            if self.proxy.faults is not None:
-                self.proxy.faults.arriving(self.connection, data[SIZE_BYTES:], self.proxy.now)
+            if faults is not None:
+                faults.arriving(self.connection, data[SIZE_BYTES:], self.proxy.now)
             return size
         acks = _acks(data[SIZE_BYTES:size]) if key == PRODUCE else None
         if key == PRODUCE and acks is None and len(data) < min(size, LONGEST_START):
             return min(2 * len(data), size, LONGEST_START)
         if acks is None or acks.acknowledged:
             self._awaited.append(Awaited(correlation_id, key, version))
-        if self.proxy.faults is not None:
-            self.proxy.faults.arrived(key)
+        if faults is not None:
+            faults.arrived(key)
         self._client.passing = size
         return 0
 
@@ -328,8 +343,7 @@ class Relay:
         and closes the connection.
         """
         self._ask_broker(MetadataRequest(topics=[]), METADATA, KNOCK_VERSION)
-        self._drains = True
-        return REQUEST_START
+        return self._drain(REQUEST_START)
 
     def _pass_token(self, size: int) -> int:
         """Let a SASL token without a header pass; its response has none either."""
@@ -337,11 +351,10 @@ class Relay:
         self._client.passing = size
         return 0
 
-    def _must_drain(self, key: int) -> bool:
-        """Whether a request of this API has to wait: a fault rule may match it, and earlier responses are missing."""
-        faults = self.proxy.faults
-        self._drains = faults is not None and self._owes_responses and faults.concerns(key)
-        return self._drains
+    def _drain(self, needed: int) -> int:
+        """Keep the request, of which `needed` bytes have arrived, until the responses before it have passed."""
+        self.flow = DRAINING
+        return needed
 
     @property
     def _owes_responses(self) -> bool:
@@ -439,11 +452,12 @@ class Relay:
     def _look_at_response(self, data: memoryview) -> tuple[int, str]:
         """Decide about the response at the beginning of `data`, as `_look_at_request` does about a request."""
         awaited = self._awaited[0] if self._awaited else None
-        start = RESPONSE_START if awaited is None or awaited.key >= 0 else SIZE_BYTES
+        is_token = awaited is not None and awaited.key < 0
+        start = SIZE_BYTES if is_token else RESPONSE_START
         if len(data) < start:
             return start, ""
         size = frame_end(data)
-        if awaited is None or size < start or (start > SIZE_BYTES and not _responses(data, awaited)):
+        if awaited is None or size < start or not (is_token or SIZE.unpack_from(data, SIZE_BYTES)[0] == awaited.correlation_id):
             return 0, _misunderstood(bytes(data[:RESPONSE_START]), awaited)
         self._is_served = self._is_served or awaited.key not in BEFORE_LOGIN
         if not awaited.looked_at:
@@ -545,11 +559,6 @@ class Relay:
 def _is_known(key: int, version: int) -> bool:
     """Whether Kafka has this API in this version. A SASL token, read as a request's header, hardly ever looks like that."""
     return key in KEYS.values() and 0 <= version <= request_class(key).__schema__.versions[1]
-
-
-def _responses(data: memoryview, awaited: Awaited) -> bool:
-    correlation_id: int = SIZE.unpack_from(data, SIZE_BYTES)[0]
-    return correlation_id == awaited.correlation_id
 
 
 def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
