@@ -38,7 +38,7 @@ class Driver:
         raise NotImplementedError
 
     def capture_to(self, path: str) -> None:
-        """Write what passes into this file, with the verdicts; to be called before a listener opens. Raises OSError."""
+        """Write all bytes and verdicts into this file; call this before a listener opens. Raises OSError."""
         from wirebroker.capture.recording import open_capture
 
         self._capture = open_capture(path)
@@ -62,7 +62,7 @@ class Driver:
         raise NotImplementedError
 
     def _stop_listening(self) -> None:
-        """Take no more connections, and cancel the alarm."""
+        """Accept no more connections, and cancel the alarm."""
         for server in self._servers:
             server.close()
         if self._alarm is not None:

@@ -13,7 +13,7 @@ The states of a connection (`State`):
                QUEUED ◀──────┘
 
 A connection becomes READY when nothing holds it, WAITING when a frame has to wait, and QUEUED when its slice of the loop's
-time is over; its turn makes it WAITING. A connection that need not stand in line begins READY.
+time is over; its turn makes it WAITING. A connection that is served at once begins READY.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class State(Enum):
     QUEUED = "keeps them: the host will call `take_turn`"
 
 
-IN_LINE, READY, WAITING, QUEUED = State  # a name of a module is found faster than a member of an enum
+IN_LINE, READY, WAITING, QUEUED = State  # Python looks up a global name faster than a member of an enum
 
 
 class Server(Protocol):
@@ -79,10 +79,10 @@ class Server(Protocol):
     """The time of the next timer, in ms since the epoch."""
 
     def time(self) -> int:
-        """The time; the timers that are due by then have run."""
+        """Return the time, after the timers that are due by then have run."""
 
     def run_overdue(self, now: int) -> None:
-        """Run the timers that are due, as far as there is time."""
+        """Run the timers that are due, until the slice of time is used up."""
 
     def receive_buffer(self) -> bytearray:
         """The buffer that a new connection receives into."""
@@ -303,7 +303,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     @property
     def has_more(self) -> bool:
-        """Whether `released` may have something to do."""
+        """Whether a call of `released` may have an effect."""
         return self._state is not READY or not self._reading
 
     def _held(self) -> bool:
@@ -312,7 +312,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         return connection.parked is not None or self.congested or self._line is not None or connection.closed
 
     def released(self) -> None:
-        """Continue with received requests, if nothing holds the connection any more."""
+        """Continue with received requests, if nothing blocks the connection any more."""
         if self._held() or self._state is QUEUED or self.transport.is_closing():
             return
         if self._state is WAITING:
@@ -341,7 +341,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._host.flush()
 
     def send_shaped(self, parts: Sequence[Buffer], shape: Shape) -> None:
-        """Send a response in the shape of a fault. Until it is sent, no other request of the connection is handled."""
+        """Send a response as a fault shapes it. Until it is sent, no other request of the connection is handled."""
         if self._line is None:
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self.write = self._line.write
@@ -363,7 +363,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self.transport.close()
 
     def _wait(self) -> None:
-        """Keep what has arrived, and leave what arrives now in the system's buffers."""
+        """Keep the received bytes, and leave later bytes in the system's buffers."""
         if self._state is READY:
             self._state = WAITING
         if self._reading and not self.transport.is_closing():
@@ -375,7 +375,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
 
 def oversized(first: bytes, size: int, limit: int, setting: str = "socket.request.max.bytes") -> str:
-    """A sentence about a size that is not possible: the protocol that the client seems to speak."""
+    """A sentence about an impossible frame size; it names the protocol that the client seems to speak."""
     if first[:2] == b"\x16\x03":
         return "the client speaks TLS, and this listener is plaintext"
     if first in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN"):

@@ -49,7 +49,7 @@ class Node:
         self.local = local
         self.node_id = UNKNOWN_NODE
         self.problem = ""
-        """Why it could not be reached the last time."""
+        """Why the last attempt to connect failed."""
 
 
 class ProxyHost(Driver):
@@ -109,7 +109,7 @@ class ProxyHost(Driver):
         return self._nodes[self._upstream].local
 
     def _locate(self, host: str, port: int, node_id: int) -> Address:
-        """The proxy's address for a node. A node that was not known gets a listener before its address is given away."""
+        """The proxy's address for a node. An unknown node gets a listener before a client learns the address."""
         node = self._nodes.get((host, port))
         if node is None:
             try:
@@ -203,7 +203,7 @@ class ProxyHost(Driver):
         return transport
 
     def lost(self, relay: Relay, reason: str) -> None:
-        """One side of a connection is over."""
+        """One side of a connection has closed."""
         self.proxy.disconnected(relay.connection, reason, self.clock.now())
         side = self._sides.pop(relay.connection, None)
         if side is not None:
@@ -211,7 +211,7 @@ class ProxyHost(Driver):
         self.flush()
 
     def left_unread(self, side: ClientSide) -> None:
-        """Somebody does not read: close the worst connection if all together leave too much unread."""
+        """A peer does not read: close the worst connection if all peers together leave too much unread."""
         worst = self.limits.congested(side)
         if worst is not None:
             reason = "what passes is not read at its other end, and takes too much memory"
@@ -287,7 +287,7 @@ class ProxyHost(Driver):
 
 
 class Side(asyncio.BufferedProtocol):
-    """One side of a connection: what the client's and the broker's have in common."""
+    """One side of a connection: the code that the client's side and the broker's side share."""
 
     transport: asyncio.Transport
 
@@ -298,15 +298,15 @@ class Side(asyncio.BufferedProtocol):
         self.unread = False
         """Whether the other end leaves more than WRITE_HIGH_WATER unread."""
         self.reserved = 0
-        """Bytes of the large frame that is arriving, and has to be whole before it passes."""
+        """Bytes of the large frame that is arriving and is forwarded only when it is complete."""
 
     @property
     def client(self) -> ClientSide:
-        """The side of the client, which has a place in the limits."""
+        """The client's side, which the limits count."""
         raise NotImplementedError
 
     def has_room(self, whole: int) -> bool:
-        """Reserve memory for a frame that is arriving and has to be whole, 0 without one. False if it waits for others."""
+        """Reserve memory for a frame of `whole` bytes (0: no frame). Returns False if the frame has to wait for others."""
         wanted = whole if whole > LARGE_FRAME else 0
         if wanted != self.reserved:
             self.give_back()
@@ -356,9 +356,9 @@ class ClientSide(Side):
         """Whether its broker could not be reached."""
         self.client_host = ""
         self._begun = False
-        """Whether the proxy knows the connection; not while it waits in line."""
+        """Whether the proxy knows the connection; False while it waits in line."""
         self._in_line = b""
-        """Bytes that have arrived in the meantime."""
+        """Bytes that arrive while the connection waits in line."""
 
     @property
     def client(self) -> ClientSide:
@@ -386,7 +386,7 @@ class ClientSide(Side):
 
     @property
     def number(self) -> int:
-        """The connection's number in the trace, or 0 as long as it has none."""
+        """The connection's number in the trace, or 0 while it has no number."""
         return self.relay.connection.number if self._begun else 0
 
     def joined(self, broker: BrokerSide) -> None:
@@ -463,7 +463,7 @@ class ClientSide(Side):
 
     @property
     def waits(self) -> bool:
-        """Whether requests have arrived that could not pass, or may not be read."""
+        """Whether the client's bytes are not read now, or received requests still wait."""
         return not self._reading or self.relay.holds_client or self.relay.has_kept
 
     def balance(self) -> None:
@@ -490,7 +490,7 @@ class ClientSide(Side):
             self._write(part)
 
     def send_shaped(self, effect: Shaped) -> None:
-        """Send a response in the shape of a fault. Later responses are sent after it."""
+        """Send a response as a fault shapes it. Later responses are sent after it."""
         if self._line is None:
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self._write = self._line.write
