@@ -1,4 +1,4 @@
-"""Too many open files when a client wants to connect: one sentence now and then, in place of asyncio's many tracebacks."""
+"""Logs one sentence now and then when open files run out, in place of asyncio's traceback for each failed accept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AcceptErrorHandler:
 
     @classmethod
     def install(cls, loop: asyncio.AbstractEventLoop) -> None:
-        """Become the loop's handler; harmless if one of this kind already is."""
+        """Install this handler in the loop, unless it is installed already."""
         if not isinstance(loop.get_exception_handler(), cls):
             loop.set_exception_handler(cls(loop))
 

@@ -1,4 +1,4 @@
-"""Capturing what passes a connection: a tap between its transport and its protocol, which know nothing of the tap."""
+"""Captures the bytes of a connection: a tap between the transport and the protocol, neither of which notices the tap."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Numbered(Protocol):
 
     @property
     def number(self) -> int:
-        """The number, or 0 as long as the connection has none."""
+        """The number, or 0 while the connection has no number."""
 
 
 class Tap(asyncio.BufferedProtocol):
-    """Hands everything on, and writes the bytes of both directions into a capture."""
+    """Forwards every call, and writes the bytes of both directions into a capture."""
 
     def __init__(self, capture: Capture, above: asyncio.BufferedProtocol) -> None:
         self._capture, self._above = capture, above
@@ -77,7 +77,7 @@ class Tap(asyncio.BufferedProtocol):
 
 
 class _Tapped:
-    """A transport that tells what is written to it; everything else is the transport's own."""
+    """A transport that reports the bytes written to it, and forwards every other call."""
 
     def __init__(self, transport: asyncio.BaseTransport, tap: Tap) -> None:
         self._transport: Any = transport

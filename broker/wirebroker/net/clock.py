@@ -10,7 +10,7 @@ from typing import Literal
 
 
 class SystemClock:
-    """Time flows as usual, from a start that `advance` moves. Steps of the machine's own clock have no effect."""
+    """Time passes as usual; `advance` moves it further forward. Steps of the machine's own clock have no effect."""
 
     running = True
 
@@ -18,7 +18,7 @@ class SystemClock:
         self.reset()
 
     def reset(self, to: int | None = None) -> None:
-        """Go back to this time, or to the machine's, for a broker that begins again."""
+        """Set the clock to this time, or to the machine's time, for a broker that begins again."""
         self._start = (time.time_ns() // 1_000_000 if to is None else to) - time.monotonic_ns() // 1_000_000
 
     def now(self) -> int:
@@ -26,7 +26,7 @@ class SystemClock:
         return self._start + time.monotonic_ns() // 1_000_000
 
     def advance(self, ms: int) -> None:
-        """Move forward by `ms`. ValueError for a negative step."""
+        """Move forward by `ms`. Raises ValueError for a negative step."""
         self._start += _forward(ms)
 
 
@@ -39,7 +39,7 @@ class FrozenClock:
         self._began = self._now = time.time_ns() // 1_000_000 if now is None else now
 
     def reset(self, to: int | None = None) -> None:
-        """Go back to this time, or to that at which the clock was made, for a broker that begins again."""
+        """Set the clock to this time, or to the time of its creation, for a broker that begins again."""
         self._now = self._began if to is None else to
 
     def now(self) -> int:
@@ -47,7 +47,7 @@ class FrozenClock:
         return self._now
 
     def advance(self, ms: int) -> None:
-        """Move forward by `ms`. ValueError for a negative step."""
+        """Move forward by `ms`. Raises ValueError for a negative step."""
         self._now += _forward(ms)
 
 

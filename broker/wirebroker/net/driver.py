@@ -69,7 +69,7 @@ class Driven(Protocol):
         """Its trace."""
 
     def deadline(self) -> int | None:
-        """When to tick next, in ms since the epoch; None if nothing waits."""
+        """Returns when to tick next, in ms since the epoch, or None if nothing waits."""
 
     def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
         """Run the timers that are due; with `enough`, until that is true."""
@@ -267,7 +267,7 @@ class Driver(Generic[C]):
         return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
     def capture_to(self, path: str) -> None:
-        """Write what passes into this file, with the verdicts; to be called before a listener opens. Raises OSError."""
+        """Write all bytes and verdicts into this file; call this before a listener opens. Raises OSError."""
         from wirebroker.capture.recording import open_capture
 
         self._capture = open_capture(path)

@@ -1,4 +1,4 @@
-"""The TLS handshakes at one listener: what faults make of them, and failures in the trace."""
+"""The TLS handshakes at one listener: faults act on them, and the trace shows those that fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wirebroker.net.listener import Listener
 
 NUMBER = 0
-"""The number in the trace of a connection that is not made yet."""
+"""A connection's number in the trace while its handshake is not done."""
 
 
 class Server(Protocol):
@@ -63,7 +63,7 @@ class Handshakes:
         self._host.changed()
 
     def _stall(self, transport: TlsTransport, greeting: Greeting) -> None:
-        """Hold it until its time, or until the rule is unloaded."""
+        """Block the handshake until its time has come, or until the rule is unloaded."""
         transport.held = True
 
         def go_on(now: int = 0) -> None:
@@ -81,7 +81,7 @@ class Handshakes:
 
     @cached_property
     def _expired(self) -> ssl.SSLContext:
-        """The context with the expired certificate, which is made now."""
+        """Make the expired certificate, and return its context."""
         assert self._tls.expire is not None
         expired = replace(self._tls, certificate=self._tls.expire(), key=None)
         return expired.context(self._listener.protocol)

@@ -40,7 +40,7 @@ logger = logging.getLogger("wirebroker")
 RECHECK_S = 0.05
 """Seconds after which a waiting condition is checked although nothing has changed in the broker."""
 IDLE_CHECKS = 4
-"""How often idle connections are looked for within connections.max.idle.ms."""
+"""The number of searches for idle connections within connections.max.idle.ms."""
 
 
 class Host(Server):
@@ -198,7 +198,7 @@ class Host(Server):
         self._set_alarm(self.engine.deadline(), runs and not self._advancing.locked())
 
     def time(self) -> int:
-        """The time; the timers that are due by then have run.
+        """Return the time, after the timers that are due by then have run.
 
         The system wakes an idle process some ms late. A request in between must not see what a timer should have changed.
         """
@@ -208,7 +208,7 @@ class Host(Server):
         return now
 
     def run_overdue(self, now: int) -> None:
-        """Run the timers that are due, as far as there is time."""
+        """Run the timers that are due, until the slice of time is used up."""
         timers, until = self.engine.timers, perf_counter() + SLICE
         if timers.is_due(now) and not timers.runs and not self._advancing.locked():
             self._run_timers(now, lambda: not timers.is_due(now) or perf_counter() > until)
@@ -269,7 +269,7 @@ class Host(Server):
         self.notify()
 
     def reset_softly(self) -> None:
-        """Set the clock back, and let the broker forget what a test has left; clients live on. Raises OSError."""
+        """Set the clock back, and remove from the broker what a test has left; clients stay connected. Raises OSError."""
         before = self.clock.now()
         self.clock.reset()
         now = self.clock.now()
@@ -281,7 +281,7 @@ class Host(Server):
             self.changed()
 
     def snapshot(self) -> Snapshot:
-        """A copy of the broker's state. RuntimeError if none can be taken."""
+        """A copy of the broker's state. Raises RuntimeError if the state cannot be copied now."""
         try:
             return take(self.engine, self.time(), self)
         finally:
@@ -302,7 +302,7 @@ class Host(Server):
         engine.throttle.stopwatch = perf_counter_ns
 
     async def close(self) -> None:
-        """Close the listeners, all connections and the data directory. Raises OSError if that cannot be closed cleanly."""
+        """Close the listeners, all connections and the data directory. Raises OSError if closing the directory fails."""
         self._stop_listening()
         for alarm in (self._idle_alarm, self._turn):
             if alarm is not None:
@@ -323,5 +323,5 @@ class Host(Server):
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
     """Call a function in another thread's loop."""
-    with contextlib.suppress(RuntimeError):  # that loop was closed while it waited
+    with contextlib.suppress(RuntimeError):  # that loop was closed before it called the function
         loop.call_soon_threadsafe(function)

@@ -44,11 +44,11 @@ class KeySets:
             await address.begin()
 
     def of(self, url: str) -> KeySet:
-        """The keys as they are now known."""
+        """The keys that were read last."""
         return self._found[url].keys()
 
     def missing(self, url: str, key_id: str) -> None:
-        """A token names a key that is not there: ask the address again, in the background."""
+        """A token names a key that the set does not contain: query the address again, in the background."""
         self._found[url].missing(key_id)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class _KeySetFile:
         return self._keys
 
     def missing(self, key_id: str) -> None:
-        """A file is looked at for each token anyway."""
+        """A file is checked for changes at each token anyway."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -53,7 +53,7 @@ class Client(Protocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes that the peer leaves unread."""
+        """Bytes sent to the peer that it has not read."""
 
     def begin(self) -> None:
         """Serve the connection, which waited in line."""
@@ -85,7 +85,7 @@ class Limits(Generic[C]):
     # Connections
 
     def opened(self, protocol: C) -> bool:
-        """Count a new connection. False if it is not served now: it waits in line, or is closed."""
+        """Count a new connection. Returns False if it is not served now, because it waits in line or is closed."""
         node_id, client = protocol.node_id, protocol.client_host
         most = _override(self.configs.text("max.connections.per.ip.overrides"), client)
         if most is None:
@@ -130,7 +130,7 @@ class Limits(Generic[C]):
     # Frames that arrive
 
     def takes(self, protocol: C, size: int) -> bool:
-        """Reserve the bytes of a large frame. False if it has to wait for others; `released` is then called."""
+        """Reserve the bytes of a large frame. Returns False if the frame has to wait for others; `released` is called later."""
         most = self.configs.integer("queued.max.request.bytes")
         if 0 < most <= self._arriving[protocol.node_id]:
             if protocol not in self._short:

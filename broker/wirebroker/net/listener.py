@@ -17,7 +17,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One listening socket of one broker. Port 0 is any free one; `advertised` is the bound address unless it is given."""
+    """One listening socket of one broker. Port 0 is any free port; `advertised` is the bound address unless it is given."""
 
     node_id: int
     host: str
@@ -39,7 +39,7 @@ def one_each(
     node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None, name: str = "PLAINTEXT",
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, tls: Tls | None = None,
 ) -> list[Listener]:  # fmt: skip
-    """A listener for each broker: the first has these ports, and each further broker takes the next."""
+    """A listener for each broker: the first broker gets these ports, and each further broker the ports after them."""
     return [
         Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i), name, protocol, tls)
         for i, node_id in enumerate(node_ids)
@@ -62,7 +62,7 @@ def reachable(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine's own."""
+    """Whether a host name or address means this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

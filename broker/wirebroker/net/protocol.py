@@ -205,7 +205,7 @@ class BrokerProtocol(ClientConnection):
         return connection.parked is not None or self.congested or self._line is not None or connection.closed
 
     def released(self) -> None:
-        """Continue with received requests, if nothing holds the connection any more."""
+        """Continue with received requests, if nothing blocks the connection any more."""
         if self._held() or self._state is QUEUED or self.transport.is_closing():
             return
         if self._state is WAITING:
@@ -231,14 +231,14 @@ class BrokerProtocol(ClientConnection):
         self._host.flush()
 
     def _wait(self) -> None:
-        """Keep what has arrived, and leave what arrives now in the system's buffers."""
+        """Keep the received bytes, and leave later bytes in the system's buffers."""
         if self._state is READY:
             self._state = WAITING
         self.read(False)
 
 
 def oversized(first: bytes, size: int, limit: int, setting: str = "socket.request.max.bytes") -> str:
-    """A sentence about a size that is not possible: the protocol that the client seems to speak."""
+    """A sentence about an impossible frame size; it names the protocol that the client seems to speak."""
     if first[:2] == b"\x16\x03":
         return "the client speaks TLS, and this listener is plaintext"
     if first in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN"):

@@ -45,7 +45,7 @@ class Node:
         self.local = local
         self.node_id = UNKNOWN_NODE
         self.problem = ""
-        """Why it could not be reached the last time."""
+        """Why the last attempt to connect failed."""
 
 
 class ProxyHost(Driver["ClientSide"]):
@@ -95,7 +95,7 @@ class ProxyHost(Driver["ClientSide"]):
         return self._nodes[self._upstream].local
 
     def _locate(self, host: str, port: int, node_id: int) -> Address:
-        """The proxy's address for a node. A node that was not known gets a listener before its address is given away."""
+        """The proxy's address for a node. An unknown node gets a listener before a client learns the address."""
         node = self._nodes.get((host, port))
         if node is None:
             try:

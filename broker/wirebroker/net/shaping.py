@@ -16,13 +16,13 @@ from kafkawire.primitives import Buffer
 from wirebroker.requests.effects import Shape
 
 AT_ONCE = struct.pack("ii", 1, 0)
-"""SO_LINGER: on, for no time; closing the socket then resets the connection."""
+"""SO_LINGER with a time of 0: closing the socket then resets the connection."""
 
 
 class ShapedLine:
     """Sends one connection's responses in order, each in its shape.
 
-    `free` is called when everything is sent. Data that is written before that goes out after it.
+    `free` is called when everything is sent. Data that is written earlier is sent after it.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, free: Callable[[], None]) -> None:
@@ -80,7 +80,7 @@ class ShapedLine:
 
 
 def reset_connection(transport: asyncio.Transport) -> None:
-    """Close the connection with a RST; where the system has none, drop it at once."""
+    """Close the connection with a RST, or drop it at once if the system cannot send a RST."""
     held = transport.get_extra_info("socket")
     with contextlib.suppress(OSError, AttributeError):
         held.setsockopt(SOL_SOCKET, SO_LINGER, AT_ONCE)

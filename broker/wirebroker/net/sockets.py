@@ -12,9 +12,9 @@ from collections.abc import Callable
 from kafkawire.extras import how_to_install
 
 BACKLOG = 1024
-"""Connections that the system accepts before the loop gets to them."""
+"""The number of connections that the system accepts before the loop does."""
 AT_ONCE = 32
-"""Connections that the loop takes from the system in one turn. Each costs up to a quarter of a millisecond."""
+"""The number of connections that the loop accepts in one turn. Each costs up to a quarter of a millisecond."""
 
 
 class ListenError(OSError):
@@ -28,7 +28,7 @@ async def open_server(
     loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(protocol, host, port, backlog=AT_ONCE)
-        if not server.sockets:  # asyncio passes over an address for which it cannot make a socket
+        if not server.sockets:  # asyncio skips an address for which it cannot make a socket
             socket.socket().close()
             raise OSError("no socket can be made for this address")
         queue_connections(server)
@@ -46,7 +46,7 @@ def queue_connections(server: asyncio.Server) -> None:
 
 
 def reason_of(failure: OSError | OverflowError) -> str:
-    """The system's own words for a failed call; asyncio puts longer ones around them."""
+    """The system's own message for a failed call, without the longer message that asyncio puts around it."""
     number = getattr(failure, "errno", None)
     if number is not None and number > 0:
         return os.strerror(number)

@@ -38,7 +38,7 @@ class StorageJobs:
         self._job_thread = ThreadPoolExecutor(1, "wirebroker-storage")
         self._compaction_thread = ThreadPoolExecutor(1, "wirebroker-compaction")
         self._waiting: list[Effect] = []
-        """Effects of requests that are perhaps not synced yet, and all effects after them."""
+        """Effects of requests whose records may not be synced yet, and all later effects."""
         self._holds_responses = store.holds_responses
         self._syncing = False
         self._running = False
@@ -52,7 +52,7 @@ class StorageJobs:
     def check(self) -> None:
         """Write changes of the metadata, take the engine's effects if they must wait, and start the store's jobs."""
         store, engine = self._store, self._engine
-        if engine.cluster.decisions.pending:  # of a timer or a test; requests have written theirs
+        if engine.cluster.decisions.pending:  # changes that a timer or a test made; requests have written their changes already
             engine.cluster.decisions.write_down(self._clock.now())
         if self._holds_responses and not self._closing:
             job = None if self._blocked else store.sync_now()

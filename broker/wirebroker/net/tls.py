@@ -58,7 +58,7 @@ class Tls:
     trust_store: str = field(default="", repr=False)
     """If `client_ca` is a store of Java: its certificates, as PEM."""
     key_password: str = field(default="", repr=False)
-    """That of the key in a PEM file."""
+    """The password of the key in a PEM file."""
     level: str = ""
     """OpenSSL's security level, as `@SECLEVEL=0`, if it is not Python's."""
 

@@ -150,7 +150,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # The handshake
 
     def go_on(self) -> None:
-        """Take a handshake further that was held."""
+        """Continue a handshake that was blocked."""
         self.held = False
         if self._early:
             self._ask()
@@ -195,14 +195,14 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._socket.close()
 
     def _over(self) -> None:
-        """The handshake is done, or never will be."""
+        """The handshake has succeeded or failed."""
         self._deadline.cancel()
         self._turns.unfinished.discard(self)
 
     # Data
 
     def _decrypt(self) -> None:
-        """Pass the decrypted bytes on, until none remain or the protocol above does not want more."""
+        """Hand the decrypted bytes to the protocol above, until none remain or that protocol pauses."""
         above, has_more = self._above, True
         while has_more and self._is_reading and not self._is_closing:
             view, filled = memoryview(above.get_buffer(-1)), 0
@@ -210,7 +210,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 while filled < len(view):
                     count = int(self._tls.read(len(view) - filled, view[filled:]))
                     if not count:
-                        self.close()  # the client has said goodbye
+                        self.close()  # the client has sent close_notify
                         break
                     filled += count
             except ssl.SSLWantReadError:
@@ -241,7 +241,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         """Send the bytes already written, then close_notify, and close."""
         if not self._is_closing:
             self._is_closing = True
-            with contextlib.suppress(ssl.SSLError):  # the client's own goodbye has not come
+            with contextlib.suppress(ssl.SSLError):  # the client's own close_notify has not arrived
                 self._tls.unwrap()
             self._send()
             self._socket.close()

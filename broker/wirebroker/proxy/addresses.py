@@ -1,4 +1,4 @@
-"""The addresses in responses. A client that learned one of them would go past the proxy.
+"""The addresses in responses. A client that learned a broker's address would bypass the proxy.
 
 Seven APIs carry addresses of brokers. The response to DescribeQuorum stays as it is: it names controllers, and no client
 connects to one through the proxy. ApiVersions must not offer newer versions of the seven than this proxy can read.
@@ -26,7 +26,7 @@ CARRIERS = {
 PRODUCE_BY_ID = 13
 """Since this version, responses to Produce have topic ids."""
 LONG = 128
-"""A length of this many takes more than one byte."""
+"""A length from this value on takes more than one byte."""
 PARTITION = 30
 """Bytes of a partition in a response to Produce, from its index to its log start offset."""
 UNREMARKABLE = b"\1\0\0"

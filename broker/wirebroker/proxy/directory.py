@@ -23,7 +23,7 @@ Session = tuple[int, int]
 
 
 class LearnedDirectory:
-    """Topics and fetch sessions, as far as they have passed. Groups' committed offsets are not known."""
+    """The topics and fetch sessions that requests and responses have shown. Groups' committed offsets are not known."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}

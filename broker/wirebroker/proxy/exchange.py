@@ -38,7 +38,7 @@ class ProxyParts(Protocol):
     """Whether to ask brokers about producers that wrote before the proxy was there."""
     frame_limit: int
     strangers_limit: int
-    """The bytes that a request may have before its client is authenticated."""
+    """The largest size of a request whose client is not authenticated yet."""
     directory: LearnedDirectory
     plan: FaultPlan
     faults: FaultPlan | None
@@ -68,7 +68,7 @@ class ProxyParts(Protocol):
         """Close both sides of a connection, with a sentence for the log."""
 
     def oversized(self, first: bytes, size: int) -> str:
-        """A sentence about a size that no request has."""
+        """A sentence about a size that no request can have."""
 
     def looks_at(self, key: int, version: int) -> bool:
         """Whether requests of this API in this version are decoded."""
@@ -131,7 +131,7 @@ class ForwardedExchange:
 
     @property
     def directory(self) -> LearnedDirectory:
-        """The names that have passed."""
+        """The names that the proxy has learned."""
         return self.relay.proxy.directory
 
     @property
@@ -162,7 +162,7 @@ class ForwardedExchange:
             self.park()
 
     def note_moment(self, index: int) -> None:
-        """The exchange has reached this one of its `moments`."""
+        """The exchange has reached this moment, which is in `moments`."""
         if self.moments is not None and len(self.moments) == index:
             self.moments.append(self.relay.proxy.moment())
 

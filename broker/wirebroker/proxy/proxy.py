@@ -46,7 +46,7 @@ MOST_DESCRIBED = 100_000
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"]))
 """The APIs that get shadow verdicts."""
 ALWAYS_READ = frozenset((API_VERSIONS, KEYS["PushTelemetry"]))
-"""The APIs that are looked at without any trace."""
+"""The APIs whose messages the proxy decodes even without a trace."""
 METRICS_LIMIT = 16 * 1024 * 1024
 """The decompressed bytes of a push that are read at most."""
 
@@ -90,12 +90,12 @@ class Proxy:
         return max(self._time, self.timers.reached)
 
     def rules_loaded(self, loaded: bool) -> None:
-        """The plan has rules from now on, or has none any more."""
+        """The plan now has its first rule, or has lost its last rule."""
         self.faults = self.plan if loaded else None
 
     @property
     def fault_broker(self) -> None:
-        """A proxy has no inside of a broker."""
+        """A proxy cannot act inside a broker."""
         return None
 
     def set_time(self, now: int) -> None:
@@ -138,7 +138,7 @@ class Proxy:
         return relay
 
     def disconnected(self, connection: Connection, reason: str, now: int) -> None:
-        """A connection is over, on either side. Harmless if that is known already."""
+        """A connection has closed on either side. A second call does nothing."""
         self.set_time(now)
         relay = self.relays.pop(connection, None)
         if relay is not None:
@@ -158,7 +158,7 @@ class Proxy:
         self.effects.append(Forward(connection, data))
 
     def oversized(self, first: bytes, size: int) -> str:
-        """A sentence about a size that no request has."""
+        """A sentence about a size that no request can have."""
         return self._oversized(first, size, self.frame_limit)
 
     # Requests and responses
@@ -191,7 +191,7 @@ class Proxy:
         try:
             client = exchange.client_id, connection.software
             push = push_of(request, self.now, connection.node_id, *client, METRICS_LIMIT)
-        except WireError:  # too much, or damage that the broker has taken
+        except WireError:  # too large, or damaged data that the broker has accepted
             return
         self.pushes.append(push)
         if self.trace.changes:

@@ -125,17 +125,17 @@ class Way(NamedTuple):
 
     reader: FrameReader
     pass_known: Callable[[memoryview, int], int]
-    """The shortcut: the position after the frames that nobody looks at."""
+    """The shortcut: returns the position after the frames that need no decoding."""
     look: Callable[[memoryview], tuple[int, str]]
-    """Decides about any other frame by its beginning."""
+    """Decides by its first bytes what happens to any other frame."""
     take: Callable[[memoryview, int], bool]
-    """Handles a whole frame that somebody looks at."""
+    """Handles a complete frame that has to be decoded."""
     send: Callable[[Buffer], None]
     """Passes bytes on."""
 
 
 class Relay:
-    """Passes requests from a client to a broker, and responses back."""
+    """Forwards requests from a client to a broker, and responses back."""
 
     def __init__(self, proxy: ProxyParts, connection: Connection) -> None:
         self.proxy = proxy
@@ -170,12 +170,12 @@ class Relay:
 
     @property
     def whole_response(self) -> int:
-        """The same for a response."""
+        """The size of the response that is arriving and has to be complete before it is forwarded, or 0 if there is none."""
         return self._broker.lacking
 
     @property
     def has_kept(self) -> bool:
-        """Whether bytes of the client have arrived and not passed."""
+        """Whether bytes of the client have arrived that are not forwarded yet."""
         return bool(self._client.tail)
 
     def awaits(self, exchange: ForwardedExchange) -> bool:
@@ -203,7 +203,7 @@ class Relay:
     def _pass(self, way: Way, data: memoryview, now: int, pos: int) -> None:
         """Pass the frames in `data` on, and keep the bytes that have to wait.
 
-        The shortcut has decided about the bytes before `pos`. `begin` is the first byte that is not passed on.
+        The shortcut has handled the bytes before `pos`. `begin` is the position of the first byte that is not forwarded.
         """
         reader, begin, end, needed, refused = way.reader, 0, len(data), 0, ""
         while True:
@@ -280,7 +280,7 @@ class Relay:
             self.from_client(memoryview(b""), now)
 
     def _is_acknowledged(self, version: int, data: memoryview) -> bool:
-        """Whether a Produce has acks ≠ 0, as far as can be read. Requests of one producer begin alike."""
+        """Whether a Produce has acks ≠ 0; its arrived bytes decide. The requests of a producer begin with the same bytes."""
         known_version, start = self._acknowledged
         if version == known_version and data[REQUEST_START : REQUEST_START + len(start)] == start:
             return True
@@ -306,7 +306,7 @@ class Relay:
         return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
 
     def _refused(self, data: memoryview, size: int) -> str:
-        """Why a request of this size closes the connection; "" if it does not."""
+        """Returns why a request of this size closes the connection, or "" if the size is allowed."""
         if not SIZE_BYTES <= size <= self.proxy.frame_limit:
             return self.proxy.oversized(bytes(data[:SIZE_BYTES]), size - SIZE_BYTES)
         return f"the client's request of {size - 4} bytes has no header" if size < REQUEST_START and not self._tokens else ""
@@ -346,7 +346,7 @@ class Relay:
         return self._drain(REQUEST_START)
 
     def _pass_token(self, size: int) -> int:
-        """Let a SASL token without a header pass; its response has none either."""
+        """Forward a SASL token without a header; its response has no header either."""
         self._awaited.append(Awaited(-1, -1, -1))
         self._client.passing = size
         return 0
@@ -543,7 +543,7 @@ class Relay:
         return "the broker closed it"
 
     def ended(self) -> None:
-        """The connection is over: responses that are still awaited never arrive."""
+        """The connection has closed: responses that are still awaited never arrive."""
         for awaited in self._awaited:
             if awaited.exchange is not None:
                 self.proxy.unanswered(awaited.exchange)

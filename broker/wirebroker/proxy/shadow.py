@@ -135,13 +135,13 @@ class Shadow:
             self._know((topic, partition, producer_id), _Known(advance(None, last, UNSEEN, 0, KAFKA), whole=False))
 
     def unanswered(self, topic: str, partition: int, producer_id: int) -> None:
-        """A batch was sent and its response is lost: nothing is known any more."""
+        """A batch was sent and its response is lost: forget the producer on this partition."""
         self._states.pop((topic, partition, producer_id), None)
         self._new.pop(producer_id, None)
 
     def judged(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> Judged:
         """Predict the verdict on a batch, compare it with its response, and advance the state by the response."""
-        if batch.is_transactional:  # markers do not pass, so only sequences count
+        if batch.is_transactional:  # the proxy does not see markers, so only sequences count
             batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)
         if batch.producer_id < 0:
             return Judged(Accept(base_offset, "no_producer"), None, "rejected" if code else "accepted", None)
@@ -160,7 +160,7 @@ class Shadow:
     def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
         """The verdict, or None if too little has passed for one."""
         if batch.producer_epoch < self._latest.get(batch.producer_id, -1):
-            return None  # it is fenced where the new epoch has been written
+            return None  # only partitions to which the new epoch has been written fence the batch
         if known is None:
             return judge(None, batch, KAFKA, base_offset) if batch.producer_id in self._new else None
         verdict = judge(known.state, batch, KAFKA, base_offset)
@@ -178,7 +178,7 @@ class Shadow:
         if outcome == "accepted" or (code in STORED_NEVERTHELESS and not isinstance(verdict, Duplicate)):
             self._know(key, _after(known, batch, verdict, base_offset))
         elif agrees is False:
-            self._states.pop(key, None)  # the broker knows better
+            self._states.pop(key, None)  # the broker has seen batches that the shadow has not
         if agrees is False:
             self._new.pop(batch.producer_id, None)
         if key in self._states:
