@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from actors import Reader
 from controlkit import ControlClient
 from dialogue import plain
 from random_dialogues.replay import load, replay
 from test_share_groups import ACCEPT, shared_by
 from test_storage_coordinators import DATA, state_of
-from test_transactions import Reader, started
+from test_transactions import started
 from wirebroker import MockKafka, faults
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import BASE_SETTINGS

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from actors import NEW, OLD, Reader
 from dialogue import plain
 from kafkawire.batches import iter_batches, iter_records
 from kafkawire.declare import from_plain
@@ -17,7 +18,7 @@ from kafkawire.registry import KEYS, request_class
 from requesting import fetch, produce_request
 from responses import only
 from test_share_groups import ACCEPT, Shared
-from test_transactions import NEW, OLD, Reader, started
+from test_transactions import started
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import ConnectionClosed
 from wirekit import RawProducer, batch, client, lacking
