@@ -11,7 +11,7 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
-from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, answered, each, plain, refused, seq
+from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, answered, each, refused, seq, tagged
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -50,10 +50,10 @@ def test_a_duplicate_is_not_written_and_so_does_not_fail(mock_kafka: MockKafka) 
 
 def test_a_slow_write_holds_back_the_partition_and_no_other(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slow_write(60_000, topic="orders", partition=0, nth=1))
-    slow = Dialogue(mock_kafka) >> plain("slow")
+    slow = Dialogue(mock_kafka) >> tagged("slow")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    later = Dialogue(mock_kafka) >> plain("later")
-    Dialogue(mock_kafka) >> plain("aside", partition=1) << accepted(at=0)
+    later = Dialogue(mock_kafka) >> tagged("later")
+    Dialogue(mock_kafka) >> tagged("aside", partition=1) << accepted(at=0)
     assert values(mock_kafka, "orders", 0) == []
     mock_kafka.clock.advance(minutes=1)
     slow << accepted(at=0)
@@ -67,7 +67,7 @@ def test_only_the_slow_partition_of_a_request_holds_back_others(mock_kafka: Mock
     both = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
     slow = Dialogue(mock_kafka) >> both
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    Dialogue(mock_kafka) >> plain("aside", partition=1) << accepted(at=0)
+    Dialogue(mock_kafka) >> tagged("aside", partition=1) << accepted(at=0)
     mock_kafka.clock.advance(minutes=1)
     slow << each(base_offset=[0, 1])
 
@@ -76,7 +76,7 @@ def test_slow_writes_add_up(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slow_write(60_000, times=2))
     first, second = Dialogue(mock_kafka), Dialogue(mock_kafka)
     for number, dialogue in enumerate((first, second), 1):
-        dialogue >> plain(f"{number}-")
+        dialogue >> tagged(f"{number}-")
         mock_kafka.wait_until(lambda number=number: len(mock_kafka.trace.faults()) == number)
     mock_kafka.clock.advance(minutes=1)
     assert values(mock_kafka) == [b"1-0"]

@@ -15,7 +15,7 @@ import kafka as kafka_python
 import pytest
 from kafka.errors import CorruptRecordError
 
-from dialogue import CLOSED, SILENCE, Dialogue, accepted, answered, overall, plain, seq
+from dialogue import CLOSED, SILENCE, Dialogue, accepted, answered, overall, seq, tagged
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -89,7 +89,7 @@ def test_later_requests_are_not_handled_before_the_response_is_sent(mock_kafka: 
     mock_kafka.faults.add(faults.slice(10, ms=600_000, api="Metadata"))
     dialogue, other = Dialogue(mock_kafka) >> ASK_ALL, Dialogue(mock_kafka)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    dialogue >> plain("v")
+    dialogue >> tagged("v")
     for _ in range(20):
         other >> (ApiVersionsRequest(), 0) << answered(error_code=0)
     assert values(mock_kafka) == []
@@ -224,7 +224,7 @@ def test_a_request_is_cut_while_it_arrives(mock_kafka: MockKafka, size: int) -> 
 
 def test_a_whole_request_is_cut_as_well_and_a_shorter_one_is_not(mock_kafka: MockKafka) -> None:
     cut = mock_kafka.faults.add(faults.cut(200, request=True, api="Produce"))
-    Dialogue(mock_kafka) >> plain("v") << accepted(at=0) >> plain("v" * 200) << CLOSED
+    Dialogue(mock_kafka) >> tagged("v") << accepted(at=0) >> tagged("v" * 200) << CLOSED
     assert (cut.seen, cut.fired, values(mock_kafka)) == (1, 1, [b"v0"])
 
 
@@ -262,7 +262,7 @@ def test_later_requests_continue_after_a_delayed_produce_with_acks_0(mock_kafka:
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     dialogue = Dialogue(mock_kafka) >> produce_request("orders", batch(), acks=0)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    dialogue >> plain("v") << SILENCE
+    dialogue >> tagged("v") << SILENCE
     mock_kafka.clock.advance(minutes=1)
     dialogue << accepted(at=1)
 
