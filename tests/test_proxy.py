@@ -487,28 +487,26 @@ def test_a_proxy_that_lends_its_certificate_to_everybody_says_so(
         assert ("acts towards the brokers with the proxy's certificate" in caplog.text) == warned
 
 
-def test_a_broker_whose_certificate_is_not_trusted_is_named(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("trusting", "named"),
+    [
+        (ssl.create_default_context(), "its certificate is not trusted (unable to get local issuer certificate)"),
+        (None, "does it want TLS (--upstream-tls-ca)?"),
+    ],
+    ids=["another certificate", "plaintext"],
+)
+def test_a_broker_that_speaks_tls_otherwise_is_named(
+    upstream: MockKafka, caplog: pytest.LogCaptureFixture, trusting: ssl.SSLContext | None, named: str
+) -> None:
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(served)
     caplog.set_level(logging.INFO)
     with (
         ProxyKafka(upstream=upstream.bootstrap_servers, client_tls=served) as secured,
-        ProxyKafka(upstream=secured.bootstrap_servers, upstream_tls=ssl.create_default_context()) as plaintext,
-    ):
-        Dialogue(plaintext) >> tagged("x") << CLOSED
-    assert "cannot be reached: its certificate is not trusted (unable to get local issuer certificate)" in caplog.text
-
-
-def test_a_broker_that_speaks_tls_is_recognised(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
-    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(served)
-    caplog.set_level(logging.INFO)
-    with (
-        ProxyKafka(upstream=upstream.bootstrap_servers, client_tls=served) as secured,
-        ProxyKafka(upstream=secured.bootstrap_servers) as mistaken,
+        ProxyKafka(upstream=secured.bootstrap_servers, upstream_tls=trusting) as mistaken,
     ):
         Dialogue(mistaken) >> tagged("x") << CLOSED
-    assert "does it want TLS (--upstream-tls-ca)?" in caplog.text
+    assert named in caplog.text
 
 
 def test_a_broker_without_tls_is_named(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:

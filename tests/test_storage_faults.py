@@ -7,7 +7,6 @@ import gc
 from typing import Any
 
 import aiokafka
-import confluent_kafka
 import kafka as kafka_python
 import pytest
 
@@ -300,33 +299,6 @@ def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None
 
 
 # Real clients
-
-
-@pytest.mark.parametrize("fault", [faults.fail_write(nth=2), faults.crash_after_write(nth=2)], ids=lambda rule: rule.kind)
-def test_b5_kafka_python_stores_everything_once(mock_kafka: MockKafka, fault: faults.Rule) -> None:
-    fault.seen = fault.fired = 0
-    mock_kafka.faults.add(fault)
-    producer = kafka_python.KafkaProducer(
-        bootstrap_servers=mock_kafka.bootstrap_servers, retry_backoff_ms=10, reconnect_backoff_ms=10
-    )
-    offsets = [producer.send("orders", b"%d" % i, partition=0).get(10).offset for i in range(4)]
-    producer.close()
-    fault.assert_fired(1)
-    assert offsets == [0, 1, 2, 3]
-    assert values(mock_kafka) == [b"0", b"1", b"2", b"3"]
-
-
-def test_b5_confluent_kafka_after_a_crash(mock_kafka: MockKafka) -> None:
-    crash = mock_kafka.faults.add(faults.crash_after_write(nth=1))
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": True, "retry.backoff.ms": 10,
-         "reconnect.backoff.ms": 10, "log_level": 0}
-    )  # fmt: skip
-    producer.produce("orders", b"once", partition=0)
-    assert producer.flush(10) == 0
-    crash.assert_fired(1)
-    assert values(mock_kafka) == [b"once"]
-    assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "duplicate"]
 
 
 def test_c1_aiokafka_is_fenced(mock_kafka: MockKafka) -> None:

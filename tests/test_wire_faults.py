@@ -280,6 +280,8 @@ def test_later_requests_continue_after_a_delayed_produce_with_acks_0(mock_kafka:
         faults.slice(3, ms=0, api=["Produce", "Metadata", "InitProducerId"]),
         faults.cut(40, request=True, api="Produce", nth=2),
         faults.refuse(nth=2),
+        faults.fail_write(nth=2),
+        faults.crash_after_write(nth=2),
     ],
     ids=lambda rule: (
         rule.kind
@@ -290,7 +292,9 @@ def test_later_requests_continue_after_a_delayed_produce_with_acks_0(mock_kafka:
 def test_b2_b5_kafka_python_stores_everything_once(mock_kafka: MockKafka, fault: faults.Rule) -> None:
     fault.seen = fault.fired = 0
     mock_kafka.faults.add(fault)
-    producer = kafka_python.KafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers, retry_backoff_ms=10)
+    producer = kafka_python.KafkaProducer(
+        bootstrap_servers=mock_kafka.bootstrap_servers, retry_backoff_ms=10, reconnect_backoff_ms=10
+    )
     offsets = [producer.send("orders", b"%d" % i, partition=0).get(10).offset for i in range(4)]
     producer.close()
     fault.assert_fired()
@@ -298,15 +302,19 @@ def test_b2_b5_kafka_python_stores_everything_once(mock_kafka: MockKafka, fault:
     assert values(mock_kafka) == [b"0", b"1", b"2", b"3"]
 
 
-def test_b2_confluent_kafka_recovers_from_a_reset_instead_of_the_acknowledgement(mock_kafka: MockKafka) -> None:
-    reset = mock_kafka.faults.add(faults.reset(after=True, api="Produce", nth=1))
+@pytest.mark.parametrize(
+    "fault", [faults.reset(after=True, api="Produce", nth=1), faults.crash_after_write(nth=1)], ids=lambda rule: rule.kind
+)
+def test_b2_b5_confluent_kafka_sends_again_what_was_stored(mock_kafka: MockKafka, fault: faults.Rule) -> None:
+    fault.seen = fault.fired = 0
+    mock_kafka.faults.add(fault)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": True, "retry.backoff.ms": 10,
          "reconnect.backoff.ms": 10, "log_level": 0}
     )  # fmt: skip
     producer.produce("orders", b"once", partition=0)
     assert producer.flush(10) == 0
-    reset.assert_fired(1)
+    fault.assert_fired(1)
     assert values(mock_kafka) == [b"once"]
     assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "duplicate"]
 
