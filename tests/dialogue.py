@@ -44,7 +44,7 @@ def seq(first: int, last: int | None = None, *, epoch: int = 0, topic: str = "or
     return Sequences(first, first if last is None else last, epoch, topic, partition)
 
 
-def plain(tag: str, count: int = 1, *, topic: str = "orders", partition: int = 0) -> ProduceRequest:
+def tagged(tag: str, count: int = 1, *, topic: str = "orders", partition: int = 0) -> ProduceRequest:
     """A Produce of records tag0, tag1 … in one batch without a producer id."""
     return produce_request(topic, batch(count=count, tag=tag), partition)
 

@@ -10,6 +10,7 @@ test waits.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,15 +24,14 @@ from wirebroker.testing import operations
 from wirebroker.testing.options import BrokerOptions
 
 T = TypeVar("T")
-NOW = 1_800_000_000_000
 
 
 class InProcess:
     """The brokers that a MockKafka has with these options."""
 
     def __init__(self, **options: Any) -> None:
-        self.engine = BrokerOptions(random_seed=1, **options).new_engine(NOW)
         self.clock = Clock(self)
+        self.engine = BrokerOptions(random_seed=1, **options).new_engine(self.clock.now())
         self._links: list[Link] = []
 
     def link(self, node: int = 0) -> Link:
@@ -74,10 +74,10 @@ class InProcess:
 
 
 class Clock:
-    """The broker's time."""
+    """The broker's time. It begins now, as the batches of tests have timestamps of now."""
 
     def __init__(self, broker: InProcess) -> None:
-        self._broker, self._now = broker, NOW
+        self._broker, self._now = broker, time.time_ns() // 1_000_000
 
     def now(self) -> int:
         """ms since the epoch."""

@@ -10,14 +10,13 @@ import json
 import re
 from collections.abc import Sequence
 from copy import copy
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from inprocess import InProcess
 from kafkawire.declare import Message
-from kafkawire.frames import decode_response, encode_request
 from kafkawire.registry import KEYS
 from requesting import Plain, create_topics, new_topic, plain
 from responses import sole
@@ -29,10 +28,7 @@ from wirebroker.core.setting_definitions import (
     TOPIC_SETTINGS,
     meanings,
 )
-from wirebroker.engine.engine import Engine
-from wirebroker.requests.effects import Respond
 
-NOW = 1_700_000_000_000
 TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 HERE = "This server does not host this topic-partition."
@@ -42,30 +38,21 @@ class Admin:
     """A client of one broker of a new cluster."""
 
     def __init__(self, brokers: int = 1, node_id: int = 1, **settings: str) -> None:
-        ids = (number.to_bytes(16, "big") for number in count(1))
         given = {name.replace("_", "."): value for name, value in settings.items()}
-        self.engine = Engine(NOW, lambda size: next(ids)[-size:], brokers=brokers, settings=given)
+        self.broker = InProcess(brokers=brokers, configs=given, cold_start=True)
+        self.engine = self.broker.engine
         for broker in self.engine.cluster.brokers.values():
             broker.addresses["PLAINTEXT"] = ("127.0.0.1", 9091 + broker.node_id)
-        self.connection = self.engine.connect(node_id)
+        self.wire = self.broker.link(node_id - 1)
 
     def at(self, node_id: int) -> Admin:
         """The same client of another broker."""
         other = copy(self)
-        other.connection = self.engine.connect(node_id)
+        other.wire = self.broker.link(node_id - 1)
         return other
 
     def ask(self, request: Message, version: int) -> Any:
-        key = request.__schema__.key
-        frame = encode_request(7, "admin", request, version)[4:]
-        self.engine.receive(self.connection, frame, NOW)
-        (effect,) = self.engine.take_effects()
-        assert isinstance(effect, Respond), effect
-        answer = b"".join(bytes(part) for part in effect.parts)
-        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
-        correlation_id, response = decode_response(answer[4:], key, version)
-        assert correlation_id == 7
-        return response
+        return self.wire.request(request, version)
 
     def create(self, *topics: Plain, version: int = 7, validate_only: bool = False) -> list[Any]:
         return list(self.ask(create_topics(*topics, validate_only=validate_only), version).topics)
@@ -674,8 +661,7 @@ def test_each_broker_spreads_its_replicas_over_its_log_directories() -> None:
 def test_a_restart_forgets_where_new_replicas_were_wanted() -> None:
     admin = Admin(log_dirs="/a,/b")
     assert moved(admin, "/b", 0) == [3]
-    admin.engine.restart("clean", NOW)
-    admin.engine.take_effects()
+    admin.broker.restart()
     admin = admin.at(1)
     admin.create(new_topic("orders", 1))
     assert in_dirs(admin, "orders") == [[("orders", 0)], []]
@@ -712,7 +698,7 @@ def test_records_of_compacted_and_internal_topics_stay() -> None:
     admin.create(new_topic("compacted", cleanup_policy="compact"), new_topic("both", cleanup_policy="compact,delete"))
     assert delete_records(admin, "compacted", (0, 0)) == [(0, 44, -1)]
     assert delete_records(admin, "both", (0, 0)) == [(0, 0, 0)]
-    admin.engine.cluster.create_internal_topic("__consumer_offsets", NOW)
+    admin.engine.cluster.create_internal_topic("__consumer_offsets", admin.broker.clock.now())
     assert delete_records(admin, "__consumer_offsets", (0, 0)) == [(0, 17, -1)]
 
 
@@ -772,7 +758,7 @@ def test_software_must_have_a_name_and_a_version(name: str, version: str, code: 
     response = admin.ask(plain("ApiVersions", client_software_name=name, client_software_version=version), 3)
     assert response.error_code == code
     assert bool(response.api_keys) is (code == 0)
-    assert admin.connection.software == ((name, version) if code == 0 else ("", ""))
+    assert admin.wire.connection.software == ((name, version) if code == 0 else ("", ""))
 
 
 # Elections, reassignments, and what a Kafka without an authorizer answers

@@ -23,6 +23,7 @@ import pytest
 from kafkawire.batches import Record, build_batch, read_header, seal
 from requesting import add_partitions, delete_records, end_txn, find_coordinator, init_producer_id, produce_request
 from responses import only
+from test_client_transactions import transform
 from wirebroker import faults
 from wirebroker.audit import Intended, Journal, what_if
 from wirebroker.audit.checks import check_partition
@@ -326,33 +327,12 @@ def test_c7_consume_transform_produce_is_exactly_once_over_a_crash(broker: MockK
     address = broker.bootstrap_servers
     broker.create_topic("results")
     confluent(address, values(10))
-
-    def worker(crash_at: int | None) -> None:
-        producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0})
-        producer.init_transactions(10)
-        consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "workers"})
-        source = confluent_kafka.TopicPartition("orders", 0)
-        (known,) = consumer.committed([source], timeout=10)
-        source.offset = max(known.offset, 0)
-        consumer.assign([source])
-        while source.offset < 10:
-            producer.begin_transaction()
-            for message in consumer.consume(5, timeout=10):
-                producer.produce("results", b"from " + (message.value() or b""))
-                source.offset = (message.offset() or 0) + 1
-            producer.send_offsets_to_transaction([source], consumer.consumer_group_metadata(), 10)
-            if crash_at is not None and source.offset >= crash_at:
-                producer.flush(10)
-                return
-            producer.commit_transaction(10)
-        consumer.close()
-
     results = [("results", None, b"from order %d" % number) for number in range(10)]
-    worker(crash_at=10)
+    transform(address, 10, crash_at=10)
     crashed = broker.audit("results", intended=results)
     assert set(kinds(crashed)) == {("open_transaction", "certain"), ("lost", "certain")}
     assert any("the transaction that holds it at offset" in each.explanation for each in crashed.of("lost"))
-    worker(crash_at=None)
+    transform(address, 10)
     report = broker.audit()
     report.assert_exactly_once(intended=[*results, *wanted(values(10))])
     states = report.summary()["topics"]["results"]

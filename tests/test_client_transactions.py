@@ -122,6 +122,31 @@ def read_committed(address: str, topic: str = "orders", partitions: int = 2) -> 
     return seen
 
 
+def transform(address: str, count: int, crash_at: int | None = None) -> None:
+    """A worker that makes "results" from "orders" in transactions; with `crash_at` it stops there in the middle of one."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0})
+    producer.init_transactions(10)  # ends what a worker before left open
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": address, "group.id": "workers", "auto.offset.reset": "earliest",
+         "enable.auto.commit": False, "isolation.level": "read_committed"}
+    )  # fmt: skip
+    source = confluent_kafka.TopicPartition("orders", 0)
+    (known,) = consumer.committed([source], timeout=10)
+    source.offset = max(known.offset, 0)
+    consumer.assign([source])
+    while source.offset < count:
+        producer.begin_transaction()
+        for message in consumer.consume(5, timeout=10):
+            producer.produce("results", b"from " + (message.value() or b""))
+            source.offset = (message.offset() or 0) + 1
+        producer.send_offsets_to_transaction([source], consumer.consumer_group_metadata(), 10)
+        if crash_at is not None and source.offset >= crash_at:
+            producer.flush(10)
+            return  # neither committed nor aborted
+        producer.commit_transaction(10)
+    consumer.close()
+
+
 def test_e1_c7_b12_consume_transform_produce_with_confluent_kafka(broker: MockKafka) -> None:
     """The worker crashes after it has processed and before it commits; the next one reads again, and nothing is doubled."""
     address = broker.bootstrap_servers
@@ -129,31 +154,7 @@ def test_e1_c7_b12_consume_transform_produce_with_confluent_kafka(broker: MockKa
     for number in range(20):
         feeder.produce("orders", b"%d" % number, partition=0)
     assert feeder.flush(10) == 0
-
-    def worker(crash_at: int | None) -> None:
-        producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0})
-        producer.init_transactions(10)  # ends what a worker before left open
-        consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": address, "group.id": "workers", "auto.offset.reset": "earliest",
-             "enable.auto.commit": False, "isolation.level": "read_committed"}
-        )  # fmt: skip
-        source = confluent_kafka.TopicPartition("orders", 0)
-        (known,) = consumer.committed([source], timeout=10)
-        source.offset = max(known.offset, 0)
-        consumer.assign([source])
-        while source.offset < 20:
-            producer.begin_transaction()
-            for message in consumer.consume(5, timeout=10):
-                producer.produce("results", b"from " + (message.value() or b""))
-                source.offset = (message.offset() or 0) + 1
-            producer.send_offsets_to_transaction([source], consumer.consumer_group_metadata(), 10)
-            if crash_at is not None and source.offset >= crash_at:
-                producer.flush(10)
-                return  # neither committed nor aborted
-            producer.commit_transaction(10)
-        consumer.close()
-
-    worker(crash_at=10)
-    worker(crash_at=None)
+    transform(address, 20, crash_at=10)
+    transform(address, 20)
     assert read_committed(address, "results", 1)[0] == [b"from %d" % number for number in range(20)]
     assert len([r for r in broker.records("results") if not r.control]) > 20, "the crashed worker's records are there"

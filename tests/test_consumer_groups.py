@@ -11,127 +11,46 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from actors import TEAM, ClassicConsumer, Member
+from inprocess import InProcess
 from kafkawire.codec import encode
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS
-from kafkawire.declare import from_plain
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from requesting import find_coordinator, heartbeat, join_group, leave_group, offset_commit, offset_delete, plain, sync_group
+from requesting import find_coordinator, join_group, offset_delete, plain
 from responses import only, sole
 from wirebroker.common.slices import at_once
 from wirebroker.core.groups.assignors import ASSIGNORS, Group, Partitions, Subscriber
-from wirebroker.core.groups.embedded import read_assignment, write_assignment
 from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, set_of_names, set_of_numbers, uuid_hash
 from wirebroker.core.names import java_hash
 from wirebroker.mock import MockKafka
 from wirekit import client, kafka_jars
 
-GROUP = "team"
 UNKNOWN_MEMBER, REBALANCE, INVALID_REQUEST, UNSUPPORTED_VERSION = 25, 27, 42, 35
 GROUP_ID_NOT_FOUND, NON_EMPTY, MAX_SIZE, FENCED_INSTANCE, SUBSCRIBED = 69, 68, 81, 82, 86
 FENCED_EPOCH, UNRELEASED, UNSUPPORTED_ASSIGNOR, STALE_EPOCH, INVALID_REGEX = 110, 111, 112, 113, 128
 
-Told = dict[str, list[int]]
+
+def start(configs: dict[str, Any] | None = None, topics: dict[str, int] | None = None) -> InProcess:
+    settings = {"group.consumer.assignment.interval.ms": 0, "group.initial.rebalance.delay.ms": 0, **(configs or {})}
+    broker = InProcess(topics=topics or {"orders": 4}, configs=settings, clock="frozen")
+    for _ in range(2):
+        client(broker).request(find_coordinator(TEAM), 4)
+    return broker
 
 
 @pytest.fixture
-def start(mock_kafka_factory: Callable[..., MockKafka]) -> Callable[..., MockKafka]:
-    def make(configs: dict[str, Any] | None = None, topics: dict[str, int] | None = None) -> MockKafka:
-        settings = {"group.consumer.assignment.interval.ms": 0, "group.initial.rebalance.delay.ms": 0, **(configs or {})}
-        broker = mock_kafka_factory(topics=topics or {"orders": 4}, configs=settings, clock="frozen")
-        asker = client(broker)
-        for _ in range(2):
-            asker.request(find_coordinator(GROUP), 4)
-        return broker
-
-    return make
-
-
-@pytest.fixture
-def broker(start: Callable[..., MockKafka]) -> MockKafka:
+def broker() -> InProcess:
     return start()
 
 
-class Member:
-    """A member that follows its assignment: it owns the partitions once it confirms them."""
-
-    def __init__(self, broker: MockKafka, name: str, instance: str | None = None, group: str = GROUP) -> None:
-        self.broker, self.wire = broker, client(broker)
-        self.name, self.instance, self.group = name, instance, group
-        self.epoch = 0
-        self.owned: Told = {}
-
-    def _ids(self) -> dict[str, bytes]:
-        return self.broker._call(lambda engine: {t.name: t.topic_id for t in engine.cluster.topics.values()})
-
-    def send(self, epoch: int, owned: Told | None = None, version: int = 1, **fields: Any) -> Any:
-        """One heartbeat, and the whole answer."""
-        ids = self._ids()
-        fields.setdefault("instance_id", self.instance)
-        claimed = None
-        if owned is not None:
-            claimed = [{"topic_id": ids[topic], "partitions": held} for topic, held in owned.items()]
-        request = plain(
-            "ConsumerGroupHeartbeat",
-            group_id=self.group,
-            member_id=fields.pop("member_id", self.name),
-            member_epoch=epoch,
-            topic_partitions=claimed,
-            **fields,
-        )
-        response = self.wire.request(request, version)
-        if not response.error_code:
-            self.epoch = max(response.member_epoch, 0)
-        return response
-
-    def told(self, response: Any) -> Told | None:
-        """Returns its assignment, or None if the answer has none."""
-        assert response.error_code == 0, (response.error_code, response.error_message)
-        if response.assignment is None:
-            return None
-        names = {topic_id: name for name, topic_id in self._ids().items()}
-        given = {names[each.topic_id]: list(each.partitions) for each in response.assignment.topic_partitions}
-        return dict(sorted(given.items()))
-
-    def join(self, *topics: str, **fields: Any) -> Told | None:
-        if "subscribed_topic_regex" not in fields:
-            fields["subscribed_topic_names"] = list(topics or ["orders"])
-        given = self.told(self.send(0, {}, rebalance_timeout_ms=60_000, **fields))
-        self.owned = given or {}
-        return given
-
-    def beat(self, **fields: Any) -> Told | None:
-        """A heartbeat with its partitions; it owns those of the answer from then on."""
-        given = self.told(self.send(self.epoch, self.owned, **fields))
-        if given is not None:
-            self.owned = given
-        return given
-
-    def fault(self, epoch: int, owned: Told | None = None, **fields: Any) -> int:
-        code: int = self.send(epoch, owned, **fields).error_code
-        return code
-
-    def leave(self, epoch: int = -1) -> int:
-        return self.fault(epoch)
-
-    def commit(self, offset: int, *, partition: int = 0, epoch: int | None = None, version: int = 9) -> int:
-        request = offset_commit(self.group, offset, self.name, self.epoch if epoch is None else epoch, partition=partition)
-        code: int = only(self.wire.request(request, version)).error_code
-        return code
-
-    def fetch(self, **who: Any) -> tuple[int, int | None]:
-        asked = {"group_id": self.group, "topics": [{"name": "orders", "partition_indexes": [0]}], **who}
-        group = sole(self.wire.request(plain("OffsetFetch", groups=[asked]), 9).groups)
-        return group.error_code, only(group).committed_offset if group.topics else None
-
-
-def describe(broker: MockKafka, group: str = GROUP, version: int = 1) -> Any:
+def describe(broker: InProcess, group: str = TEAM, version: int = 1) -> Any:
     request = plain("ConsumerGroupDescribe", group_ids=[group], include_authorized_operations=False)
     return sole(client(broker).request(request, version).groups)
 
 
-def state(broker: MockKafka) -> tuple[str, int, int]:
+def state(broker: InProcess) -> tuple[str, int, int]:
     told = describe(broker)
     return told.group_state, told.group_epoch, told.assignment_epoch
 
@@ -139,7 +58,7 @@ def state(broker: MockKafka) -> tuple[str, int, int]:
 # Joining, reconciling, leaving
 
 
-def test_the_first_member_gets_all_partitions(broker: MockKafka) -> None:
+def test_the_first_member_gets_all_partitions(broker: InProcess) -> None:
     one = Member(broker, "one")
     response = one.send(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
     assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("one", 2, 5000)
@@ -150,7 +69,7 @@ def test_the_first_member_gets_all_partitions(broker: MockKafka) -> None:
     assert one.told(again) == {"orders": [0, 1, 2, 3]}, "a full heartbeat gets a full answer"
 
 
-def test_partitions_move_once_they_are_given_up(broker: MockKafka) -> None:
+def test_partitions_move_once_they_are_given_up(broker: InProcess) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     assert two.join() == {}
@@ -169,7 +88,7 @@ def test_partitions_move_once_they_are_given_up(broker: MockKafka) -> None:
     assert state(broker) == ("Stable", 3, 3)
 
 
-def test_a_member_that_leaves_frees_its_partitions(broker: MockKafka) -> None:
+def test_a_member_that_leaves_frees_its_partitions(broker: InProcess) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     two.join()
@@ -182,7 +101,7 @@ def test_a_member_that_leaves_frees_its_partitions(broker: MockKafka) -> None:
     assert two.leave() == UNKNOWN_MEMBER
 
 
-def test_a_target_is_computed_at_most_once_in_the_interval(start: Callable[..., MockKafka]) -> None:
+def test_a_target_is_computed_at_most_once_in_the_interval() -> None:
     broker = start({"group.consumer.assignment.interval.ms": 1000})
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
@@ -196,7 +115,7 @@ def test_a_target_is_computed_at_most_once_in_the_interval(start: Callable[..., 
     assert two.epoch == 3
 
 
-def test_a_group_of_a_thousand_members_becomes_stable(start: Callable[..., MockKafka]) -> None:
+def test_a_group_of_a_thousand_members_becomes_stable() -> None:
     broker = start({"group.consumer.assignment.interval.ms": 1000}, topics={"orders": 1500})
     members = [Member(broker, f"member-{number:03}") for number in range(1000)]
     for member in members:
@@ -215,7 +134,7 @@ def test_a_group_of_a_thousand_members_becomes_stable(start: Callable[..., MockK
 # Records
 
 
-def written(broker: MockKafka, group: str = GROUP) -> list[tuple[str, str | None, Any]]:
+def written(broker: InProcess, group: str = TEAM) -> list[tuple[str, str | None, Any]]:
     """The records of the group in __consumer_offsets: the kind, the member, and the value."""
     found = []
     for partition in range(4):
@@ -233,7 +152,7 @@ def kinds(rows: list[tuple[str, str | None, Any]]) -> list[tuple[str, str | None
     return [(name, member, value is not None) for name, member, value in rows]
 
 
-def test_members_and_epochs_are_recorded_as_in_kafka(broker: MockKafka) -> None:
+def test_members_and_epochs_are_recorded_as_in_kafka(broker: InProcess) -> None:
     one, two = Member(broker, "one"), Member(broker, "two", instance="i")
     one.join("orders", "absent", rack_id="r")
     rows = written(broker)
@@ -241,7 +160,7 @@ def test_members_and_epochs_are_recorded_as_in_kafka(broker: MockKafka) -> None:
         ("MemberMetadata", "one", True), ("Metadata", None, True), ("TargetAssignmentMember", "one", True),
         ("TargetAssignmentMetadata", None, True), ("CurrentMemberAssignment", "one", True),
     ]  # fmt: skip
-    orders = one._ids()["orders"]
+    orders = one.ids()["orders"]
     values = [value for _, _, value in rows]
     assert (values[0].rack_id, values[0].subscribed_topic_names) == ("r", ["absent", "orders"])
     assert (values[0].subscribed_topic_regex, values[0].classic_member_metadata) == ("", None)
@@ -270,20 +189,20 @@ def test_members_and_epochs_are_recorded_as_in_kafka(broker: MockKafka) -> None:
     ]  # fmt: skip
 
 
-def test_expressions_and_tombstones_of_a_group_are_recorded(broker: MockKafka) -> None:
+def test_expressions_and_tombstones_of_a_group_are_recorded(broker: InProcess) -> None:
     one = Member(broker, "one")
     one.join(subscribed_topic_regex="ord.*")
     row = next(row for row in written(broker) if row[0] == "RegularExpression")
     assert (row[1], row[2].topics) == ("ord.*", ["orders"])
     one.leave()
     before = len(written(broker))
-    assert sole(one.wire.request(plain("DeleteGroups", groups_names=[GROUP]), 2).results).error_code == 0
+    assert sole(one.wire.request(plain("DeleteGroups", groups_names=[TEAM]), 2).results).error_code == 0
     assert ("RegularExpression", "ord.*", False) in kinds(written(broker)[:before])
     ends = [("TargetAssignmentMetadata", None, False), ("PartitionMetadata", None, False), ("Metadata", None, False)]
     assert kinds(written(broker)[before:]) == ends
 
 
-def test_kafkas_own_classes_read_the_records(broker: MockKafka) -> None:
+def test_kafkas_own_classes_read_the_records(broker: InProcess) -> None:
     jars = kafka_jars()
     one, two = Member(broker, "one"), Member(broker, "two", instance="i")
     one.join("orders", server_assignor="range", rack_id="r")
@@ -291,7 +210,7 @@ def test_kafkas_own_classes_read_the_records(broker: MockKafka) -> None:
     for member in (one, two, one, two):
         member.beat()
     assert one.commit(3) == 0
-    Classic(broker).join()
+    ClassicConsumer(broker).join()
     two.leave(-2)
     one.leave()
     lines = []
@@ -313,7 +232,7 @@ def test_kafkas_own_classes_read_the_records(broker: MockKafka) -> None:
 # Fencing
 
 
-def test_a_wrong_member_epoch_is_fenced(broker: MockKafka) -> None:
+def test_a_wrong_member_epoch_is_fenced(broker: InProcess) -> None:
     one = Member(broker, "one")
     one.join()
     assert one.fault(3) == FENCED_EPOCH
@@ -323,7 +242,7 @@ def test_a_wrong_member_epoch_is_fenced(broker: MockKafka) -> None:
     assert one.join() == {"orders": [0, 1, 2, 3]}, "it joins again under the same id"
 
 
-def test_a_response_may_be_lost_once(broker: MockKafka) -> None:
+def test_a_response_may_be_lost_once(broker: InProcess) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     two.join()
@@ -335,7 +254,7 @@ def test_a_response_may_be_lost_once(broker: MockKafka) -> None:
     assert one.fault(2) == FENCED_EPOCH
 
 
-def test_a_member_without_heartbeats_is_removed_from_a_consumer_group(broker: MockKafka) -> None:
+def test_a_member_without_heartbeats_is_removed_from_a_consumer_group(broker: InProcess) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     broker.clock.advance(seconds=30)
@@ -345,7 +264,7 @@ def test_a_member_without_heartbeats_is_removed_from_a_consumer_group(broker: Mo
     assert two.beat() == {"orders": [0, 1, 2, 3]}
 
 
-def test_a_member_that_does_not_give_up_partitions_is_removed(broker: MockKafka) -> None:
+def test_a_member_that_does_not_give_up_partitions_is_removed(broker: InProcess) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     all_four = dict(one.owned)
@@ -377,14 +296,14 @@ def test_a_member_that_does_not_give_up_partitions_is_removed(broker: MockKafka)
         ({"subscribed_topic_regex": "order(s"}, INVALID_REGEX),
     ],
 )
-def test_requests_that_are_refused(broker: MockKafka, fields: dict[str, Any], code: int) -> None:
+def test_requests_that_are_refused(broker: InProcess, fields: dict[str, Any], code: int) -> None:
     asked = {"epoch": 0, "owned": {}, "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"], **fields}
     response = Member(broker, "one").send(**asked)
     assert (response.error_code, bool(response.error_message)) == (code, True)
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND, "a request that is refused leaves no trace"
 
 
-def test_a_group_has_a_size(start: Callable[..., MockKafka]) -> None:
+def test_a_group_has_a_size() -> None:
     broker = start({"group.consumer.max.size": 1})
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
@@ -392,7 +311,7 @@ def test_a_group_has_a_size(start: Callable[..., MockKafka]) -> None:
     assert two.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"]) == MAX_SIZE
 
 
-def test_version_0_gives_out_ids(broker: MockKafka) -> None:
+def test_version_0_gives_out_ids(broker: InProcess) -> None:
     nobody = Member(broker, "")
     fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"]}
     response = nobody.send(0, {}, version=0, **fields)
@@ -400,13 +319,13 @@ def test_version_0_gives_out_ids(broker: MockKafka) -> None:
     assert Member(broker, response.member_id).fault(response.member_epoch) == 0
 
 
-def test_the_protocol_can_be_switched_off(start: Callable[..., MockKafka]) -> None:
+def test_the_protocol_can_be_switched_off() -> None:
     broker = start({"group.coordinator.rebalance.protocols": "classic"})
     assert Member(broker, "one").fault(2) == UNSUPPORTED_VERSION
     assert describe(broker).error_code == UNSUPPORTED_VERSION
 
 
-def test_the_feature_is_announced(broker: MockKafka) -> None:
+def test_the_feature_is_announced(broker: InProcess) -> None:
     request = plain("ApiVersions", client_software_name="test", client_software_version="1")
     response = client(broker).request(request, 4)
     assert ("group.version", 1) in [(each.name, each.max_version_level) for each in response.finalized_features]
@@ -417,7 +336,7 @@ def test_the_feature_is_announced(broker: MockKafka) -> None:
 # Static members
 
 
-def test_a_static_member_comes_back_to_its_partitions(broker: MockKafka) -> None:
+def test_a_static_member_comes_back_to_its_partitions(broker: InProcess) -> None:
     one, two = Member(broker, "one", "first"), Member(broker, "two")
     one.join()
     two.join()
@@ -435,7 +354,7 @@ def test_a_static_member_comes_back_to_its_partitions(broker: MockKafka) -> None
     assert sorted(member.member_id for member in describe(broker).members) == ["one again", "two"]
 
 
-def test_an_instance_has_one_member(broker: MockKafka) -> None:
+def test_an_instance_has_one_member(broker: InProcess) -> None:
     one = Member(broker, "one", "first")
     one.join()
     other = Member(broker, "other", "first")
@@ -446,7 +365,7 @@ def test_an_instance_has_one_member(broker: MockKafka) -> None:
     assert one.leave() == 0
 
 
-def test_an_instance_that_its_member_left_has_no_owner(broker: MockKafka) -> None:
+def test_an_instance_that_its_member_left_has_no_owner(broker: InProcess) -> None:
     one = Member(broker, "one", "first")
     one.join()
     one.join(instance_id="second")
@@ -456,7 +375,7 @@ def test_an_instance_that_its_member_left_has_no_owner(broker: MockKafka) -> Non
     assert (response.error_code, response.error_message) == (UNKNOWN_MEMBER, "Member one is not a member of group team.")
 
 
-def test_a_static_member_that_stays_away_is_removed(broker: MockKafka) -> None:
+def test_a_static_member_that_stays_away_is_removed(broker: InProcess) -> None:
     one = Member(broker, "one", "first")
     one.join()
     one.leave(-2)
@@ -469,7 +388,7 @@ def test_a_static_member_that_stays_away_is_removed(broker: MockKafka) -> None:
 # Subscriptions
 
 
-def test_a_changed_subscription_takes_partitions_at_once(start: Callable[..., MockKafka]) -> None:
+def test_a_changed_subscription_takes_partitions_at_once() -> None:
     broker = start(topics={"orders": 1, "parts": 1})
     one = Member(broker, "one")
     assert one.join("orders", "parts") == {"orders": [0], "parts": [0]}
@@ -478,7 +397,7 @@ def test_a_changed_subscription_takes_partitions_at_once(start: Callable[..., Mo
     assert (one.epoch, state(broker)) == (3, ("Stable", 3, 3))
 
 
-def test_new_partitions_and_topics_are_noticed(broker: MockKafka) -> None:
+def test_new_partitions_and_topics_are_noticed(broker: InProcess) -> None:
     one = Member(broker, "one")
     assert one.join("orders", "later") == {"orders": [0, 1, 2, 3]}
     broker.create_topic("unrelated")
@@ -492,7 +411,7 @@ def test_new_partitions_and_topics_are_noticed(broker: MockKafka) -> None:
     assert one.epoch == 5
 
 
-def test_topics_by_regular_expression(broker: MockKafka) -> None:
+def test_topics_by_regular_expression(broker: InProcess) -> None:
     one = Member(broker, "one")
     assert one.join(subscribed_topic_regex="order.*") == {}
     assert one.beat() == {"orders": [0, 1, 2, 3]}, "it was matched after the first heartbeat"
@@ -509,7 +428,7 @@ def test_topics_by_regular_expression(broker: MockKafka) -> None:
     assert one.beat(subscribed_topic_regex="") == {}
 
 
-def test_a_slow_regular_expression_is_matched_in_slices(broker: MockKafka) -> None:
+def test_a_slow_regular_expression_is_matched_in_slices(broker: InProcess) -> None:
     for i in range(30):
         broker.create_topic("ab" * 120 + f".{i:02}")
     one = Member(broker, "one")
@@ -563,7 +482,7 @@ def test_the_order_of_javas_tables() -> None:
     assert java_hash("uniform") == 4008040884
 
 
-def test_the_assignor_that_most_members_want(start: Callable[..., MockKafka]) -> None:
+def test_the_assignor_that_most_members_want() -> None:
     broker = start(topics={"orders": 2, "parts": 2})
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join("orders", "parts", server_assignor="range")
@@ -579,7 +498,7 @@ def test_the_assignor_that_most_members_want(start: Callable[..., MockKafka]) ->
 # Offsets and administration
 
 
-def test_offsets_are_committed_with_the_members_epoch(broker: MockKafka) -> None:
+def test_offsets_are_committed_with_the_members_epoch(broker: InProcess) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     assert one.commit(5, epoch=3) == GROUP_ID_NOT_FOUND
     one.join()
@@ -597,7 +516,7 @@ def test_offsets_are_committed_with_the_members_epoch(broker: MockKafka) -> None
     assert one.commit(6, partition=kept["orders"][0], epoch=1) == STALE_EPOCH
 
 
-def test_offsets_are_shown_to_members_at_their_epoch(broker: MockKafka) -> None:
+def test_offsets_are_shown_to_members_at_their_epoch(broker: InProcess) -> None:
     one = Member(broker, "one")
     one.join()
     one.commit(7)
@@ -607,28 +526,28 @@ def test_offsets_are_shown_to_members_at_their_epoch(broker: MockKafka) -> None:
     assert one.fetch(member_id="two", member_epoch=2) == (UNKNOWN_MEMBER, None)
 
 
-def test_administration_of_both_kinds(broker: MockKafka) -> None:
+def test_administration_of_both_kinds(broker: InProcess) -> None:
     one = Member(broker, "one")
     one.join()
     one.commit(7)
     admin = client(broker)
     listed = admin.request(plain("ListGroups", states_filter=["stable"], types_filter=["Consumer"]), 5).groups
     assert [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in listed] == [
-        (GROUP, "consumer", "Stable", "consumer")
+        (TEAM, "consumer", "Stable", "consumer")
     ]
     assert admin.request(plain("ListGroups", states_filter=[], types_filter=["classic"]), 5).groups == []
-    classic = sole(admin.request(plain("DescribeGroups", groups=[GROUP]), 6).groups)
+    classic = sole(admin.request(plain("DescribeGroups", groups=[TEAM]), 6).groups)
     assert (classic.error_code, classic.group_state) == (GROUP_ID_NOT_FOUND, "Dead")
-    assert sole(admin.request(plain("DeleteGroups", groups_names=[GROUP]), 2).results).error_code == NON_EMPTY
-    delete = offset_delete(GROUP)
+    assert sole(admin.request(plain("DeleteGroups", groups_names=[TEAM]), 2).results).error_code == NON_EMPTY
+    delete = offset_delete(TEAM)
     assert only(admin.request(delete, 0)).error_code == SUBSCRIBED
     one.leave()
     assert only(admin.request(delete, 0)).error_code == 0
-    assert sole(admin.request(plain("DeleteGroups", groups_names=[GROUP]), 2).results).error_code == 0
+    assert sole(admin.request(plain("DeleteGroups", groups_names=[TEAM]), 2).results).error_code == 0
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND
 
 
-def test_describe_shows_assignments_and_targets(broker: MockKafka) -> None:
+def test_describe_shows_assignments_and_targets(broker: InProcess) -> None:
     one, two = Member(broker, "one", "first"), Member(broker, "two")
     one.join(rack_id="r1")
     two.join()
@@ -644,7 +563,7 @@ def test_describe_shows_assignments_and_targets(broker: MockKafka) -> None:
     assert describe(broker, "", 0).error_code == 24
 
 
-def test_consumer_groups_survive_a_restart(broker: MockKafka) -> None:
+def test_consumer_groups_survive_a_restart(broker: InProcess) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     two.join()
@@ -661,7 +580,7 @@ def test_consumer_groups_survive_a_restart(broker: MockKafka) -> None:
     assert one.fault(3) == UNKNOWN_MEMBER, "its session went on from the start"
 
 
-def test_offsets_of_a_consumer_group_expire(broker: MockKafka) -> None:
+def test_offsets_of_a_consumer_group_expire(broker: InProcess) -> None:
     one = Member(broker, "one")
     one.join()
     one.commit(3)
@@ -675,75 +594,33 @@ def test_offsets_of_a_consumer_group_expire(broker: MockKafka) -> None:
 # From one protocol to the other
 
 
-class Classic:
-    """A consumer that speaks the classic protocol."""
-
-    def __init__(self, broker: MockKafka, instance: str | None = None) -> None:
-        self.wire = client(broker)
-        self.member, self.generation, self.instance = "", -1, instance
-        self.owned: Told = {}
-
-    def join(self, *protocols: tuple[str, bytes]) -> Any:
-        held = [{"topic": topic, "partitions": owned} for topic, owned in self.owned.items()]
-        subscription = from_plain(ConsumerProtocolSubscription, {"topics": ["orders"], "owned_partitions": held})
-        given = protocols or [("range", b"\0\1" + encode(subscription, 1))]
-        request = join_group(GROUP, self.member, given, session_ms=45_000, instance=self.instance)
-        response = self.wire.request(request, 7)
-        self.member = response.member_id or self.member
-        if response.error_code == 79:
-            return self.join(*protocols)
-        self.generation = response.generation_id
-        return response
-
-    def sync(self, given: Told | None = None) -> int:
-        assignments = {} if given is None else {self.member: write_assignment(given, 1)}
-        protocol = {"protocol_type": "consumer", "protocol_name": "range"}
-        request = sync_group(GROUP, self.member, self.generation, assignments, self.instance, **protocol)
-        response = self.wire.request(request, 5)
-        if not response.error_code:
-            got = read_assignment(bytes(response.assignment))
-            self.owned = {each.topic: sorted(each.partitions) for each in got.assigned_partitions}
-        code: int = response.error_code
-        return code
-
-    def heartbeat(self) -> int:
-        request = heartbeat(GROUP, self.member, self.generation, self.instance)
-        code: int = self.wire.request(request, 4).error_code
-        return code
-
-    def leave(self) -> int:
-        response = self.wire.request(leave_group(GROUP, self.member, self.instance), 5)
-        code: int = response.members[0].error_code
-        return code
-
-
-def test_an_empty_group_changes_its_protocol(broker: MockKafka) -> None:
-    old, new = Classic(broker), Member(broker, "new")
+def test_an_empty_group_changes_its_protocol(broker: InProcess) -> None:
+    old, new = ClassicConsumer(broker), Member(broker, "new")
     assert old.join().error_code == 0
-    assert old.sync({"orders": [0, 1, 2, 3]}) == 0
+    assert old.assign({"orders": [0, 1, 2, 3]}) == 0
     old.leave()
     new.join()
     assert (new.epoch, state(broker)) == (2, ("Stable", 2, 2)), "it begins anew"
     assert old.heartbeat() == UNKNOWN_MEMBER
     new.leave()
-    again = Classic(broker)
+    again = ClassicConsumer(broker)
     assert (again.join().error_code, again.generation) == (0, 1)
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND
 
 
-def test_a_group_changes_its_protocol_while_it_is_used(broker: MockKafka) -> None:
-    old, new = Classic(broker), Member(broker, "new")
+def test_a_group_changes_its_protocol_while_it_is_used(broker: InProcess) -> None:
+    old, new = ClassicConsumer(broker), Member(broker, "new")
     old.join()
-    old.sync({"orders": [0, 1, 2, 3]})
+    old.assign({"orders": [0, 1, 2, 3]})
     assert new.join() == {}
     assert [member.member_type for member in sorted(describe(broker).members, key=lambda m: m.member_type)] == [0, 1]
     assert old.heartbeat() == REBALANCE
     old.join()
-    assert old.sync() == 0
+    assert old.assign() == 0
     assert len(old.owned["orders"]) == 2
     assert old.heartbeat() == REBALANCE, "it is to join again and say that it gave up the rest"
     old.join()
-    assert old.sync() == 0
+    assert old.assign() == 0
     assert old.heartbeat() == 0
     assert new.beat() == {"orders": [index for index in range(4) if index not in old.owned["orders"]]}
     assert new.leave() == 0
@@ -751,21 +628,21 @@ def test_a_group_changes_its_protocol_while_it_is_used(broker: MockKafka) -> Non
     assert [(group.group_type, group.group_state) for group in listed] == [("classic", "PreparingRebalance")]
     assert old.heartbeat() == REBALANCE
     old.join()
-    assert old.sync({"orders": [0, 1, 2, 3]}) == 0
+    assert old.assign({"orders": [0, 1, 2, 3]}) == 0
 
 
-def test_a_member_that_is_refused_leaves_a_classic_group_as_it_is(broker: MockKafka) -> None:
-    old, new = Classic(broker), Member(broker, "new")
+def test_a_member_that_is_refused_leaves_a_classic_group_as_it_is(broker: InProcess) -> None:
+    old, new = ClassicConsumer(broker), Member(broker, "new")
     old.join()
-    old.sync({"orders": [0, 1, 2, 3]})
+    old.assign({"orders": [0, 1, 2, 3]})
     assert new.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_regex="(") == 128
     for _ in range(2):
         broker.clock.advance(seconds=30)
         assert old.heartbeat() == 0, "no session of the group that it did not become has ended"
 
 
-def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: MockKafka) -> None:
-    new, old, odd = Member(broker, "new"), Classic(broker), Classic(broker)
+def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: InProcess) -> None:
+    new, old, odd = Member(broker, "new"), ClassicConsumer(broker), ClassicConsumer(broker)
     new.join()
     assert old.join().error_code == 0
     sticky = b"\0\1" + encode(ConsumerProtocolSubscription(topics=["orders"]), 1)
@@ -777,21 +654,21 @@ def test_a_group_whose_protocol_cannot_be_read_does_not_become_classic(broker: M
     assert describe(broker).group_state == "Empty", "the classic members expired first, and then it could go"
 
 
-def test_a_static_member_brings_the_group_back_to_the_classic_protocol(broker: MockKafka) -> None:
-    new, old = Member(broker, "new", "first"), Classic(broker, "first")
+def test_a_static_member_brings_the_group_back_to_the_classic_protocol(broker: InProcess) -> None:
+    new, old = Member(broker, "new", "first"), ClassicConsumer(broker, "first")
     new.join()
     response = old.join()
     assert (response.error_code, response.protocol_name) == (0, "range")
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND
     assert new.fault(2) == GROUP_ID_NOT_FOUND
-    assert old.sync() == 0
+    assert old.assign() == 0
     assert old.owned == {"orders": [0, 1, 2, 3]}
 
 
-def test_a_classic_member_that_does_not_join_again_is_removed(broker: MockKafka) -> None:
-    old, new = Classic(broker), Member(broker, "new")
+def test_a_classic_member_that_does_not_join_again_is_removed(broker: InProcess) -> None:
+    old, new = ClassicConsumer(broker), Member(broker, "new")
     old.join()
-    old.sync({"orders": [0, 1, 2, 3]})
+    old.assign({"orders": [0, 1, 2, 3]})
     new.join()
     for _ in range(2):
         assert old.heartbeat() == REBALANCE
@@ -804,16 +681,16 @@ def test_a_classic_member_that_does_not_join_again_is_removed(broker: MockKafka)
     assert new.beat() == {"orders": [0, 1, 2, 3]}
 
 
-def test_the_policy_may_forbid_a_change_of_the_protocol(start: Callable[..., MockKafka]) -> None:
+def test_the_policy_may_forbid_a_change_of_the_protocol() -> None:
     broker = start({"group.consumer.migration.policy": "disabled"})
-    old, new = Classic(broker), Member(broker, "new")
+    old, new = ClassicConsumer(broker), Member(broker, "new")
     old.join()
-    old.sync({"orders": [0, 1, 2, 3]})
+    old.assign({"orders": [0, 1, 2, 3]})
     assert new.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"]) == GROUP_ID_NOT_FOUND
     assert old.heartbeat() == 0
     old.leave()
     new.join()
-    assert Classic(broker).join().error_code == 23
+    assert ClassicConsumer(broker).join().error_code == 23
 
 
 # A real client
@@ -871,15 +748,8 @@ def test_librdkafka_consumes_with_two_members(mock_kafka_factory: Callable[..., 
 def test_a_classic_member_that_is_refused_leaves_an_empty_consumer_group_as_it_is(mock_kafka: MockKafka) -> None:
     wire = client(mock_kafka)
     wire.request(plain("FindCoordinator", key="g", key_type=0), 3)
-    heartbeat = plain(
-        "ConsumerGroupHeartbeat",
-        group_id="g",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=1000,
-        subscribed_topic_names=["orders"],
-        topic_partitions=[],
-    )
+    who = {"group_id": "g", "member_id": "m", "rebalance_timeout_ms": 1000, "subscribed_topic_names": ["orders"]}
+    heartbeat = plain("ConsumerGroupHeartbeat", **who, member_epoch=0, topic_partitions=[])
     assert wire.request(heartbeat, 1).error_code == 0
     assert wire.request(plain("ConsumerGroupHeartbeat", group_id="g", member_id="m", member_epoch=-1), 1).error_code == 0
     joins = join_group("g", "unknown", [("range", b"")], session_ms=30000, rebalance_ms=1000)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dialogue import CLOSED, SILENCE, Closed, Dialogue, Response, Silence, accepted, answered, each, plain, refused, seq
+from dialogue import CLOSED, SILENCE, Closed, Dialogue, Response, Silence, accepted, answered, each, refused, seq, tagged
 from kafkawire.messages.metadata import MetadataRequest
 from responses import only
 from wirebroker import faults
@@ -36,7 +36,7 @@ def test_a_dialogue_goes_on_as_long_as_the_responses_are_expected(mock_kafka: Mo
 def test_an_unexpected_response_fails_with_the_dialogue(
     mock_kafka: MockKafka, expected: Response | Silence | Closed, line: str
 ) -> None:
-    dialogue = Dialogue(mock_kafka) >> plain("v")
+    dialogue = Dialogue(mock_kafka) >> tagged("v")
     mock_kafka.wait_for_records("orders", 1)
     with pytest.raises(AssertionError, match=f"^client sends Produce v12\nbroker .*{line}"):
         dialogue << (Silence(5) if expected is SILENCE else expected)
@@ -50,7 +50,7 @@ def test_silence_and_a_closed_connection_are_not_responses(mock_kafka: MockKafka
     mock_kafka.faults.add(faults.lose_request(api="Produce"))
     for expected in (accepted(at=0), Silence(5)):
         with pytest.raises(AssertionError, match="broker closes the connection$"):
-            dialogue >> plain("v") << expected
+            dialogue >> tagged("v") << expected
 
 
 def test_a_response_about_several_partitions_has_no_only_part(mock_kafka: MockKafka) -> None:

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from actors import ClassicMember, Reader, TransactionalProducer
 from crashkit import Served
 from requesting import create_topic, find_coordinator, produce_request
 from responses import only, sole
-from test_groups import Client
-from test_transactions import Reader, TransactionalProducer
 from wirebroker.client.wire import WireClient
 from wirekit import batch, client, without_times
 
@@ -46,7 +45,7 @@ def at(served: Served) -> Any:
     for _ in range(2):
         for kind, key in ((0, "team"), (1, "till")):
             client(broker).request(find_coordinator(key, kind=kind), 4)
-    while Client(broker).commit(1) == NOT_COORDINATOR or TransactionalProducer(broker, "warm").init():
+    while ClassicMember(broker).commit(1) == NOT_COORDINATOR or TransactionalProducer(broker, "warm").init():
         pass
     return broker
 
@@ -79,7 +78,7 @@ def create(wire: WireClient, name: str) -> int:
 def test_on_a_full_disk_nothing_is_acknowledged_that_a_crash_would_lose(data: Path, sync: str) -> None:
     with Served(data, *SMALL, "--sync", sync) as served:
         broker = at(served)
-        one, till, wire = Client(broker), TransactionalProducer(broker), client(broker)
+        one, till, wire = ClassicMember(broker), TransactionalProducer(broker), client(broker)
         assert (one.commit(13), till.init(), till.send("a").error_code) == (0, 0, 0)
         full(served)
         assert [one.commit(101) for _ in range(100)] == [NOT_COORDINATOR] * 100
@@ -98,7 +97,7 @@ def test_on_a_full_disk_nothing_is_acknowledged_that_a_crash_would_lose(data: Pa
     with Served(data, "--sync", sync) as served:
         broker = at(served)
         till.wire = client(broker)
-        assert (till.end(), Client(broker).committed()) == (0, 1)
+        assert (till.end(), ClassicMember(broker).committed()) == (0, 1)
         assert Reader(broker).values() == ["a0", "v0"]
         assert said(served, 0) == []
 

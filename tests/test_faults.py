@@ -20,9 +20,9 @@ from dialogue import (
     answered,
     each,
     overall,
-    plain,
     refused,
     seq,
+    tagged,
 )
 from kafkawire.declare import Message
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -147,9 +147,9 @@ def test_a_delayed_response_comes_after_the_batch_is_stored(mock_kafka: MockKafk
 
 def test_b11_a_request_that_is_held_back_is_overtaken(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.reorder(2, api="Produce", nth=1))
-    slow = Dialogue(mock_kafka) >> plain("late")
+    slow = Dialogue(mock_kafka) >> tagged("late")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    Dialogue(mock_kafka) >> plain("early0-") << accepted(at=0) >> plain("early1-") << accepted(at=1)
+    Dialogue(mock_kafka) >> tagged("early0-") << accepted(at=0) >> tagged("early1-") << accepted(at=1)
     slow << accepted(at=2)
     assert values(mock_kafka) == [b"early0-0", b"early1-0", b"late0"]
 
@@ -162,7 +162,7 @@ def test_later_rules_act_when_a_held_request_goes_on(mock_kafka: MockKafka) -> N
         mock_kafka.faults.add(each)
         for each in (faults.delay(60_000, nth=1), faults.fail_write(nth=1), faults.throttle(7, api="Produce", nth=1))
     ]
-    dialogue = Dialogue(mock_kafka) >> plain("late")
+    dialogue = Dialogue(mock_kafka) >> tagged("late")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.clock.advance(minutes=1)
     dialogue << refused(56)
@@ -219,7 +219,7 @@ def test_a_callable_that_raises_closes_the_connection_and_is_logged(
     if delayed:
         mock_kafka.faults.add(faults.delay(1, api="Produce"))
     mock_kafka.faults.add(faults.answer(fails, api="Produce", name="broken"))
-    Dialogue(mock_kafka) >> plain("v") << CLOSED
+    Dialogue(mock_kafka) >> tagged("v") << CLOSED
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert said == "the function of the rule answer(api=Produce, name=broken) raised; the connection is closed"
 
@@ -332,7 +332,7 @@ def test_the_misses_of_a_rule_name_groups_and_transactions(mock_kafka: MockKafka
 
 def test_held_requests_go_on_when_the_rules_are_cleared(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.reorder(99, api="Produce"))
-    dialogue = Dialogue(mock_kafka) >> plain("held")
+    dialogue = Dialogue(mock_kafka) >> tagged("held")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.faults.clear()
     dialogue << accepted(at=0)
@@ -351,19 +351,19 @@ def test_held_requests_go_on_when_the_rules_are_cleared(mock_kafka: MockKafka) -
 def test_held_requests_go_on_when_their_rule_is_unloaded(mock_kafka: MockKafka, rule: faults.Rule, unload: str) -> None:
     rule.seen = rule.fired = 0
     mock_kafka.faults.add(rule)
-    dialogue = Dialogue(mock_kafka) >> plain("held")
+    dialogue = Dialogue(mock_kafka) >> tagged("held")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.faults.clear() if unload == "clear" else mock_kafka.faults.remove(rule)
     dialogue << accepted(at=0)
     mock_kafka.clock.advance(minutes=2)
-    dialogue >> plain("next") << accepted(at=1)
+    dialogue >> tagged("next") << accepted(at=1)
 
 
 def test_an_unloaded_rule_fires_no_more(mock_kafka: MockKafka) -> None:
     """Nor requests that another rule still delays."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
-    dialogue = Dialogue(mock_kafka) >> plain("held")
+    dialogue = Dialogue(mock_kafka) >> tagged("held")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     for rule in behind:
         mock_kafka.faults.remove(rule)
@@ -379,7 +379,7 @@ def test_a_held_request_is_handled_although_its_client_has_gone(mock_kafka: Mock
     rule.seen = rule.fired = 0
     mock_kafka.faults.add(rule)
     lost = mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=1))
-    dialogue = Dialogue(mock_kafka) >> plain("late")
+    dialogue = Dialogue(mock_kafka) >> tagged("late")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     dialogue.close()
     mock_kafka.wait_until(lambda: mock_kafka._call(lambda engine: not engine.connections))
@@ -397,14 +397,14 @@ def test_requests_held_back_from_a_killed_broker_are_lost(mock_kafka_factory: An
     kafka.faults.add(faults.delay(60_000, api="Produce", nth=2))
     failing = kafka.faults.add(faults.fail_write(nth=2))
     for tag in ("slow", "late"):
-        Dialogue(kafka, leader - 1) >> plain(tag)
+        Dialogue(kafka, leader - 1) >> tagged(tag)
         kafka.wait_until(lambda tag=tag: len(kafka.trace.faults()) == ("slow", "late").index(tag) + 1)
     kafka.kill_broker(leader)
     kafka.start_broker(leader)
     kafka.clock.advance(minutes=1)
     assert values(kafka) == []
     assert (slow.fired, failing.fired) == (1, 0)
-    Dialogue(kafka, leader - 1) >> plain("new") << accepted(at=0)
+    Dialogue(kafka, leader - 1) >> tagged("new") << accepted(at=0)
 
 
 # What counts
@@ -414,7 +414,7 @@ def test_a_rule_that_is_loaded_twice_acts_once(mock_kafka: MockKafka) -> None:
     rule = faults.error(TIMED_OUT, api="Produce", nth=2)
     for _ in range(2):
         mock_kafka.faults.add(rule)
-    Dialogue(mock_kafka) >> plain("v") << accepted(at=0) >> plain("v") << refused(TIMED_OUT)
+    Dialogue(mock_kafka) >> tagged("v") << accepted(at=0) >> tagged("v") << refused(TIMED_OUT)
     assert mock_kafka.faults.rules == [rule]
 
 
@@ -428,7 +428,7 @@ def test_a_rule_that_finds_nothing_to_do_has_not_fired(mock_kafka: MockKafka) ->
             faults.truncate(0, topic="orders", partition=0, api="Produce"),
         )
     ]  # fmt: skip
-    Dialogue(mock_kafka) >> plain("v") << accepted(at=0) >> (ApiVersionsRequest(), 0) << answered(error_code=0)
+    Dialogue(mock_kafka) >> tagged("v") << accepted(at=0) >> (ApiVersionsRequest(), 0) << answered(error_code=0)
     assert [rule.fired for rule in rules] == [0] * len(rules)
     assert all(rule.seen for rule in rules if rule.match.transactional_id is None)
     assert mock_kafka.trace.faults() == []
@@ -439,7 +439,7 @@ def test_nothing_else_matches_a_lost_response(mock_kafka: MockKafka) -> None:
         mock_kafka.faults.add(each)
         for each in (faults.lose_ack(api="Produce"), faults.corrupt(api="Produce"), faults.throttle(5, api="Produce"))
     ]
-    Dialogue(mock_kafka) >> plain("v") << CLOSED
+    Dialogue(mock_kafka) >> tagged("v") << CLOSED
     assert [rule.fired for rule in rules] == [1, 0, 0]
     assert [row.kind for row in mock_kafka.trace.faults()] == ["lose_ack"]
 
@@ -447,7 +447,7 @@ def test_nothing_else_matches_a_lost_response(mock_kafka: MockKafka) -> None:
 def test_delays_of_a_response_add_up(mock_kafka_factory: Any) -> None:
     kafka = mock_kafka_factory(clock="frozen", topics={"orders": 1})
     rules = [kafka.faults.add(faults.delay(ms, api="Produce", after=True)) for ms in (100, 200)]
-    dialogue = Dialogue(kafka) >> plain("v")
+    dialogue = Dialogue(kafka) >> tagged("v")
     kafka.wait_for_records("orders", 1)
     for advance in (100, 199):
         kafka.clock.advance(milliseconds=advance)

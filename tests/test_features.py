@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkawire.declare import from_plain
 from kafkawire.errors import ErrorCode
-from kafkawire.registry import KEYS, request_class
+from requesting import plain
 from wirebroker import MockKafka
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
@@ -24,7 +23,7 @@ ELIGIBLE = "eligible.leader.replicas.version"
 def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
     connection = Connection(address_of(kafka.bootstrap_servers))
     try:
-        return connection.request(from_plain(request_class(KEYS[api]), fields), version)
+        return connection.request(plain(api, **fields), version)
     finally:
         connection.close()
 
@@ -140,7 +139,7 @@ def test_a_partition_whose_replicas_all_died_waits_for_the_last_one() -> None:
             kafka.kill_broker(node)
         topics = [{"name": "orders"}]
         connection = Connection(address_of(kafka.bootstrap_servers.split(",")[2]))
-        request = from_plain(request_class(KEYS["DescribeTopicPartitions"]), {"topics": topics, "cursor": None})
+        request = plain("DescribeTopicPartitions", topics=topics, cursor=None)
         (partition,) = connection.request(request, 0).topics[0].partitions
         connection.close()
         assert (partition.leader_id, partition.isr_nodes) == (3, [3])

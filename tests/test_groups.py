@@ -6,32 +6,28 @@ from typing import Any
 
 import pytest
 
+from actors import MEMBER_ID_REQUIRED, TEAM, ClassicMember
 from dialogue import ANY_RESPONSE, Dialogue, answered, refused
 from inprocess import InProcess
 from requesting import (
     find_coordinator,
     heartbeat,
     init_producer_id,
-    join_group,
-    leave_group,
     offset_commit,
     offset_delete,
-    offset_fetch,
     plain,
-    sync_group,
 )
 from responses import only, sole
 from wirebroker.core.groups.states import PREVIOUS, ClassicGroupState
 from wirebroker.mock import MockKafka
 from wirekit import client
 
-GROUP = "team"
-REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTANCE, FULL = 27, 25, 22, 79, 82, 81
+REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, FENCED_INSTANCE, FULL = 27, 25, 22, 82, 81
 
 
 def started(**options: Any) -> InProcess:
     broker = InProcess(**{"topics": {"orders": 2}} | options)
-    assert only(client(broker).request(find_coordinator(GROUP), 4)).error_code == 0
+    assert only(client(broker).request(find_coordinator(TEAM), 4)).error_code == 0
     return broker
 
 
@@ -42,9 +38,9 @@ def broker() -> InProcess:
 
 def test_on_a_cold_start_clients_must_retry() -> None:
     asker = client(InProcess(cold_start=True, clock="frozen"))
-    codes = [sole(asker.request(find_coordinator(GROUP), 4).coordinators).error_code for _ in range(2)]
+    codes = [sole(asker.request(find_coordinator(TEAM), 4).coordinators).error_code for _ in range(2)]
     assert codes == [15, 0], "the first to ask creates the coordinators' topic"
-    fetch = plain("OffsetFetch", group_id=GROUP, topics=None)
+    fetch = plain("OffsetFetch", group_id=TEAM, topics=None)
     assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "the first request finds the coordinator loading"
 
 
@@ -52,83 +48,18 @@ def test_on_a_cold_start_a_coordinator_has_loaded_after_a_pause() -> None:
     """As on Kafka 4.3.1: franz-go asks again after 250 ms and meets no NOT_COORDINATOR, which it would not retry everywhere."""
     broker = InProcess(cold_start=True)
     asker = client(broker)
-    asker.request(find_coordinator(GROUP), 4)
+    asker.request(find_coordinator(TEAM), 4)
     broker.clock.advance(milliseconds=200)
-    assert asker.request(plain("OffsetFetch", group_id=GROUP, topics=None), 7).error_code == 0
-
-
-class Client:
-    """A member of the group with a connection of its own."""
-
-    def __init__(self, broker: InProcess, instance: str | None = None, group: str = GROUP) -> None:
-        self.wire = client(broker)
-        self.member, self.generation, self.instance, self.group = "", -1, instance, group
-
-    def ask_to_join(
-        self, protocols: str = "range", session_ms: int = 10_000, rebalance_ms: int = 60_000, version: int = 7
-    ) -> None:
-        """Send a JoinGroup; the answer may come later."""
-        request = join_group(
-            self.group, self.member, protocols, session_ms=session_ms, rebalance_ms=rebalance_ms, instance=self.instance
-        )
-        self.wire.send(request, version)
-
-    def joined(self, version: int = 7) -> Any:
-        """The answer to the JoinGroup."""
-        response = self.wire.response()
-        self.member, self.generation = response.member_id or self.member, response.generation_id
-        return response
-
-    def join(self, **options: Any) -> Any:
-        """Join, first asking for an id if there is none."""
-        if not self.member and self.instance is None:
-            self.ask_to_join(**options)
-            assert self.joined().error_code == MEMBER_ID_REQUIRED
-        self.ask_to_join(**options)
-        return self.joined()
-
-    def ask_to_sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> None:
-        at = self.generation if generation is None else generation
-        request = sync_group(self.group, self.member, at, assignments, self.instance)
-        self.wire.send(request, 3)
-
-    def synced(self) -> tuple[int, bytes]:
-        response = self.wire.response()
-        return response.error_code, bytes(response.assignment)
-
-    def sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> tuple[int, bytes]:
-        self.ask_to_sync(assignments, generation)
-        return self.synced()
-
-    def heartbeat(self, generation: int | None = None) -> int:
-        request = heartbeat(self.group, self.member, self.generation if generation is None else generation, self.instance)
-        code: int = self.wire.request(request, 3).error_code
-        return code
-
-    def leave(self) -> int:
-        code: int = self.wire.request(leave_group(self.group, self.member, self.instance), 3).members[0].error_code
-        return code
-
-    def commit(self, offset: int, *, topic: str = "orders", meta: str = "") -> int:
-        request = offset_commit(
-            self.group, offset, self.member, self.generation, topic=topic, metadata=meta, group_instance_id=self.instance
-        )
-        code: int = only(self.wire.request(request, 8)).error_code
-        return code
-
-    def committed(self) -> int:
-        request = offset_fetch(self.group)
-        offset: int = only(self.wire.request(request, 7)).committed_offset
-        return offset
+    assert asker.request(plain("OffsetFetch", group_id=TEAM, topics=None), 7).error_code == 0
 
 
 def group_state(broker: InProcess) -> ClassicGroupState:
-    return broker._call(lambda engine: engine.groups.groups[GROUP].state)
+    return broker._call(lambda engine: engine.groups.groups[TEAM].state)
 
 
-def stable_pair(broker: InProcess) -> tuple[Client, Client]:
+def stable_pair(broker: InProcess) -> tuple[ClassicMember, ClassicMember]:
     """Two members, the first of them the leader, both with an assignment."""
-    one, two = Client(broker), Client(broker)
+    one, two = ClassicMember(broker), ClassicMember(broker)
     one.join()
     assert one.sync({one.member: b"all"}) == (0, b"all")
     two.ask_to_join()
@@ -186,14 +117,14 @@ def test_the_rebalance_continues_without_missing_members(broker: InProcess) -> N
 
 
 def test_a_member_that_does_not_sync_in_time_is_removed(broker: InProcess) -> None:
-    one = Client(broker)
+    one = ClassicMember(broker)
     one.join(session_ms=300_000, rebalance_ms=1000)
     broker.clock.advance(seconds=2)
     assert one.heartbeat() == UNKNOWN_MEMBER
 
 
 def test_a_pending_id_is_forgotten(broker: InProcess) -> None:
-    one = Client(broker)
+    one = ClassicMember(broker)
     one.ask_to_join(session_ms=6000)
     one.joined()
     broker.clock.advance(seconds=7)
@@ -202,14 +133,14 @@ def test_a_pending_id_is_forgotten(broker: InProcess) -> None:
 
 
 def test_a_protocol_that_all_members_support_is_chosen(broker: InProcess) -> None:
-    one, two = Client(broker), Client(broker)
+    one, two = ClassicMember(broker), ClassicMember(broker)
     one.join(protocols="sticky range")
     two.ask_to_join("range")
     two.joined()
     two.ask_to_join("range")
     one.ask_to_join("sticky range")
     assert (one.joined().protocol_name, two.joined().protocol_name) == ("range", "range")
-    three = Client(broker)
+    three = ClassicMember(broker)
     three.ask_to_join("sticky")
     assert three.joined().error_code == 23
 
@@ -223,14 +154,14 @@ REFUSED = [
 
 @pytest.mark.parametrize(("settings", "options", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_members_that_must_not_join(broker: InProcess, settings: dict[str, Any], options: dict[str, Any], code: int) -> None:
-    one = Client(broker, **settings)
+    one = ClassicMember(broker, **settings)
     one.ask_to_join(**options)
     assert one.joined().error_code == code
 
 
-def in_rebalance(broker: InProcess, **options: Any) -> tuple[Client, Client]:
+def in_rebalance(broker: InProcess, **options: Any) -> tuple[ClassicMember, ClassicMember]:
     """A member with these options of JoinGroup that does not join again, and a new member that waits for it."""
-    one, two = Client(broker, options.pop("instance", None)), Client(broker)
+    one, two = ClassicMember(broker, options.pop("instance", None)), ClassicMember(broker)
     one.join(**options)
     one.sync({one.member: b"all"})
     two.ask_to_join()
@@ -245,7 +176,7 @@ def test_a_rebalance_waits_for_the_longest_timeout_and_keeps_a_static_member_tha
     assert group_state(broker) is ClassicGroupState.PREPARING_REBALANCE
     broker.clock.advance(seconds=2)
     assert two.joined().error_code == 0
-    assert set(broker._call(lambda engine: engine.groups.groups[GROUP].members)) == {one.member, two.member}
+    assert set(broker._call(lambda engine: engine.groups.groups[TEAM].members)) == {one.member, two.member}
 
 
 def test_a_new_member_waits_no_longer_than_five_minutes(broker: InProcess) -> None:
@@ -258,7 +189,7 @@ def test_in_a_full_group_the_last_to_join_again_has_no_place() -> None:
     broker = started(configs={"group.max.size": 2})
     one, two = stable_pair(broker)
     one.ask_to_join("range", session_ms=20_000)
-    three = Client(broker)
+    three = ClassicMember(broker)
     three.ask_to_join()
     assert three.joined().error_code == MEMBER_ID_REQUIRED
     three.ask_to_join()
@@ -268,7 +199,7 @@ def test_in_a_full_group_the_last_to_join_again_has_no_place() -> None:
 
 def test_further_members_prolong_the_first_wait_up_to_the_rebalance_timeout() -> None:
     broker = started(configs={"group.initial.rebalance.delay.ms": 3000})
-    members = [Client(broker) for _ in range(3)]
+    members = [ClassicMember(broker) for _ in range(3)]
     for member in members:
         for _ in range(2):
             member.ask_to_join(rebalance_ms=6000)
@@ -291,10 +222,10 @@ def test_wrong_generations_and_members(broker: InProcess) -> None:
 
 
 def test_a_static_member_comes_back_without_a_rebalance_and_its_double_is_fenced(broker: InProcess) -> None:
-    one = Client(broker, "worker-1")
+    one = ClassicMember(broker, "worker-1")
     one.join()
     one.sync({one.member: b"all"})
-    again = Client(broker, "worker-1")
+    again = ClassicMember(broker, "worker-1")
     again.ask_to_join(version=9)
     response = again.joined(9)
     assert (response.error_code, response.generation_id, response.skip_assignment) == (0, 1, True)
@@ -304,7 +235,7 @@ def test_a_static_member_comes_back_without_a_rebalance_and_its_double_is_fenced
 
 
 def test_offsets_of_members_and_of_clients_without_a_group(broker: InProcess) -> None:
-    nobody = Client(broker)
+    nobody = ClassicMember(broker)
     assert nobody.committed() == -1
     assert nobody.commit(5) == 0
     assert nobody.committed() == 5
@@ -347,7 +278,7 @@ def test_offsets_and_members_survive_a_restart(broker: InProcess) -> None:
 
 
 def test_offsets_of_an_empty_group_expire(broker: InProcess) -> None:
-    nobody = Client(broker)
+    nobody = ClassicMember(broker)
     nobody.commit(5)
     broker.clock.advance(days=6)
     assert nobody.committed() == 5
@@ -356,9 +287,9 @@ def test_offsets_of_an_empty_group_expire(broker: InProcess) -> None:
 
 
 def test_fetching_all_offsets_of_several_groups(broker: InProcess) -> None:
-    Client(broker).commit(5)
+    ClassicMember(broker).commit(5)
     asked = [
-        {"group_id": GROUP, "topics": None},
+        {"group_id": TEAM, "topics": None},
         {"group_id": "nobody", "topics": [{"name": "orders", "partition_indexes": [0, 1]}]},
     ]
     found = client(broker).request(plain("OffsetFetch", groups=asked), 8).groups
@@ -370,7 +301,7 @@ def test_fetching_all_offsets_of_several_groups(broker: InProcess) -> None:
 def test_describe_and_list(broker: InProcess) -> None:
     one, two = stable_pair(broker)
     wire = client(broker)
-    described, unknown = wire.request(plain("DescribeGroups", groups=[GROUP, "nobody"]), 6).groups
+    described, unknown = wire.request(plain("DescribeGroups", groups=[TEAM, "nobody"]), 6).groups
     assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
     assert {(m.member_id, bytes(m.member_assignment)) for m in described.members} == {
         (one.member, b"half"), (two.member, b"other half"),
@@ -378,18 +309,18 @@ def test_describe_and_list(broker: InProcess) -> None:
     assert (unknown.error_code, unknown.group_state) == (69, "Dead")
     assert sole(wire.request(plain("DescribeGroups", groups=["nobody"]), 5).groups).error_code == 0
     listed = wire.request(plain("ListGroups", states_filter=["stable"]), 5).groups
-    assert [(g.group_id, g.group_state, g.group_type) for g in listed] == [(GROUP, "Stable", "classic")]
+    assert [(g.group_id, g.group_state, g.group_type) for g in listed] == [(TEAM, "Stable", "classic")]
     assert wire.request(plain("ListGroups", states_filter=["Empty"]), 5).groups == []
 
 
 def test_deleting(broker: InProcess) -> None:
-    one = Client(broker)
+    one = ClassicMember(broker)
     one.join()
     one.sync({one.member: b"all"})
     wire = client(broker)
 
     def delete() -> list[int]:
-        results = wire.request(plain("DeleteGroups", groups_names=[GROUP, "nobody"]), 2).results
+        results = wire.request(plain("DeleteGroups", groups_names=[TEAM, "nobody"]), 2).results
         return [result.error_code for result in results]
 
     assert delete() == [68, 69]
@@ -401,9 +332,9 @@ def test_deleting(broker: InProcess) -> None:
 
 
 def test_deleting_offsets(broker: InProcess) -> None:
-    one = Client(broker)
+    one = ClassicMember(broker)
     one.commit(5)
-    request = offset_delete(GROUP, partitions=(0, 9))
+    request = offset_delete(TEAM, partitions=(0, 9))
     response = client(broker).request(request, 0)
     assert [p.error_code for p in sole(response.topics).partitions] == [0, 3]
     assert one.committed() == -1
@@ -414,14 +345,14 @@ def test_deleting_offsets(broker: InProcess) -> None:
 def test_another_broker_does_not_coordinate_the_group() -> None:
     broker = started(brokers=3)
     wires = [client(broker, node) for node in range(3)]
-    coordinator = sole(wires[0].request(find_coordinator(GROUP), 4).coordinators).node_id
-    request = heartbeat(GROUP, "x", 1)
+    coordinator = sole(wires[0].request(find_coordinator(TEAM), 4).coordinators).node_id
+    request = heartbeat(TEAM, "x", 1)
     codes = [wire.request(request, 3).error_code for wire in wires]
     assert codes == [UNKNOWN_MEMBER if node == coordinator else 16 for node in (1, 2, 3)]
 
 
 def test_a_group_with_many_members_becomes_stable(broker: InProcess) -> None:
-    members = [Client(broker) for _ in range(60)]
+    members = [ClassicMember(broker) for _ in range(60)]
     members[0].join(session_ms=300_000)
     for member in members[1:]:
         member.ask_to_join(session_ms=300_000)
@@ -436,15 +367,15 @@ def test_a_group_with_many_members_becomes_stable(broker: InProcess) -> None:
 
 
 def test_a_response_that_takes_too_many_bytes_is_unknown_server_error(broker: InProcess) -> None:
-    member = Client(broker)
+    member = ClassicMember(broker)
     member.ask_to_join("r" * 32_000)
     assert member.joined().error_code == MEMBER_ID_REQUIRED
     member.ask_to_join("r" * 32_000)
     member.joined()
     assert member.sync({})[0] == 0
-    two = member.wire.request(plain("DescribeGroups", groups=[GROUP] * 2), 4).groups
+    two = member.wire.request(plain("DescribeGroups", groups=[TEAM] * 2), 4).groups
     assert [len(group.members[0].member_metadata) for group in two] == [32_005] * 2
-    many = client(broker).request(plain("DescribeGroups", groups=[GROUP] * 5_000), 4).groups
+    many = client(broker).request(plain("DescribeGroups", groups=[TEAM] * 5_000), 4).groups
     assert {(group.error_code, len(group.members)) for group in many} == {(-1, 0)}
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from kafkawire.batches import Record, build_batch
 from kafkawire.compression import NAMES
-from kafkawire.declare import from_plain
-from kafkawire.registry import KEYS, request_class, versions
+from kafkawire.registry import KEYS, versions
+from requesting import plain
 from responses import only
 from wirebroker.apis import SERVED, TELEMETRY
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
@@ -58,7 +58,7 @@ def served() -> Iterator[Serving]:
 
 def asked(connection: Connection, api: str, version: int | None = None, **fields: Any) -> Any:
     newest = versions(KEYS[api])[1] if version is None else version
-    return connection.request(from_plain(request_class(KEYS[api]), fields), newest)
+    return connection.request(plain(api, **fields), newest)
 
 
 def fails(connection: Connection, api: str) -> bool:

@@ -16,7 +16,7 @@ import pytest
 import trustme
 from kafka import KafkaProducer
 
-from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, overall, plain, refused, seq
+from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, overall, refused, seq, tagged
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -74,11 +74,11 @@ def test_each_broker_is_reached_through_the_proxy() -> None:
 def test_the_first_broker_is_known_by_its_id_once_a_response_names_it(proxy: ProxyKafka) -> None:
     (
         Dialogue(proxy)
-        >> plain("x")
+        >> tagged("x")
         << accepted(at=0)
         >> MetadataRequest(topics=None)
         << ANY_RESPONSE
-        >> plain("x")
+        >> tagged("x")
         << accepted(at=1)
     )
     assert [row.node for row in proxy.trace.produce()] == [1, 1]
@@ -91,7 +91,7 @@ def test_a_broker_keeps_its_address_behind_the_proxy(proxy: ProxyKafka) -> None:
 
 def test_the_fixture_starts_a_proxy(upstream: MockKafka, kafka_proxy: Callable[..., ProxyKafka]) -> None:
     proxy = kafka_proxy(upstream=upstream.bootstrap_servers, trace="all")
-    Dialogue(proxy) >> plain("x") << accepted(at=0)
+    Dialogue(proxy) >> tagged("x") << accepted(at=0)
     assert {row.event for row in proxy.trace.events()} == {"connection", "request", "shadow", "reply"}
 
 
@@ -194,7 +194,7 @@ def test_a_lost_response_belongs_to_a_batch_that_is_stored(upstream: MockKafka, 
 
 def test_responses_of_the_proxy_do_not_overtake_those_of_the_broker(proxy: ProxyKafka) -> None:
     proxy.faults.add(faults.error(51, api="InitProducerId"))
-    line = Dialogue(proxy) >> fetch(wait_ms=300) >> INIT_PRODUCER_ID >> plain("x")
+    line = Dialogue(proxy) >> fetch(wait_ms=300) >> INIT_PRODUCER_ID >> tagged("x")
     line << overall(session_id=0) << overall(error_code=51) << accepted(at=0)
 
 
@@ -216,14 +216,14 @@ def test_a_rule_finds_the_topic_behind_an_id(proxy: ProxyKafka) -> None:
 
 def test_a_request_that_is_cut_off_does_not_reach_the_broker(upstream: MockKafka, proxy: ProxyKafka) -> None:
     proxy.faults.add(faults.cut(20, request=True, api="Produce"))
-    Dialogue(proxy) >> plain("x") << CLOSED
+    Dialogue(proxy) >> tagged("x") << CLOSED
     assert upstream.records("orders") == []
 
 
 def test_a_damaged_response_is_damaged_on_its_way(upstream: MockKafka, proxy: ProxyKafka) -> None:
     proxy.faults.add(faults.corrupt(1, at=-1, api="Produce", times=1))
     raw = client(proxy)
-    raw.send(plain("x"), 3)
+    raw.send(tagged("x"), 3)
     assert raw.frame()[-1] == 0xFF
     assert len(upstream.records("orders")) == 1
 
@@ -231,8 +231,8 @@ def test_a_damaged_response_is_damaged_on_its_way(upstream: MockKafka, proxy: Pr
 def test_a_connection_is_refused(proxy: ProxyKafka) -> None:
     proxy.faults.add(faults.refuse(times=1))
     with pytest.raises(ConnectionError):
-        client(proxy).request(plain("x"), 9)
-    Dialogue(proxy) >> plain("x") << accepted(at=0)
+        client(proxy).request(tagged("x"), 9)
+    Dialogue(proxy) >> tagged("x") << accepted(at=0)
 
 
 @pytest.mark.parametrize("rule", [faults.restart(), faults.expire_producer(), faults.disk_full(), faults.fail_write()], ids=str)
@@ -255,11 +255,11 @@ def test_a_broker_that_cannot_be_reached_is_named(caplog: pytest.LogCaptureFixtu
     caplog.set_level(logging.INFO)
     with ProxyKafka(upstream=f"127.0.0.1:{port}") as proxy:
         for _ in range(3):
-            Dialogue(proxy) >> plain("x") << CLOSED
+            Dialogue(proxy) >> tagged("x") << CLOSED
         failed = f"the broker at 127.0.0.1:{port} cannot be reached: Connection refused"
         assert caplog.messages == [f"{failed}; the proxy closes clients' connections until it is reached"]
         with MockKafka(port=port, topics={"orders": 1}):
-            Dialogue(proxy) >> plain("x") << accepted(at=0)
+            Dialogue(proxy) >> tagged("x") << accepted(at=0)
         assert f"the broker at 127.0.0.1:{port} can be reached now" in caplog.messages
 
 
@@ -292,9 +292,9 @@ def test_a_fault_file_is_refused_at_its_line(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_broker_that_goes_away_takes_its_connections_with_it(upstream: MockKafka, proxy: ProxyKafka) -> None:
-    line = Dialogue(proxy) >> plain("x") << accepted(at=0)
+    line = Dialogue(proxy) >> tagged("x") << accepted(at=0)
     upstream.stop()
-    line >> plain("x") << CLOSED
+    line >> tagged("x") << CLOSED
 
 
 @pytest.mark.parametrize("hello", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
@@ -344,8 +344,8 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_takes_no_memory(upstrea
     rude = Dialogue(proxy)
     for _ in range(100):
         rude >> fetch()
-    Dialogue(proxy) >> plain("x") << accepted(at=1)
-    most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running()[1].clients.values()))
+    Dialogue(proxy) >> tagged("x") << accepted(at=1)
+    most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running()[1]._sides.values()))
     assert most < 3 * WRITE_HIGH_WATER
     for _ in range(100):
         rude << ANY_RESPONSE
@@ -367,7 +367,7 @@ def test_a_client_that_goes_on_while_its_request_is_held_takes_no_memory(proxy: 
 def test_nothing_is_left_of_clients_that_have_gone(proxy: ProxyKafka, then: Literal["silence", "disconnect"]) -> None:
     proxy.faults.add(faults.lose_ack(api="Produce", then=then))
     for _ in range(5):
-        line = Dialogue(proxy) >> plain("x")
+        line = Dialogue(proxy) >> tagged("x")
         if then == "disconnect":
             line << CLOSED
         proxy.wait_until(lambda: all(relay.connection.silent or relay.connection.closed for relay in relays(proxy)))
@@ -487,32 +487,30 @@ def test_a_proxy_that_lends_its_certificate_to_everybody_says_so(
         assert ("acts towards the brokers with the proxy's certificate" in caplog.text) == warned
 
 
-def test_a_broker_whose_certificate_is_not_trusted_is_named(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("trusting", "named"),
+    [
+        (ssl.create_default_context(), "its certificate is not trusted (unable to get local issuer certificate)"),
+        (None, "does it want TLS (--upstream-tls-ca)?"),
+    ],
+    ids=["another certificate", "plaintext"],
+)
+def test_a_broker_that_speaks_tls_otherwise_is_named(
+    upstream: MockKafka, caplog: pytest.LogCaptureFixture, trusting: ssl.SSLContext | None, named: str
+) -> None:
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(served)
     caplog.set_level(logging.INFO)
     with (
         ProxyKafka(upstream=upstream.bootstrap_servers, client_tls=served) as secured,
-        ProxyKafka(upstream=secured.bootstrap_servers, upstream_tls=ssl.create_default_context()) as plaintext,
+        ProxyKafka(upstream=secured.bootstrap_servers, upstream_tls=trusting) as mistaken,
     ):
-        Dialogue(plaintext) >> plain("x") << CLOSED
-    assert "cannot be reached: its certificate is not trusted (unable to get local issuer certificate)" in caplog.text
-
-
-def test_a_broker_that_speaks_tls_is_recognised(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
-    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(served)
-    caplog.set_level(logging.INFO)
-    with (
-        ProxyKafka(upstream=upstream.bootstrap_servers, client_tls=served) as secured,
-        ProxyKafka(upstream=secured.bootstrap_servers) as mistaken,
-    ):
-        Dialogue(mistaken) >> plain("x") << CLOSED
-    assert "does it want TLS (--upstream-tls-ca)?" in caplog.text
+        Dialogue(mistaken) >> tagged("x") << CLOSED
+    assert named in caplog.text
 
 
 def test_a_broker_without_tls_is_named(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with ProxyKafka(upstream=upstream.bootstrap_servers, upstream_tls=ssl.create_default_context()) as mistaken:
-        Dialogue(mistaken) >> plain("x") << CLOSED
+        Dialogue(mistaken) >> tagged("x") << CLOSED
     assert f"the broker at {upstream.bootstrap_servers} cannot be reached" in caplog.text

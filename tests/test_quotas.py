@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkawire.declare import from_plain
 from kafkawire.frames import encode_request
-from kafkawire.registry import KEYS, request_class
-from requesting import fetch, produce_request
+from requesting import fetch, plain, produce_request
 from responses import sole
 from wirebroker import MockKafka
 from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, address_of
@@ -37,7 +35,7 @@ def connect(kafka: MockKafka, client_id: str = "app") -> Connection:
 
 
 def ask(connection: Connection, api: str, version: int, **fields: Any) -> Any:
-    return connection.request(from_plain(request_class(KEYS[api]), fields), version)
+    return connection.request(plain(api, **fields), version)
 
 
 def create(connection: Connection, name: str, partitions: int, version: int = 7, **fields: Any) -> Any:
@@ -47,7 +45,7 @@ def create(connection: Connection, name: str, partitions: int, version: int = 7,
 
 def muted(connection: Connection) -> bool:
     """Whether the broker does not handle the connection's next request."""
-    connection.send(from_plain(request_class(KEYS["ApiVersions"]), {}), 0)
+    connection.send(plain("ApiVersions"), 0)
     try:
         connection.response(AT_ONCE)
     except NoResponse:

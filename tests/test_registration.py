@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kafkawire.batches import Record, build_batch
-from kafkawire.declare import from_plain
-from kafkawire.registry import KEYS, request_class
+from requesting import plain
 from responses import sole
 from wirebroker import MockKafka
 from wirekit import client
@@ -24,7 +23,7 @@ NO_ENDPOINT = "Add voter request didn't include the endpoint (Endpoints(endpoint
 
 
 def ask(kafka: MockKafka, api: str, fields: dict[str, Any]) -> tuple[int, str]:
-    response = client(kafka).request(from_plain(request_class(KEYS[api]), fields), 0)
+    response = client(kafka).request(plain(api, **fields), 0)
     return response.error_code, response.error_message
 
 
@@ -58,7 +57,7 @@ def test_a_broker_is_unregistered_until_it_starts() -> None:
 
 
 def told(kafka: MockKafka, node: int, api: str, version: int, **fields: Any) -> Any:
-    return client(kafka, node - 1).request(from_plain(request_class(KEYS[api]), fields), version)
+    return client(kafka, node - 1).request(plain(api, **fields), version)
 
 
 def metadata(kafka: MockKafka, node: int) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialogue import plain
+from dialogue import tagged
 from kafkawire.declare import Message
 from kafkawire.frames import SIZE, decode_response, encode_request, encode_response
 from kafkawire.messages import APIS
@@ -361,7 +361,7 @@ def test_nothing_is_kept_of_frames_whose_connection_has_ended() -> None:
 
 def test_a_large_request_passes_before_it_is_complete() -> None:
     line = Line()
-    request = encode_request(7, "c", plain("x", 1), 12)
+    request = encode_request(7, "c", tagged("x", 1), 12)
     large = SIZE.pack(200_000_000) + request[4:100]
     line.client_sends(large)
     assert line.to_broker == large
@@ -425,7 +425,7 @@ def test_a_response_of_the_proxy_waits_for_the_end_of_one_that_is_passing() -> N
     line.proxy.plan.add(faults.error(6, api="Produce"))
     response = response_bytes(random_response(KEYS["Heartbeat"], 4), 4, 1)
     line.client_sends(request_bytes(KEYS["Heartbeat"], 4, 1)).broker_sends(response[:9])
-    line.client_sends(encode_request(2, "c", plain("x"), 12))
+    line.client_sends(encode_request(2, "c", tagged("x"), 12))
     assert line.to_client == response[:9]
     line.broker_sends(response[9:])
     assert line.to_client[: len(response)] == response
@@ -436,7 +436,7 @@ def test_a_response_of_the_proxy_waits_for_the_end_of_one_that_is_passing() -> N
 def test_a_silent_connection_gets_no_further_response() -> None:
     line = Line()
     line.proxy.plan.add(faults.lose_ack(api="Produce", then="silence"))
-    line.client_sends(encode_request(1, "c", plain("x"), 12) + request_bytes(KEYS["Metadata"], 12, 2))
+    line.client_sends(encode_request(1, "c", tagged("x"), 12) + request_bytes(KEYS["Metadata"], 12, 2))
     line.broker_sends(response_bytes(response_class(PRODUCE)(responses=[]), 12, 1))
     line.broker_sends(response_bytes(random_response(KEYS["Metadata"], 12), 12, 2))
     assert line.to_client == b""

@@ -14,9 +14,8 @@ from typing import Any, cast
 import pytest
 
 from kafkawire.batches import Record, build_batch
-from kafkawire.declare import from_plain
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
-from kafkawire.registry import KEYS, request_class
+from requesting import plain
 from responses import only, sole
 from wirebroker import MockKafka
 from wirebroker.apis.share_fetch import ShareFetch, Slices, _in_reach
@@ -24,6 +23,7 @@ from wirebroker.client.wire import WireClient
 from wirebroker.core.share.in_flight import Batches, InFlight, InFlightBatch, RecordState
 from wirebroker.core.share.partition import SharePartition
 from wirebroker.trace.rows import ShareRow
+from wirekit import client
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 Ranges = list[tuple[int, int, int]]
@@ -34,8 +34,7 @@ class Shared:
     """The members of the group "g" of a broker with a topic "t", whose records they share from the start."""
 
     def __init__(self, kafka: MockKafka, **settings: object) -> None:
-        self.kafka = kafka
-        self._clients: dict[str, WireClient] = {}
+        self.kafka, self.wire = kafka, client(kafka)
         self._epochs: dict[str, int] = {}
         configs = {"share.auto.offset.reset": "earliest", **settings}
         changes = [{"name": name, "config_operation": 0, "value": str(value)} for name, value in configs.items()]
@@ -51,15 +50,11 @@ class Shared:
 
     def ask(self, who: str, api: str, version: int, **fields: Any) -> Any:
         """Send a request on this member's connection."""
-        if who not in self._clients:
-            host, _, port = self.kafka.bootstrap_servers.rpartition(":")
-            self._clients[who] = WireClient(host, int(port))
-        return self._clients[who].request(from_plain(request_class(KEYS[api]), fields), version)
+        return self.wire.request(plain(api, **fields), version, who)
 
-    def close(self, who: str | None = None) -> None:
-        """Close one member's connection, or all."""
-        for name in [who] if who is not None else list(self._clients):
-            self._clients.pop(name).close()
+    def close(self) -> None:
+        """Close all connections; the next requests open others."""
+        self.wire.close()
 
     def begin_again(self) -> None:
         """The broker has forgotten all sessions."""
@@ -153,7 +148,7 @@ def test_a_closed_connection_releases_what_its_member_has_acquired(kafka: MockKa
     group, _ = shared_by(kafka, "a")
     with closing(group):
         assert group.acquire("b") == []
-        group.close("a")
+        group.wire.drop("a")
         kafka.wait_until(lambda: group.acquired(group.fetch("b")) == [(0, 1, 2)], timeout=5)
 
 
@@ -164,9 +159,9 @@ def test_a_fetch_waits_until_records_are_produced_or_a_lock_expires(kafka: MockK
         group.fetch("b")
         body = {"share_session_epoch": 1, "max_wait_ms": 600_000, "topics": [], "forgotten_topics_data": []}
         fields = {"group_id": "g", "member_id": "b", "min_bytes": 1, "max_records": 9, "batch_size": 9} | body
-        group._clients["b"].send(from_plain(request_class(KEYS["ShareFetch"]), fields), 2)
+        group.wire.send(plain("ShareFetch", **fields), 2, "b")
         kafka.clock.advance(seconds=31)
-        (topic,) = group._clients["b"].response("main").responses
+        (topic,) = group.wire.response("b").responses
         assert group.acquired(topic.partitions[0]) == [(0, 0, 2)]
 
 
@@ -333,7 +328,7 @@ def test_a_broker_that_coordinates_nothing_yet_says_it_in_kafkas_words(kafka: Mo
     """The answers of a real broker that nobody had asked for a coordinator."""
     fields, message = COLD[api, version]
     with closing(WireClient.at(kafka.bootstrap_servers)) as client:
-        response = client.request(from_plain(request_class(KEYS[api]), fields), version)
+        response = client.request(plain(api, **fields), version)
     groups = getattr(response, "groups", ())
     part = response if hasattr(response, "error_code") else sole(groups) if groups else only(response)
     assert (part.error_code, part.error_message) == (16, message)

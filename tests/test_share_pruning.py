@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kafkawire.declare import from_plain
 from kafkawire.primitives import parse_uuid
-from kafkawire.registry import KEYS, request_class
+from requesting import plain
 from responses import sole
 from wirebroker import MockKafka
 from wirekit import client
@@ -29,7 +28,7 @@ class State:
         self._id = parse_uuid(kafka.topics()["t"].topic_id)
 
     def _ask(self, api: str, version: int, **fields: Any) -> Any:
-        return client(self._kafka).request(from_plain(request_class(KEYS[api]), fields), version)
+        return client(self._kafka).request(plain(api, **fields), version)
 
     def _do(self, api: str, where: str, **fields: Any) -> None:
         partitions = [{"partition": int(where[1]), **fields}]

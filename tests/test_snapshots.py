@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from actors import Reader
 from controlkit import ControlClient
-from dialogue import plain
+from dialogue import tagged
 from random_dialogues.replay import load, replay
 from test_share_groups import ACCEPT, shared_by
 from test_storage_coordinators import DATA, state_of
-from test_transactions import Reader, started
+from test_transactions import started
 from wirebroker import MockKafka, faults
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import BASE_SETTINGS
@@ -140,17 +141,17 @@ def test_a_consumer_that_lives_on_notices_that_records_are_gone(kafka: MockKafka
     def read(count: int) -> list[bytes | None]:
         return [message.value() for message in consumer.consume(count, timeout=20)]
 
-    client(kafka).request(plain("old", 2), 9)
+    client(kafka).request(tagged("old", 2), 9)
     assert read(2) == [b"old0", b"old1"]
     snapshot = kafka.snapshot()
     epoch = kafka.partition("orders").leader_epoch
     for later in (1, 2):
-        client(kafka).request(plain("gone", 2), 9)
+        client(kafka).request(tagged("gone", 2), 9)
         assert read(2) == [b"gone0", b"gone1"]
         kafka.restore(snapshot)
         state = kafka.partition("orders")
         assert (state.leader_epoch, state.log_end_offset) == (epoch + later, 2)
-    client(kafka).request(plain("new", 3), 9)
+    client(kafka).request(tagged("new", 3), 9)
     assert read(3) == [b"new0", b"new1", b"new2"], "it continues where the log of the snapshot ends"
     consumer.close()
 

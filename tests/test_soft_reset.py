@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from dialogue import plain
+from actors import NEW, OLD, Reader
+from dialogue import tagged
 from kafkawire.batches import iter_batches, iter_records
-from kafkawire.declare import from_plain
-from kafkawire.registry import KEYS, request_class
-from requesting import fetch, produce_request
+from requesting import fetch, plain, produce_request
 from responses import only
 from test_share_groups import ACCEPT, Shared
-from test_transactions import NEW, OLD, Reader, started
+from test_transactions import started
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import ConnectionClosed
 from wirekit import RawProducer, batch, client, lacking
@@ -91,15 +90,15 @@ def test_an_open_transaction_goes_on_without_its_first_records(kafka: MockKafka,
 @pytest.mark.parametrize("offset", [0, 2], ids=["from_the_start", "in_between"])
 def test_a_consumer_that_lags_continues_with_the_first_new_record(kafka: MockKafka, offset: int) -> None:
     wire = client(kafka)
-    wire.request(plain("old", 3), 9)
+    wire.request(tagged("old", 3), 9)
     kafka.reset(soft=True)
     assert only(wire.request(fetch(offset), 12)).error_code == 0
     wire.send(fetch(offset, wait_ms=20_000), 12)
-    client(kafka).request(plain("new", 1), 9)
+    client(kafka).request(tagged("new", 1), 9)
     assert values(only(wire.response())) == [b"new0"]
     assert only(wire.request(fetch(-1), 12)).error_code == OFFSET_OUT_OF_RANGE
     assert only(wire.request(fetch(5), 12)).error_code == OFFSET_OUT_OF_RANGE
-    wire.request(plain("newer", 1), 9)
+    wire.request(tagged("newer", 1), 9)
     deleted = {"name": "orders", "partitions": [{"partition_index": 0, "offset": 5}]}
     ask(kafka, "DeleteRecords", 1, topics=[deleted], timeout_ms=1000)
     assert only(wire.request(fetch(offset), 12)).error_code == OFFSET_OUT_OF_RANGE, "as after every DeleteRecords"
@@ -206,7 +205,7 @@ def test_a_data_directory_is_emptied_and_keeps_its_topics(tmp_path: Path) -> Non
             assert kafka.records("orders") == []
             producer, wire = RawProducer(kafka), client(kafka)
             producer.send(0)
-            wire.request(plain(value, 2), 9)
+            wire.request(tagged(value, 2), 9)
             kafka.reset(soft=True)
             assert producer.send(1).error_code == 0
             kafka.reset(soft=True)
@@ -218,7 +217,7 @@ def test_a_data_directory_is_emptied_and_keeps_its_topics(tmp_path: Path) -> Non
 
 def test_memory_is_given_back(kafka: MockKafka) -> None:
     for _ in range(3):
-        client(kafka).request(plain("x", 100), 9)
+        client(kafka).request(tagged("x", 100), 9)
         kafka.reset(soft=True)
     assert kafka._call(lambda engine: sum(each.log.size for each in engine.cluster.partitions() if each.topic == "orders")) == 0
 
@@ -228,7 +227,7 @@ def topic_ids(kafka: MockKafka) -> dict[str, bytes]:
 
 
 def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
-    return client(kafka).request(from_plain(request_class(KEYS[api]), fields), version)
+    return client(kafka).request(plain(api, **fields), version)
 
 
 def values(response: Any) -> list[bytes | None]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from actors import TEAM, Member
 from random_dialogues.replay import load, replay
 from requesting import find_coordinator
-from test_consumer_groups import GROUP, Member
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.core.groups.classic import Group
@@ -99,7 +99,7 @@ def test_consumer_groups_are_found_again_after_every_change(tmp_path: Path) -> N
     settings = {**BASE_SETTINGS, "group.consumer.assignment.interval.ms": "0"}
     with MockKafka(data=tmp_path / "data", topics={"orders": 4, "order-lines": 2}, configs=settings) as kafka:
         asker = client(kafka)
-        asker.request(find_coordinator(GROUP), 4)
+        asker.request(find_coordinator(TEAM), 4)
         one, two, three = (Member(kafka, name) for name in ("one", "two", "three"))
         static = Member(kafka, "four", instance="i")
         steps: list[Callable[[], object]] = [

@@ -7,11 +7,10 @@ import gc
 from typing import Any
 
 import aiokafka
-import confluent_kafka
 import kafka as kafka_python
 import pytest
 
-from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, answered, each, plain, refused, seq
+from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, answered, each, refused, seq, tagged
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -50,10 +49,10 @@ def test_a_duplicate_is_not_written_and_so_does_not_fail(mock_kafka: MockKafka) 
 
 def test_a_slow_write_holds_back_the_partition_and_no_other(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slow_write(60_000, topic="orders", partition=0, nth=1))
-    slow = Dialogue(mock_kafka) >> plain("slow")
+    slow = Dialogue(mock_kafka) >> tagged("slow")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    later = Dialogue(mock_kafka) >> plain("later")
-    Dialogue(mock_kafka) >> plain("aside", partition=1) << accepted(at=0)
+    later = Dialogue(mock_kafka) >> tagged("later")
+    Dialogue(mock_kafka) >> tagged("aside", partition=1) << accepted(at=0)
     assert values(mock_kafka, "orders", 0) == []
     mock_kafka.clock.advance(minutes=1)
     slow << accepted(at=0)
@@ -67,7 +66,7 @@ def test_only_the_slow_partition_of_a_request_holds_back_others(mock_kafka: Mock
     both = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
     slow = Dialogue(mock_kafka) >> both
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    Dialogue(mock_kafka) >> plain("aside", partition=1) << accepted(at=0)
+    Dialogue(mock_kafka) >> tagged("aside", partition=1) << accepted(at=0)
     mock_kafka.clock.advance(minutes=1)
     slow << each(base_offset=[0, 1])
 
@@ -76,7 +75,7 @@ def test_slow_writes_add_up(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slow_write(60_000, times=2))
     first, second = Dialogue(mock_kafka), Dialogue(mock_kafka)
     for number, dialogue in enumerate((first, second), 1):
-        dialogue >> plain(f"{number}-")
+        dialogue >> tagged(f"{number}-")
         mock_kafka.wait_until(lambda number=number: len(mock_kafka.trace.faults()) == number)
     mock_kafka.clock.advance(minutes=1)
     assert values(mock_kafka) == [b"1-0"]
@@ -300,33 +299,6 @@ def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None
 
 
 # Real clients
-
-
-@pytest.mark.parametrize("fault", [faults.fail_write(nth=2), faults.crash_after_write(nth=2)], ids=lambda rule: rule.kind)
-def test_b5_kafka_python_stores_everything_once(mock_kafka: MockKafka, fault: faults.Rule) -> None:
-    fault.seen = fault.fired = 0
-    mock_kafka.faults.add(fault)
-    producer = kafka_python.KafkaProducer(
-        bootstrap_servers=mock_kafka.bootstrap_servers, retry_backoff_ms=10, reconnect_backoff_ms=10
-    )
-    offsets = [producer.send("orders", b"%d" % i, partition=0).get(10).offset for i in range(4)]
-    producer.close()
-    fault.assert_fired(1)
-    assert offsets == [0, 1, 2, 3]
-    assert values(mock_kafka) == [b"0", b"1", b"2", b"3"]
-
-
-def test_b5_confluent_kafka_after_a_crash(mock_kafka: MockKafka) -> None:
-    crash = mock_kafka.faults.add(faults.crash_after_write(nth=1))
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": True, "retry.backoff.ms": 10,
-         "reconnect.backoff.ms": 10, "log_level": 0}
-    )  # fmt: skip
-    producer.produce("orders", b"once", partition=0)
-    assert producer.flush(10) == 0
-    crash.assert_fired(1)
-    assert values(mock_kafka) == [b"once"]
-    assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "duplicate"]
 
 
 def test_c1_aiokafka_is_fenced(mock_kafka: MockKafka) -> None:

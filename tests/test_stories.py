@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
+from actors import ClassicMember, Reader, TransactionalProducer
 from dialogue import CLOSED, Dialogue, accepted, overall, refused, seq
 from kafkawire.messages.metadata import MetadataRequest
 from requesting import fetch, find_coordinator, produce_request
-from test_groups import Client
-from test_transactions import Reader, TransactionalProducer
 from wirebroker import faults
 from wirebroker.client.wire import WireClient
 from wirebroker.commands.cli import main
@@ -110,7 +109,7 @@ def two_instances(kafka: MockKafka, proxy: ProxyKafka) -> None:
 @story("A group that never stops rebalancing")
 def too_slow_between_polls(kafka: MockKafka, proxy: ProxyKafka) -> None:
     client(proxy).request(find_coordinator("team"), 4)
-    quick, slow = Client(proxy), Client(proxy)
+    quick, slow = ClassicMember(proxy), ClassicMember(proxy)
     quick.join()
     quick.sync({quick.member: b"all"})
     for _ in range(2):
@@ -134,7 +133,7 @@ def too_slow_between_polls(kafka: MockKafka, proxy: ProxyKafka) -> None:
 @story("Commits are refused after a rebalance")
 def committed_too_late(kafka: MockKafka, proxy: ProxyKafka) -> None:
     client(proxy).request(find_coordinator("team"), 4)
-    member = Client(proxy)
+    member = ClassicMember(proxy)
     member.join()
     member.sync({member.member: b"all"})
     assert member.commit(5) == 0

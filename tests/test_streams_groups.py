@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
-from kafkawire.declare import from_plain
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
-from kafkawire.registry import KEYS, request_class
+from requesting import plain
 from test_consumer_groups import written
 from wirebroker import MockKafka
-from wirebroker.client.wire import WireClient
 from wirebroker.common.slices import at_once
 from wirebroker.core.groups.java_order import JavaHeap
 from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
 from wirebroker.core.groups.streams_member import NOTHING, Tasks
+from wirekit import client
 
 DELAYED, MISSING_SOURCES, MISSING_INTERNAL, SHUTDOWN = 5, 1, 3, 4
 UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 25, 69
@@ -46,8 +45,7 @@ class App:
     """The members of the streams group "app"."""
 
     def __init__(self, kafka: MockKafka, **settings: object) -> None:
-        self.kafka = kafka
-        self._client: WireClient | None = None
+        self.kafka, self.wire = kafka, client(kafka)
         self._epochs: dict[str, int] = {}
         self._tasks: dict[str, dict[str, Any]] = {}
         changes = [{"name": f"streams.{name}", "config_operation": 0, "value": str(value)} for name, value in settings.items()]
@@ -58,16 +56,11 @@ class App:
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
         """Send a request."""
-        if self._client is None:
-            host, _, port = self.kafka.bootstrap_servers.rpartition(":")
-            self._client = WireClient(host, int(port))
-        return self._client.request(from_plain(request_class(KEYS[api]), fields), version)
+        return self.wire.request(plain(api, **fields), version)
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self.wire.close()
 
     def beat(self, member: str, **fields: Any) -> StreamsGroupHeartbeatResponse:
         """A member joins, or reports the tasks that it was given last."""

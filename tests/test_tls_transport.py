@@ -25,6 +25,7 @@ from wirebroker.net import tls_transport
 from wirebroker.net.limits import SLICE
 from wirebroker.net.thread import LoopThread
 from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
+from wirekit import exactly
 
 LONG = 10.0
 """Seconds that an answer may take on a busy machine."""
@@ -51,15 +52,6 @@ def connected(kafka: MockKafka) -> Iterator[tuple[ssl.SSLSocket, socket.socket]]
     with closing(plain.dup()) as raw, context(kafka).wrap_socket(plain, server_hostname=host) as client:
         raw.settimeout(LONG)
         yield client, raw
-
-
-def exactly(client: ssl.SSLSocket, size: int) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        data = client.recv(size - len(received))
-        assert data, "the broker closed the connection"
-        received += data
-    return bytes(received)
 
 
 def test_a_handshake_arrives_byte_by_byte(secured: MockKafka) -> None:

@@ -9,26 +9,20 @@ from typing import Any
 
 import pytest
 
+from actors import NEW, OLD, Reader, TransactionalProducer
+from inprocess import InProcess
 from kafkawire.batches import iter_batches, iter_records, read_header
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS, TRANSACTION_RECORDS
 from kafkawire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.list_transactions import ListTransactionsRequest
 from requesting import (
-    add_offsets,
-    add_partitions,
     end_txn,
     fetch,
-    find_coordinator,
-    init_producer_id,
-    list_offsets,
-    offset_fetch,
     produce_request,
-    txn_offset_commit,
 )
-from responses import only, sole
+from responses import only
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.open_transactions import OpenTransactions
 from wirebroker.core.transactions.states import PREVIOUS, TransactionState
@@ -36,120 +30,17 @@ from wirebroker.mock import MockKafka
 from wirekit import batch, client
 
 OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, CONCURRENT, UNSTABLE, FENCED = 45, 47, 48, 49, 51, 88, 90
-OLD, NEW = 11, 12
-"""Versions of Produce: the client adds partitions by itself, or leaves it to the broker (transaction version 2)."""
 
 
 @pytest.fixture
-def kafka(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
-    return mock_kafka_factory(topics={"orders": 2, "results": 1})
+def kafka() -> InProcess:
+    return InProcess(topics={"orders": 2, "results": 1})
 
 
-class TransactionalProducer:
-    """A producer that sends exactly the given requests; `version` of Produce is OLD or NEW."""
-
-    def __init__(self, kafka: MockKafka, txid: str = "till", version: int = NEW, timeout_ms: int = 60_000) -> None:
-        self.wire = client(kafka)
-        self.txid, self.version, self.timeout_ms = txid, version, timeout_ms
-        self.pid = self.epoch = -1
-        self.sequences: dict[tuple[str, int], int] = {}
-
-    def init(self, version: int = 5, current: tuple[int, int] = (-1, -1)) -> int:
-        self.wire.request(find_coordinator(self.txid, kind=1), 4)
-        request = init_producer_id(self.txid, self.timeout_ms, current=(current[0], current[1]))
-        response = self.wire.request(request, version)
-        if not response.error_code:
-            self.pid, self.epoch = response.producer_id, response.producer_epoch
-            self.sequences.clear()
-        code: int = response.error_code
-        return code
-
-    def add(self, topic: str = "orders", partition: int = 0, version: int = 3) -> int:
-        request = add_partitions(self.txid, (self.pid, self.epoch), topic=topic, partitions=[partition])
-        response = sole(self.wire.request(request, version).results_by_topic_v3_and_below)
-        code: int = sole(response.results_by_partition).partition_error_code
-        return code
-
-    def send(self, value: str, topic: str = "orders", partition: int = 0, **options: Any) -> Any:
-        """One record; the partition's response."""
-        where = (topic, partition)
-        sequence = options.pop("sequence", self.sequences.get(where, 0))
-        data = batch(sequence, 1, pid=self.pid, epoch=self.epoch, tag=value, transactional=True, **options)
-        request = produce_request(topic, data, partition=partition, txid=self.txid)
-        response = only(self.wire.request(request, self.version))
-        if not response.error_code:
-            self.sequences[where] = sequence + 1
-        return response
-
-    def end(self, commit: bool = True, version: int | None = None) -> int:
-        version = version or (5 if self.version >= NEW else 4)
-        request = end_txn(self.txid, (self.pid, self.epoch), commit)
-        response = self.wire.request(request, version)
-        if not response.error_code and version >= 5:
-            self.pid, self.epoch = response.producer_id, response.producer_epoch
-            self.sequences.clear()
-        code: int = response.error_code
-        return code
-
-    def send_offsets(self, group: str, offset: int, topic: str = "orders", version: int = 5) -> int:
-        if version < 5:
-            request = add_offsets(self.txid, (self.pid, self.epoch), group)
-            assert self.wire.request(request, 3).error_code == 0
-        commit = txn_offset_commit(self.txid, (self.pid, self.epoch), group, offset, topic=topic)
-        code: int = only(self.wire.request(commit, version)).error_code
-        return code
-
-
-def started(kafka: MockKafka, **options: Any) -> TransactionalProducer:
+def started(kafka: InProcess, **options: Any) -> TransactionalProducer:
     producer = TransactionalProducer(kafka, **options)
     assert producer.init() == 0
     return producer
-
-
-class Reader:
-    """Reads a partition as a consumer of one isolation level does."""
-
-    def __init__(self, kafka: MockKafka, committed: bool = True) -> None:
-        self.wire = client(kafka)
-        self.committed = committed
-
-    def fetch(self, topic: str = "orders", partition: int = 0, offset: int = 0) -> Any:
-        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-        request = FetchRequest(
-            max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=int(self.committed),
-            topics=[FetchTopic(topic=topic, partitions=[asked])],
-        )  # fmt: skip
-        return only(self.wire.request(request, 12))
-
-    def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
-        """The records that a consumer gives to its application, without those in the answer's list of aborted transactions."""
-        values: list[str] = []
-        offset, aborting = 0, set[int]()
-        while (response := self.fetch(topic, partition, offset)).records:
-            waiting = sorted(response.aborted_transactions or [], key=lambda a: a.first_offset)
-            for raw in iter_batches(response.records):
-                header = read_header(raw)
-                offset = header.last_offset + 1
-                while waiting and waiting[0].first_offset <= header.last_offset:
-                    aborting.add(waiting.pop(0).producer_id)
-                records = list(iter_records(raw))
-                if header.is_control:
-                    aborting.discard(header.producer_id)
-                elif not (header.is_transactional and header.producer_id in aborting):
-                    values += [(record.value or b"").decode() for record in records]
-        return values
-
-    def end(self, topic: str = "orders") -> int:
-        request = list_offsets(-1, topic=topic, isolation_level=int(self.committed))
-        offset: int = only(self.wire.request(request, 6)).offset
-        return offset
-
-    def committed_offset(self, group: str, topic: str = "orders", stable: bool = True) -> tuple[int, int]:
-        """Error and offset."""
-        request = offset_fetch(group, topic=topic, require_stable=stable)
-        self.wire.request(find_coordinator(group), 4)
-        response = only(self.wire.request(request, 7))
-        return response.error_code, response.committed_offset
 
 
 def test_the_table_of_states_is_closed() -> None:
@@ -160,7 +51,7 @@ def test_the_table_of_states_is_closed() -> None:
 # Ids and fencing
 
 
-def test_c1_a_second_init_raises_the_epoch_and_fences_the_zombie(kafka: MockKafka) -> None:
+def test_c1_a_second_init_raises_the_epoch_and_fences_the_zombie(kafka: InProcess) -> None:
     zombie = started(kafka)
     heir = started(kafka)
     assert (heir.pid, heir.epoch) == (zombie.pid, zombie.epoch + 1)
@@ -172,7 +63,7 @@ def test_c1_a_second_init_raises_the_epoch_and_fences_the_zombie(kafka: MockKafk
     assert Reader(kafka).values() == ["mine0"]
 
 
-def test_c1_a_zombie_may_not_init_with_its_old_epoch(kafka: MockKafka) -> None:
+def test_c1_a_zombie_may_not_init_with_its_old_epoch(kafka: InProcess) -> None:
     zombie = started(kafka)
     for _ in range(2):
         started(kafka)
@@ -180,7 +71,7 @@ def test_c1_a_zombie_may_not_init_with_its_old_epoch(kafka: MockKafka) -> None:
     assert zombie.init(version=4, current=(zombie.pid, zombie.epoch)) == FENCED
 
 
-def test_c1_an_open_transaction_of_the_zombie_is_aborted(kafka: MockKafka) -> None:
+def test_c1_an_open_transaction_of_the_zombie_is_aborted(kafka: InProcess) -> None:
     zombie = started(kafka)
     zombie.send("half")
     heir = TransactionalProducer(kafka)
@@ -191,7 +82,7 @@ def test_c1_an_open_transaction_of_the_zombie_is_aborted(kafka: MockKafka) -> No
     assert Reader(kafka, committed=False).values() == ["half0"]
 
 
-def test_c1_ids_and_epochs_survive_a_restart(kafka: MockKafka) -> None:
+def test_c1_ids_and_epochs_survive_a_restart(kafka: InProcess) -> None:
     first = started(kafka)
     first.send("a")
     assert first.end() == 0
@@ -205,7 +96,7 @@ def test_c1_ids_and_epochs_survive_a_restart(kafka: MockKafka) -> None:
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
-def test_c2_c3_a_transaction_is_seen_whole_or_not_at_all(kafka: MockKafka, version: int) -> None:
+def test_c2_c3_a_transaction_is_seen_whole_or_not_at_all(kafka: InProcess, version: int) -> None:
     producer, reader = started(kafka, version=version), Reader(kafka)
     for commit in (True, False, True):
         for partition in (0, 1):
@@ -220,7 +111,7 @@ def test_c2_c3_a_transaction_is_seen_whole_or_not_at_all(kafka: MockKafka, versi
     assert len(Reader(kafka, committed=False).values()) == 3
 
 
-def test_c2_old_clients_continue_their_sequence_and_new_ones_start_at_zero(kafka: MockKafka) -> None:
+def test_c2_old_clients_continue_their_sequence_and_new_ones_start_at_zero(kafka: InProcess) -> None:
     old, new = started(kafka, txid="old", version=OLD), started(kafka, txid="new", version=NEW)
     for _ in range(2):
         old.add()
@@ -236,7 +127,7 @@ def test_c2_old_clients_continue_their_sequence_and_new_ones_start_at_zero(kafka
     assert new.send("b", partition=1, sequence=1).error_code == OUT_OF_ORDER
 
 
-def test_c2_an_old_client_must_add_the_partition_first(kafka: MockKafka) -> None:
+def test_c2_an_old_client_must_add_the_partition_first(kafka: InProcess) -> None:
     producer = started(kafka, version=OLD)
     assert producer.send("a").error_code == 120, "TRANSACTION_ABORTABLE"
     producer.version = 10
@@ -244,7 +135,7 @@ def test_c2_an_old_client_must_add_the_partition_first(kafka: MockKafka) -> None
     assert Reader(kafka, committed=False).values() == []
 
 
-def test_c2_a_repeated_end_is_answered_again_and_the_opposite_refused(kafka: MockKafka) -> None:
+def test_c2_a_repeated_end_is_answered_again_and_the_opposite_refused(kafka: InProcess) -> None:
     producer = started(kafka)
     producer.send("a")
     pid, epoch = producer.pid, producer.epoch
@@ -256,7 +147,7 @@ def test_c2_a_repeated_end_is_answered_again_and_the_opposite_refused(kafka: Moc
     assert (producer.pid, producer.epoch) == after
 
 
-def test_c2_a_batch_outside_the_open_transaction_is_refused(kafka: MockKafka) -> None:
+def test_c2_a_batch_outside_the_open_transaction_is_refused(kafka: InProcess) -> None:
     producer = started(kafka)
     producer.send("a")
     plain = batch(1, 1, pid=producer.pid, epoch=producer.epoch, tag="b")
@@ -264,7 +155,7 @@ def test_c2_a_batch_outside_the_open_transaction_is_refused(kafka: MockKafka) ->
     assert response.error_code == INVALID_STATE
 
 
-def internal_records(kafka: MockKafka, topic: str, kinds: dict[int, tuple[str, str]]) -> list[Any]:
+def internal_records(kafka: InProcess, topic: str, kinds: dict[int, tuple[str, str]]) -> list[Any]:
     """The records of all partitions of an internal topic, as messages."""
     found = []
     for index in range(4):
@@ -275,7 +166,7 @@ def internal_records(kafka: MockKafka, topic: str, kinds: dict[int, tuple[str, s
     return found
 
 
-def test_c2_the_transaction_log_is_written_in_kafkas_format(kafka: MockKafka) -> None:
+def test_c2_the_transaction_log_is_written_in_kafkas_format(kafka: InProcess) -> None:
     producer = started(kafka)
     producer.send("a")
     assert producer.end() == 0
@@ -289,7 +180,7 @@ def test_c2_the_transaction_log_is_written_in_kafkas_format(kafka: MockKafka) ->
 # Readers
 
 
-def test_c3_an_open_transaction_hides_later_records(kafka: MockKafka) -> None:
+def test_c3_an_open_transaction_hides_later_records(kafka: InProcess) -> None:
     slow, quick = started(kafka, txid="slow"), started(kafka, txid="quick")
     slow.send("slow")
     quick.send("quick")
@@ -301,7 +192,7 @@ def test_c3_an_open_transaction_hides_later_records(kafka: MockKafka) -> None:
     assert (committed.end(), committed.values()) == (4, ["quick0"])
 
 
-def test_c3_a_fetch_lists_the_aborted_transactions_of_its_records(kafka: MockKafka) -> None:
+def test_c3_a_fetch_lists_the_aborted_transactions_of_its_records(kafka: InProcess) -> None:
     producer = started(kafka)
     for number in range(3):
         producer.send(f"{number}")
@@ -313,7 +204,7 @@ def test_c3_a_fetch_lists_the_aborted_transactions_of_its_records(kafka: MockKaf
     assert Reader(kafka, committed=False).fetch().aborted_transactions is None
 
 
-def test_c3_a_waiting_reader_is_answered_when_the_transaction_ends(kafka: MockKafka) -> None:
+def test_c3_a_waiting_reader_is_answered_when_the_transaction_ends(kafka: InProcess) -> None:
     producer, reader = started(kafka), client(kafka)
     producer.send("a")
     request = fetch(wait_ms=30000, isolation_level=1)
@@ -323,7 +214,7 @@ def test_c3_a_waiting_reader_is_answered_when_the_transaction_ends(kafka: MockKa
     assert (response.last_stable_offset, len(list(iter_batches(response.records)))) == (2, 2)
 
 
-def test_c3_an_open_transaction_survives_a_restart_and_can_be_committed(kafka: MockKafka) -> None:
+def test_c3_an_open_transaction_survives_a_restart_and_can_be_committed(kafka: InProcess) -> None:
     producer = started(kafka, version=OLD)
     producer.add()
     producer.send("a")
@@ -337,7 +228,7 @@ def test_c3_an_open_transaction_survives_a_restart_and_can_be_committed(kafka: M
 # Time
 
 
-def test_c4_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced(kafka: MockKafka) -> None:
+def test_c4_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced(kafka: InProcess) -> None:
     producer = started(kafka, timeout_ms=30_000)
     producer.send("a")
     kafka.clock.advance(seconds=29)
@@ -396,7 +287,7 @@ def test_c4_timed_out_transactions_are_looked_for_at_the_multiples_of_an_interva
         kafka.clock.advance(milliseconds=63_333)
 
 
-def test_c5_a_transactional_id_expires_after_seven_days(kafka: MockKafka) -> None:
+def test_c5_a_transactional_id_expires_after_seven_days(kafka: InProcess) -> None:
     first = started(kafka)
     started(kafka)
     kafka.clock.advance(days=6, hours=23)
@@ -408,7 +299,7 @@ def test_c5_a_transactional_id_expires_after_seven_days(kafka: MockKafka) -> Non
     assert anew.epoch == 0
 
 
-def test_c6_an_expired_producer_is_forgotten_and_a_late_duplicate_stored_again(kafka: MockKafka) -> None:
+def test_c6_an_expired_producer_is_forgotten_and_a_late_duplicate_stored_again(kafka: InProcess) -> None:
     wire = client(kafka)
     data = batch(5, 1, pid=7, epoch=0)
 
@@ -435,7 +326,7 @@ def test_c6_a_producer_with_an_open_transaction_does_not_expire(mock_kafka_facto
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_c2_offsets_are_valid_once_the_transaction_commits(kafka: MockKafka, version: int) -> None:
+def test_c2_offsets_are_valid_once_the_transaction_commits(kafka: InProcess, version: int) -> None:
     producer, reader = started(kafka, version=OLD if version == 4 else NEW), Reader(kafka)
     assert reader.committed_offset("team") == (0, -1)
     assert producer.send_offsets("team", 7, version=version) == 0
@@ -448,7 +339,7 @@ def test_c2_offsets_are_valid_once_the_transaction_commits(kafka: MockKafka, ver
     assert reader.committed_offset("team") == (0, 8)
 
 
-def test_c2_committed_offsets_are_written_in_kafkas_format(kafka: MockKafka) -> None:
+def test_c2_committed_offsets_are_written_in_kafkas_format(kafka: InProcess) -> None:
     reader, producer = Reader(kafka), started(kafka)
     reader.committed_offset("team")
     assert producer.send_offsets("team", 8) == 0
@@ -458,7 +349,7 @@ def test_c2_committed_offsets_are_written_in_kafkas_format(kafka: MockKafka) -> 
     assert (row.key.group, row.key.topic, row.key.partition, row.value.offset) == ("team", "orders", 0, 8)
 
 
-def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(kafka: MockKafka) -> None:
+def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(kafka: InProcess) -> None:
     """A thousand transactions, each of them cut off at a random moment in one case out of five."""
     count, chance = 1_000, random.Random(7)
     feeder = client(kafka)
@@ -494,7 +385,7 @@ def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(
     assert len(Reader(kafka, committed=False).values("results")) > count, "aborted records are in the log, but not visible"
 
 
-def restarted(kafka: MockKafka) -> TransactionalProducer:
+def restarted(kafka: InProcess) -> TransactionalProducer:
     """The worker starts again: the former one is fenced, and its open transaction is aborted."""
     worker = TransactionalProducer(kafka, "worker")
     while worker.init():
@@ -516,7 +407,7 @@ def cut_off(worker: TransactionalProducer, request_arrives: bool, step: int, pos
 # Admin
 
 
-def test_d4_admin_clients_see_transactions_and_their_producers(kafka: MockKafka) -> None:
+def test_d4_admin_clients_see_transactions_and_their_producers(kafka: InProcess) -> None:
     producer = started(kafka)
     producer.send("a")
     wire = client(kafka)

@@ -22,7 +22,7 @@ from wirebroker.mock import MockKafka
 from wirebroker.requests.effects import Outcome, Respond
 from wirebroker.trace import recorder
 from wirebroker.trace.rows import ReplyRow, RequestRow
-from wirekit import NOW, batch, client, dial, has_come
+from wirekit import NOW, batch, client, dial, exactly, has_come
 
 
 @pytest.fixture
@@ -33,18 +33,9 @@ def kafka() -> Iterator[MockKafka]:
 
 def read_response(connection: socket.socket) -> int:
     """The correlation id of the next answer."""
-    size, correlation_id = struct.unpack(">ii", _exactly(connection, 8))
-    _exactly(connection, size - 4)
+    size, correlation_id = struct.unpack(">ii", exactly(connection, 8))
+    exactly(connection, size - 4)
     return int(correlation_id)
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        more = connection.recv(count - len(data))
-        assert more, "the broker closed the connection"
-        data += more
-    return bytes(data)
 
 
 def long_delete(partitions: int) -> bytes:

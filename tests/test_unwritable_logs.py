@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
+from actors import MEMBER_ID_REQUIRED, TEAM, ClassicMember, Member, Reader, TransactionalProducer
 from requesting import find_coordinator, offset_delete, plain
 from responses import sole
-from test_consumer_groups import Member
-from test_groups import GROUP, MEMBER_ID_REQUIRED, REBALANCE, Client
+from test_groups import REBALANCE
 from test_storage_coordinators import state_of
-from test_transactions import Reader, TransactionalProducer
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
 from wirebroker.mock import MockKafka
 from wirekit import client
@@ -33,7 +32,7 @@ def kafka(request: Any, mock_kafka_factory: Callable[..., MockKafka], tmp_path: 
             "log.flush.offset.checkpoint.interval.ms": 2**31 - 1, "log.cleaner.backoff.ms": 2**31 - 1,
         },
     )  # fmt: skip
-    for kind, key in ((0, GROUP), (0, "team"), (1, "till")):
+    for kind, key in ((0, TEAM), (0, "team"), (1, "till")):
         client(made).request(find_coordinator(key, kind=kind), 4)
     return made
 
@@ -70,21 +69,21 @@ def as_after_a_crash(kafka: MockKafka) -> None:
 
 
 def test_a_commit_is_refused_and_the_last_one_holds(kafka: MockKafka) -> None:
-    one = Client(kafka)
+    one = ClassicMember(kafka)
     assert one.commit(13) == 0
     with unwritable(kafka, GROUP_TOPIC):
         assert [one.commit(101) for _ in range(3)] == [NOT_COORDINATOR] * 3
     assert one.committed() == 13
     as_after_a_crash(kafka)
-    one = Client(kafka)
+    one = ClassicMember(kafka)
     assert (one.committed(), one.commit(101), one.committed()) == (13, 0, 101)
 
 
 def test_offsets_and_groups_are_not_deleted(kafka: MockKafka) -> None:
-    one = Client(kafka)
+    one = ClassicMember(kafka)
     one.commit(13)
-    delete_offsets = offset_delete(GROUP)
-    delete_groups = plain("DeleteGroups", groups_names=[GROUP])
+    delete_offsets = offset_delete(TEAM)
+    delete_groups = plain("DeleteGroups", groups_names=[TEAM])
     with unwritable(kafka, GROUP_TOPIC):
         response = one.wire.request(delete_offsets, 0)
         assert (response.error_code, response.topics) == (NOT_COORDINATOR, [])
@@ -98,16 +97,16 @@ def test_offsets_and_groups_are_not_deleted(kafka: MockKafka) -> None:
 
 
 def test_a_group_that_cannot_be_written_down_is_not_there(kafka: MockKafka) -> None:
-    one = Client(kafka)
+    one = ClassicMember(kafka)
     with unwritable(kafka, GROUP_TOPIC):
         one.ask_to_join()
         assert one.joined().error_code == NOT_COORDINATOR
-        assert GROUP not in kafka._call(lambda engine: engine.groups.groups)
+        assert TEAM not in kafka._call(lambda engine: engine.groups.groups)
     assert one.join().error_code == 0
 
 
 def test_an_assignment_that_cannot_be_written_down_is_given_to_nobody(kafka: MockKafka) -> None:
-    one = Client(kafka)
+    one = ClassicMember(kafka)
     assert one.join().error_code == 0
     with unwritable(kafka, GROUP_TOPIC):
         assert one.sync({one.member: b"all"}) == (NOT_COORDINATOR, b"")
@@ -118,10 +117,10 @@ def test_an_assignment_that_cannot_be_written_down_is_given_to_nobody(kafka: Moc
 
 
 def test_a_static_member_stays_under_its_old_id(kafka: MockKafka) -> None:
-    one = Client(kafka, instance="till-1")
+    one = ClassicMember(kafka, instance="till-1")
     one.join()
     one.sync({one.member: b"all"})
-    double = Client(kafka, instance="till-1")
+    double = ClassicMember(kafka, instance="till-1")
     with unwritable(kafka, GROUP_TOPIC):
         response = double.join()
         assert (response.error_code, response.member_id, response.leader) == (NOT_COORDINATOR, "", one.member)
@@ -165,7 +164,7 @@ def test_a_member_that_is_silent_is_given_up_once_that_can_be_written_down(kafka
 
 
 def test_a_classic_group_becomes_no_consumer_group(kafka: MockKafka) -> None:
-    old, new = Client(kafka, group="team"), Member(kafka, "new")
+    old, new = ClassicMember(kafka, group="team"), Member(kafka, "new")
     old.ask_to_join()
     assert old.joined().error_code == MEMBER_ID_REQUIRED
     with unwritable(kafka, GROUP_TOPIC):
@@ -198,11 +197,11 @@ def test_a_transaction_stays_open_and_can_be_committed_later(kafka: MockKafka) -
 def test_offsets_of_a_transaction_are_refused(kafka: MockKafka) -> None:
     till = TransactionalProducer(kafka)
     till.init()
-    assert till.send_offsets(GROUP, 5) == 0
+    assert till.send_offsets(TEAM, 5) == 0
     with unwritable(kafka, GROUP_TOPIC):
-        assert till.send_offsets(GROUP, 9) == NOT_COORDINATOR
+        assert till.send_offsets(TEAM, 9) == NOT_COORDINATOR
     assert till.end() == 0
-    assert Reader(kafka).committed_offset(GROUP) == (0, 5)
+    assert Reader(kafka).committed_offset(TEAM) == (0, 5)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -210,7 +209,7 @@ def test_a_marker_that_cannot_be_written_is_written_later(kafka: MockKafka, comm
     till = TransactionalProducer(kafka)
     till.init()
     assert till.send("a").error_code == 0
-    assert till.send_offsets(GROUP, 5) == 0
+    assert till.send_offsets(TEAM, 5) == 0
     for topic in ("orders", GROUP_TOPIC):
         for partition in kafka._call(lambda engine, topic=topic: engine.cluster.topics[topic].partitions):
             partition.fail_next_write(FOR_EVER)
@@ -223,7 +222,7 @@ def test_a_marker_that_cannot_be_written_is_written_later(kafka: MockKafka, comm
             partition.fail_next_write(0)
     kafka.clock.advance(milliseconds=500)
     assert Reader(kafka).values() == (["a0"] if commit else [])
-    assert Reader(kafka).committed_offset(GROUP) == (0, 5 if commit else -1)
+    assert Reader(kafka).committed_offset(TEAM) == (0, 5 if commit else -1)
     assert till.init() == 0
     as_after_a_crash(kafka)
 

@@ -15,7 +15,7 @@ import kafka as kafka_python
 import pytest
 from kafka.errors import CorruptRecordError
 
-from dialogue import CLOSED, SILENCE, Dialogue, accepted, answered, overall, plain, seq
+from dialogue import CLOSED, SILENCE, Dialogue, accepted, answered, overall, seq, tagged
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -89,7 +89,7 @@ def test_later_requests_are_not_handled_before_the_response_is_sent(mock_kafka: 
     mock_kafka.faults.add(faults.slice(10, ms=600_000, api="Metadata"))
     dialogue, other = Dialogue(mock_kafka) >> ASK_ALL, Dialogue(mock_kafka)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    dialogue >> plain("v")
+    dialogue >> tagged("v")
     for _ in range(20):
         other >> (ApiVersionsRequest(), 0) << answered(error_code=0)
     assert values(mock_kafka) == []
@@ -224,7 +224,7 @@ def test_a_request_is_cut_while_it_arrives(mock_kafka: MockKafka, size: int) -> 
 
 def test_a_whole_request_is_cut_as_well_and_a_shorter_one_is_not(mock_kafka: MockKafka) -> None:
     cut = mock_kafka.faults.add(faults.cut(200, request=True, api="Produce"))
-    Dialogue(mock_kafka) >> plain("v") << accepted(at=0) >> plain("v" * 200) << CLOSED
+    Dialogue(mock_kafka) >> tagged("v") << accepted(at=0) >> tagged("v" * 200) << CLOSED
     assert (cut.seen, cut.fired, values(mock_kafka)) == (1, 1, [b"v0"])
 
 
@@ -262,7 +262,7 @@ def test_later_requests_continue_after_a_delayed_produce_with_acks_0(mock_kafka:
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     dialogue = Dialogue(mock_kafka) >> produce_request("orders", batch(), acks=0)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    dialogue >> plain("v") << SILENCE
+    dialogue >> tagged("v") << SILENCE
     mock_kafka.clock.advance(minutes=1)
     dialogue << accepted(at=1)
 
@@ -280,6 +280,8 @@ def test_later_requests_continue_after_a_delayed_produce_with_acks_0(mock_kafka:
         faults.slice(3, ms=0, api=["Produce", "Metadata", "InitProducerId"]),
         faults.cut(40, request=True, api="Produce", nth=2),
         faults.refuse(nth=2),
+        faults.fail_write(nth=2),
+        faults.crash_after_write(nth=2),
     ],
     ids=lambda rule: (
         rule.kind
@@ -290,7 +292,9 @@ def test_later_requests_continue_after_a_delayed_produce_with_acks_0(mock_kafka:
 def test_b2_b5_kafka_python_stores_everything_once(mock_kafka: MockKafka, fault: faults.Rule) -> None:
     fault.seen = fault.fired = 0
     mock_kafka.faults.add(fault)
-    producer = kafka_python.KafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers, retry_backoff_ms=10)
+    producer = kafka_python.KafkaProducer(
+        bootstrap_servers=mock_kafka.bootstrap_servers, retry_backoff_ms=10, reconnect_backoff_ms=10
+    )
     offsets = [producer.send("orders", b"%d" % i, partition=0).get(10).offset for i in range(4)]
     producer.close()
     fault.assert_fired()
@@ -298,15 +302,19 @@ def test_b2_b5_kafka_python_stores_everything_once(mock_kafka: MockKafka, fault:
     assert values(mock_kafka) == [b"0", b"1", b"2", b"3"]
 
 
-def test_b2_confluent_kafka_recovers_from_a_reset_instead_of_the_acknowledgement(mock_kafka: MockKafka) -> None:
-    reset = mock_kafka.faults.add(faults.reset(after=True, api="Produce", nth=1))
+@pytest.mark.parametrize(
+    "fault", [faults.reset(after=True, api="Produce", nth=1), faults.crash_after_write(nth=1)], ids=lambda rule: rule.kind
+)
+def test_b2_b5_confluent_kafka_sends_again_what_was_stored(mock_kafka: MockKafka, fault: faults.Rule) -> None:
+    fault.seen = fault.fired = 0
+    mock_kafka.faults.add(fault)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": True, "retry.backoff.ms": 10,
          "reconnect.backoff.ms": 10, "log_level": 0}
     )  # fmt: skip
     producer.produce("orders", b"once", partition=0)
     assert producer.flush(10) == 0
-    reset.assert_fired(1)
+    fault.assert_fired(1)
     assert values(mock_kafka) == [b"once"]
     assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "duplicate"]
 

@@ -68,6 +68,16 @@ def dial(kafka: Reachable, node: int = 0) -> socket.socket:
     return socket.create_connection(address_of(kafka.bootstrap_servers.split(",")[node]), 20)
 
 
+def exactly(connection: socket.socket, size: int) -> bytes:
+    """So many bytes. Raises AssertionError if the broker closes the connection before."""
+    received = bytearray()
+    while len(received) < size:
+        more = connection.recv(size - len(received))
+        assert more, "the broker closed the connection"
+        received += more
+    return bytes(received)
+
+
 def has_come(connection: socket.socket) -> bool:
     """Whether something of an answer is there."""
     timeout = connection.gettimeout()
