@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def test_the_workflow_runs_ci_run_and_the_tests_elsewhere() -> None:
     assert [step["run"] for step in jobs["linux"]["steps"] if "run" in step] == [".ci/run"]
     assert jobs["others"]["strategy"]["matrix"]["os"] == ["macos-latest", "windows-latest"]
     assert jobs["others"]["steps"][-1]["run"].startswith("python -m pytest")
+
+
+def test_a_release_has_compiled_wheels_for_every_python_that_is_tested() -> None:
+    tested = read(".github/workflows/ci.yml")["jobs"]["linux"]["strategy"]["matrix"]["python"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["cibuildwheel"]
+    assert settings["build"].split() == [f"cp{version.replace('.', '')}-*" for version in tested]
+    pure, compiled = read(".github/workflows/release.yml")["jobs"].values()
+    assert "scripts/build-wheel" in [step.get("run") for step in pure["steps"]]
+    assert {name.partition("-")[0] for name in compiled["strategy"]["matrix"]["os"]} == {"ubuntu", "macos", "windows"}
 
 
 def test_every_client_suite_runs_daily() -> None:
