@@ -158,6 +158,16 @@ def test_what_cannot_be_explored_is_said(
     assert sentence in capsys.readouterr().err
 
 
+def test_two_faults_break_what_survives_one(explore: Explore, mock_kafka: MockKafka, tmp_path: Path) -> None:
+    flags = ("--api", "Produce", "--faults", "restart")
+    assert explore("fire_and_forget.py once", *flags)[0] == 0
+    code, found = explore("fire_and_forget.py once", *flags, "--depth", "2")
+    assert code == 1
+    lost = [run for run in found["runs"] if run["outcomes"] == ["lost"]]
+    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2), (2, 3), (6, 7)]
+    assert len(mock_kafka.faults.load(tmp_path / "report" / lost[0]["file"])) == 2
+
+
 # In pytest
 
 EXPLORED = """

@@ -252,6 +252,8 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--api", metavar="API,…", help="strike requests of these APIs only")
     add("--faults", metavar="KIND,…", help="try these kinds of fault or errors only")
     add("--every", action="store_true", help="strike each request, and not only the first, second and last alike")
+    add("--depth", type=whole_number, choices=(1, 2), default=1, help="2 also tries pairs: a fault, and another one at the "
+        "retry (%(default)s)")  # fmt: skip
     add("--limit", type=_seconds, default=180.0, metavar="S", help="a run that takes longer hangs (%(default)g s)")
     add("--budget", metavar="T", help="begin no further run after this time, like 10m")
     add("--jobs", type=_jobs, metavar="N", help="runs at once (two for each core)")
