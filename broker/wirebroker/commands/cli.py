@@ -21,6 +21,7 @@ A Kafka test double that speaks the real wire protocol and responds as Apache Ka
   wirebroker serve --trace console           ... and watch each batch being judged
   wirebroker demo                            see real clients, retries, gaps and old epochs
   wirebroker scenario run B3                 see how your client library handles a named failure
+  wirebroker explore -- go test ./producer   which single fault breaks an application? tries them all
   wirebroker conformance                     compare with what a real Kafka answered
   wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
 """
