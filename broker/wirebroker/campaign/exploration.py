@@ -142,7 +142,9 @@ class Exploration:
             outcomes = [played.get(f"{each['id']}#{number}") for number in (2, 3)]
             known = [each["outcomes"], *(found for found in outcomes if found is not None)]
             broke = sum(bool({*found} & {*each["outcomes"]}) for found in known)
-            each["again"] = "played once" if len(known) == 1 else "always" if broke == len(known) else f"{broke} of {len(known)}"
+            each["again"] = "always" if broke == len(known) else f"{broke} of {len(known)}"
+            if len(known) == 1:
+                each["again"] = "played once"
 
     def _is_kafkas_own(self, case: Case) -> bool:
         """Whether KAFKA-15591 makes the difference: after it has refused a producer's first batch on a partition, Kafka 4.3.1
