@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -158,6 +159,16 @@ def test_what_cannot_be_explored_is_said(
     assert sentence in capsys.readouterr().err
 
 
+def test_two_faults_break_what_survives_one(explore: Explore, mock_kafka: MockKafka, tmp_path: Path) -> None:
+    flags = ("--api", "Produce", "--faults", "restart")
+    assert explore("fire_and_forget.py once", *flags)[0] == 0
+    code, found = explore("fire_and_forget.py once", *flags, "--depth", "2")
+    assert code == 1
+    lost = [run for run in found["runs"] if run["outcomes"] == ["lost"]]
+    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2), (2, 3), (6, 7)]
+    assert len(mock_kafka.faults.load(tmp_path / "report" / lost[0]["file"])) == 2
+
+
 # In pytest
 
 EXPLORED = """
@@ -205,6 +216,19 @@ def test_a_test_is_explored(pytester: pytest.Pytester) -> None:
     assert "2 of 4 faults break this test" in text
     assert "lost: Produce to orders nth 1: INVALID_RECORD … exit 0, 1 record missing, such as orders: value '0'" in text
     assert "explore: nothing: there is no such fault or error; there are lose_request" in text
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "explore.md"
+
+
+@pytest.mark.parametrize(("number", "outcomes"), [(0, {"lost", "doubled"}), (1, {"failed", "as_before"})])
+def test_the_page_starts_with_a_bug_and_mends_it(number: int, outcomes: set[str], tmp_path: Path) -> None:
+    program = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[number]
+    (tmp_path / "send_orders.py").write_text(program, encoding="utf-8")
+    flags = ["--topic", "orders", "--api", "Produce", "--faults", "crash_after_write,INVALID_RECORD"]
+    main(["explore", "--out", str(tmp_path), *flags, "--", sys.executable, str(tmp_path / "send_orders.py")])
+    found = json.loads((tmp_path / "explore.json").read_text())
+    assert {name for run in found["runs"] for name in run["outcomes"]} == outcomes
 
 
 # The table

@@ -13,7 +13,7 @@ from typing import Any
 from wirebroker.audit.journal import Intended
 from wirebroker.campaign.application import Application, CannotRun, Run
 from wirebroker.campaign.cases import Case, Result, Results, in_shard, play_all
-from wirebroker.campaign.misfortunes import Choice, Place, cases, delays, is_slow, places
+from wirebroker.campaign.misfortunes import Asked, Choice, Place, cases, delays, is_slow, pairs, places
 from wirebroker.campaign.outcomes import KAFKAS_OWN, OUTCOMES, SILENT_OUTCOMES, Expectation, expectation, intend, sentence
 from wirebroker.campaign.words import faults_of, ways
 
@@ -30,12 +30,14 @@ class Exploration:
     topics: Sequence[str] = ()
     intended: Sequence[Intended] | None = None
     jobs: int = 4
+    depth: int = 1
+    """2 tries pairs of faults, too"""
     shard: tuple[int, int] | None = None
     budget: float | None = None
     """seconds"""
     expected: Expectation = field(default_factory=Expectation)
     plain: Run = field(default_factory=lambda: Run(0, 0.0))
-    requests: dict[Place, int] = field(default_factory=dict)
+    places: dict[Place, list[Asked]] = field(default_factory=dict)
     table: list[Case] = field(default_factory=list)
     folder: Path | None = None
     """where the traces and outputs of runs go that broke the application"""
@@ -56,7 +58,7 @@ class Exploration:
         if not same_clients:
             self.expected.notices.append("the clients' ids differ from run to run, so clients are not told apart")
             found = places(self.plain.rows, by_client=False)
-        self.requests = {place: len(requests) for place, requests in found.items()}
+        self.places = found
         self.table = [case for case in cases(found, self.choice) if in_shard(case, self.shard)]
 
     def _plain(self) -> Run:
@@ -79,10 +81,14 @@ class Exploration:
         """Play the cases, and those that the results of the first ones suggest. `more` hears of further cases."""
         quick = [case for case in self.table if not is_slow(case)]
         silent = [case for case in self.table if is_slow(case)]
-        yield from self._round(quick, results)
+        found: list[Result] = []
+        for result in self._round(quick, results):
+            found.append(result)
+            yield result
         by_id = {case["id"]: case for case in silent}
         later: list[Case] = []
         for result in self._round(silent, results):
+            found.append(result)
             yield result
             waited = result["seconds"] - self.plain.seconds
             if self.choice.has({"kind": "delay"}, result["api"]) and result["outcomes"] != ["hung"]:
@@ -90,11 +96,22 @@ class Exploration:
         self.table += later
         more(len(later))
         yield from self._round(later, results)
+        if self.depth > 1:
+            known = self._in_order(found)
+            again = [case for case in pairs(self.places, known, self.choice) if in_shard(case, self.shard)]
+            self.table += again
+            more(len(again))
+            yield from self._round(again, results)
 
     def _round(self, table: Sequence[Case], results: Results) -> Iterator[Result]:
         return play_all(
             table, self.case, results, jobs=self.jobs, go_on=self.has_time, abandon=self.application.abandon
         )  # fmt: skip
+
+    def _in_order(self, results: Sequence[Result]) -> list[Result]:
+        """The results in the order of the table; they were known in any order."""
+        order = {case["id"]: place for place, case in enumerate(self.table)}
+        return sorted(results, key=lambda result: order.get(result["id"], len(order)))
 
     def has_time(self) -> bool:
         """Whether the budget has time left."""
@@ -112,7 +129,8 @@ class Exploration:
 
     def confirm(self, results: Sequence[Result], store: Results) -> None:
         """Play one case of each way to break again, until three runs are known, and note how often it broke."""
-        first = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
+        found = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
+        first = list({each["id"]: each for each in found}.values())
         words = ("id", "api", "nth", "fault", "second")
         again = [
             {**{word: each[word] for word in words if word in each}, "id": f"{each['id']}#{number}"}
@@ -124,12 +142,14 @@ class Exploration:
             outcomes = [played.get(f"{each['id']}#{number}") for number in (2, 3)]
             known = [each["outcomes"], *(found for found in outcomes if found is not None)]
             broke = sum(bool({*found} & {*each["outcomes"]}) for found in known)
-            each["again"] = "always" if broke == len(known) > 1 else f"{broke} of {len(known)}"
+            each["again"] = "always" if broke == len(known) else f"{broke} of {len(known)}"
+            if len(known) == 1:
+                each["again"] = "played once"
 
     def _is_kafkas_own(self, case: Case) -> bool:
         """Whether KAFKA-15591 makes the difference: after it has refused a producer's first batch on a partition, Kafka 4.3.1
         stores the second one."""
-        if case["api"] != "Produce" or case["nth"] != 1:
+        if case["api"] != "Produce" or all(fault["kind"] != "error" for fault in faults_of(case)):
             return False
         strict = {"rules": {"first_sequence": "zero_or_45"}}
         run = self.application.run(faults_of(case), self.plain.requests.total(), changed=strict)
@@ -154,14 +174,13 @@ class Exploration:
     def summary(self, results: Sequence[Result]) -> dict[str, Any]:
         """What explore.json has."""
         counts = Counter(name for result in results for name in result["outcomes"])
-        order = {case["id"]: place for place, case in enumerate(self.table)}
         return {
             "plain": {
                 "exit": self.plain.exit, "seconds": round(self.plain.seconds, 3), "requests": dict(self.plain.requests),
                 "stored": {topic: len(records) for topic, records in self.plain.stored.items() if records},
                 "notices": self.expected.notices,
             },
-            "runs": sorted(results, key=lambda result: order.get(result["id"], len(order))),
+            "runs": self._in_order(results),
             "summary": {
                 "runs": len(results), **{name: counts[name] for name in OUTCOMES},
                 "not_fired": sum(not result["fired"] for result in results), "not_tried": len(self.table) - len(results),

@@ -52,7 +52,7 @@ class Screen:
     def progress(self, exploration: Exploration) -> Iterator[Progress]:
         """A bar while the cases are played; nothing where no one watches."""
         columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        requests = sum(exploration.requests.values())
+        requests = sum(map(len, exploration.places.values()))
         with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
             progress.add_task(f"trying faults at {requests} requests", total=len(exploration.table))
             yield progress

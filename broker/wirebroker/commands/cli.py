@@ -21,6 +21,7 @@ A Kafka test double that speaks the real wire protocol and responds as Apache Ka
   wirebroker serve --trace console           ... and watch each batch being judged
   wirebroker demo                            see real clients, retries, gaps and old epochs
   wirebroker scenario run B3                 see how your client library handles a named failure
+  wirebroker explore -- go test ./producer   which single fault breaks an application? tries them all
   wirebroker conformance                     compare with what a real Kafka answered
   wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
 """
@@ -252,6 +253,8 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--api", metavar="API,…", help="strike requests of these APIs only")
     add("--faults", metavar="KIND,…", help="try these kinds of fault or errors only")
     add("--every", action="store_true", help="strike each request, and not only the first, second and last alike")
+    add("--depth", type=whole_number, choices=(1, 2), default=1, help="2 also tries pairs: a fault, and another one at the "
+        "retry (%(default)s)")  # fmt: skip
     add("--limit", type=_seconds, default=180.0, metavar="S", help="a run that takes longer hangs (%(default)g s)")
     add("--budget", metavar="T", help="begin no further run after this time, like 10m")
     add("--jobs", type=_jobs, metavar="N", help="runs at once (two for each core)")

@@ -69,7 +69,7 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
     write_cases(exploration, summary["runs"], out)
     write_page(summary, exploration.application.command, out)
     (out / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
-    screen.results(summary, found, time.monotonic() - exploration.began, sum(exploration.requests.values()))
+    screen.results(summary, found, time.monotonic() - exploration.began, sum(map(len, exploration.places.values())))
     screen.say(f"{out / PAGE}: the timeline of each · {out / FAULTS}: serve --faults plays them again")
     failing = [each for each in summary["runs"] if _fails(each, options.fail_on) and not _is_known(each, known)]
     if options.junit is not None:
@@ -116,6 +116,7 @@ def _exploration(options: argparse.Namespace) -> Exploration:
         topics=options.output,
         intended=None if options.intended is None else intended_rows(options.intended),
         jobs=1 if options.port is not None else options.jobs or 2 * (os.cpu_count() or 1),
+        depth=options.depth,
         shard=_shard(options.shard),
         budget=_seconds(options.budget),
     )
