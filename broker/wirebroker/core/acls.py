@@ -1,6 +1,6 @@
 """ACLs and their rules, those of StandardAuthorizerData in Kafka 4.3.1 (KIP-11, KIP-290).
 
-One ACL that denies outweighs all that allow. Without any ACL for a resource its access is refused, or allowed with
+One ACL that denies overrides all ACLs that allow. Without any ACL for a resource its access is refused, or allowed with
 allow.everyone.if.no.acl.found. Super users may do everything.
 """
 
@@ -21,7 +21,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an ACL names its resources. ANY and MATCH are for filters alone."""
+    """How an ACL names its resources. ANY and MATCH are only for filters."""
 
     UNKNOWN, ANY, MATCH, LITERAL, PREFIXED = range(5)
 
@@ -61,7 +61,7 @@ IMPLIED_BY = {
     Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
 }
-"""Operations of an ACL that allow these ones too; one that denies denies its own operation alone."""
+"""Operations that an ACL for these operations allows, too. An ACL that denies only denies its own operation."""
 
 
 class Acl(AclImage):
@@ -185,7 +185,8 @@ class Acls:
         return found
 
     def meant_by(self, wanted: Filter) -> list[Acl]:
-        """The ACLs that a filter means, in the order in which they were made; those of one place are found without a search."""
+        """Returns the ACLs that match a filter, in the order in which they were made. A filter for one resource needs no
+        search."""
         place = wanted.resource_type, wanted.pattern_type, wanted.name
         exact = wanted.resource_type != ResourceType.ANY and wanted.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
         among = self._named.get(place, {}) if exact and wanted.name is not None else self.ids  # type: ignore[arg-type]
@@ -209,7 +210,7 @@ class Acls:
 
 
 def ruling(about: Collection[Acl], principal: str, host: str, operation: Operation) -> Ruling:
-    """The decision of a resource's ACLs about this operation. Without any it is not allowed."""
+    """The decision of a resource's ACLs about this operation. Without any ACL it is not allowed."""
     who = (principal, EVERYBODY)
     allowing: Acl | None = None
     for acl in about:
@@ -235,5 +236,5 @@ def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
 
 
 def bits(operations: Iterable[Operation]) -> int:
-    """Operations as responses have them: one bit for each."""
+    """The form of operations in responses: one bit for each."""
     return sum(1 << operation for operation in operations)

@@ -44,7 +44,7 @@ SETTINGS_OF = {
 CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
-"""The number of new partitions in one slice; with a data directory each takes about a millisecond."""
+"""The number of new partitions in one slice. With a data directory each partition takes about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Broker:
         return self.running and self.registered
 
     def start(self) -> None:
-        """It runs, and registers itself."""
+        """The broker runs, and registers itself."""
         self.running = self.registered = True
         self.loggers = Loggers()
 
@@ -357,7 +357,7 @@ class Cluster:
     ) -> Generator[None, Any, None]:
         """Add partitions up to `total`, all of them in one moment; the first live replica of each leads it.
 
-        Raises OSError, and changes nothing, as `creating_topic` does.
+        Like `creating_topic`, it raises OSError and changes nothing if a log cannot be created.
         """
         before = len(topic.partitions)
         made = yield from self._growing(topic, total, now, factor, assignment)
@@ -372,7 +372,7 @@ class Cluster:
     def _growing(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None
     ) -> Generator[None, Any, list[Partition]]:
-        """Make the partitions of a topic up to `total`; if brokers come or go in the meantime, make them once more."""
+        """Make the partitions of a topic up to `total`. If brokers come or go in the meantime, make the partitions again."""
         self.growing.add(topic.name)
         made: list[Partition] = []
         pause = pauses(GROWN)

@@ -57,7 +57,7 @@ class Change(NamedTuple):
 
 
 class Alteration:
-    """One resource of an alter request. With `replaces` the changes replace all its settings."""
+    """One resource of an alter request. With `replaces`, the changes replace all settings of the resource."""
 
     def __init__(self, cluster: Cluster, node_id: int, kind: int, name: str, changes: list[Change], *, replaces: bool) -> None:
         self.cluster = cluster
@@ -69,14 +69,14 @@ class Alteration:
 
     @property
     def fails_controller(self) -> bool:
-        """Whether it has an operation that no version has. Kafka's controller fails on it, and on all that comes with it."""
+        """Whether it has an operation that no version has. Kafka's controller fails on it, and on the whole request."""
         unknown = any(change.operation not in tuple(Operation) for change in self.changes)
         return unknown and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
 
     def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
         """Make all changes or none; the Refusal if they are wrong, else None. With `validate_only` it only checks them.
 
-        `controller_fails` says that one of the request `fails_controller`.
+        `controller_fails` says whether a resource of the request `fails_controller`.
         """
         refusal = self._on_broker()
         if refusal is not None:
@@ -246,7 +246,7 @@ class Alteration:
 
 
 def unwritten(failed: OSError) -> Refusal:
-    """The refusal of a change of the metadata that could not be written down, and so was not made."""
+    """The refusal of a metadata change that was not made because it could not be written down."""
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The change cannot be written down: {failed.strerror or failed}")
 
 

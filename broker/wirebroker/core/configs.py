@@ -130,7 +130,7 @@ class BrokerConfigs(Configs):
         self.dynamic: dict[int | None, dict[str, str]] = {None: {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)}}
         """The settings altered while running: for all brokers under None, for one broker under its id.
 
-        A cluster with eligible leader replicas (KIP-966) begins with min.insync.replicas in it, at its static value.
+        A cluster with eligible leader replicas (KIP-966) begins with min.insync.replicas among them, at its static value.
         """
         self.features = new_levels()
         """The levels of the cluster's features, on which elections and the layers of min.insync.replicas depend."""
@@ -266,7 +266,7 @@ class BrokerConfigs(Configs):
             self.alter({MIN_IN_SYNC: None})
 
     def restore(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> None:
-        """Use these layers of alterations, all of which were in use before or follow from them."""
+        """Use these layers of alterations. All of them were in use before, or follow from such layers."""
         self.dynamic = {node: dict(layer) for node, layer in dynamic.items()}
         self._use(self._merged(self.dynamic))
         self.version += 1
@@ -402,7 +402,7 @@ POOLS = (
     "background.threads", "log.cleaner.threads", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "num.replica.fetchers",
 )  # fmt: skip
-"""Numbers of threads. Kafka lets each at most double, or shrink to no less than half, in one step."""
+"""Numbers of threads. In one step Kafka lets each number at most double, and shrink at most to half."""
 
 
 def _check_pool(name: str, before: int, after: int) -> None:

@@ -60,7 +60,7 @@ class Controller:
             self._fence(node_id, now)
 
     def unregister(self, node_id: int, now: int) -> None:
-        """Forget a broker. One that runs goes on, but has no part in the cluster until it starts again."""
+        """Forget a broker. A running broker continues, but has no part in the cluster until it restarts."""
         self.finish()
         broker = self._broker(node_id)
         broker.registered = False
@@ -210,7 +210,7 @@ class Controller:
         self._make(partitions, change, now)
 
     def _change_all(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
-        """The same in slices, those of the coordinators first. Each slice is written down at once, and by itself."""
+        """The same in slices, with the coordinators' partitions first. Each slice is written down at once, and by itself."""
         decisions = self._cluster.decisions
 
         def slices() -> Iterator[None]:

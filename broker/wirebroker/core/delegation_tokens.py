@@ -42,7 +42,7 @@ def new_id(raw: bytes) -> str:
 
 
 def has_expired(token: TokenImage, now: int) -> bool:
-    """Whether it may not be renewed any more."""
+    """Whether the token can no longer be renewed."""
     return token.most_at < now or token.expires_at < now
 
 

@@ -28,7 +28,8 @@ class Assignment(NamedTuple):
     def towards(self, wanted: Sequence[int]) -> Assignment:
         """The assignment while replicas move to these brokers (PartitionReassignmentReplicas).
 
-        As in Kafka, a request that adds none leaves those of the request before it to be added, and the same with removing.
+        As in Kafka, if a request adds no replicas, the additions of the previous request stay in progress; the same holds for
+        removals.
         """
         removing = tuple(sorted(set(self.replicas).difference(wanted)))
         adding = tuple(sorted(set(wanted).difference(self.replicas)))
@@ -79,8 +80,8 @@ def elect(
 ) -> Registration:
     """The partition's state once these are its in-sync replicas, and `to` its assignment, if that changes.
 
-    A reassignment that can be completed is. The leader stays if it may; else the first replica that may leads. With `preferred`
-    the first of all leads if it may.
+    A reassignment that can be completed is completed. The leader stays if it may lead; otherwise the first replica that may
+    lead becomes the leader. With `preferred`, the first replica becomes the leader if it may lead.
     """
     assignment, in_sync = to or known.assignment, tuple(in_sync)
     if assignment.may_complete(in_sync):

@@ -42,7 +42,7 @@ class FastPartition(Protocol):
 
     @property
     def waiting(self) -> Sized:
-        """Those who wait for more records."""
+        """The requests that wait for more records."""
 
     def notify(self, now: int) -> None:
         """Call the waiting requests."""

@@ -19,7 +19,7 @@ SLOTS = 1000
 KEPT_MS = 120_000
 """Milliseconds after its last use until another session may evict a session (min.incremental.fetch.session.eviction.ms).
 
-A larger session may also evict one that was still in use at that age.
+A larger session may also evict a session of that age that is still in use.
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 LARGEST_EPOCH = 2**31 - 1
@@ -126,7 +126,8 @@ class FetchSessions:
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
 
     def restore(self, context: FetchContext, kept: dict[PartitionKey, tuple[Cached, int, int]], node_id: int) -> None:
-        """The response was not sent: the session is as it was before; one that was begun with the request does not exist."""
+        """The response was not sent: the session is as it was before the request. If the request began the session, it does
+        not exist."""
         session = context.session
         if session is None:
             return

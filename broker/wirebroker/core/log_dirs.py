@@ -1,6 +1,6 @@
 """The log directories of each broker, and which of its replicas lies in which (Kafka's LogManager).
 
-Without a data directory they are names, as `log.dirs` or `log.dir` gives them; all brokers have the same ones then.
+Without a data directory they are only names from `log.dirs` or `log.dir`, the same for all brokers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Move = Callable[["Partition", int, str], None]
 
 
 class LogDirs:
-    """The directories by broker. A replica whose broker has only one directory is in that, and is not recorded."""
+    """The directories by broker. A replica whose broker has only one directory is in that directory, and is not recorded."""
 
     def __init__(self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None) -> None:
         """`stored` are the directories of the brokers whose data is on disk. Raises ConfigError."""
@@ -61,7 +61,7 @@ class LogDirs:
     # Cordoned directories
 
     def cordoned(self, node_id: int) -> Collection[str]:
-        """The directories of this broker that take no new replicas."""
+        """The directories of this broker that accept no new replicas."""
         given = self._configs.dynamic.get(node_id, {}).get(CORDONED)
         names = _listed(self._configs.static.get(CORDONED, "") if given is None else given)
         return self.paths(node_id) if ALL in names else names
@@ -122,7 +122,7 @@ class LogDirs:
             self._preferred[node_id, (topic, index)] = path
 
     def restarted(self) -> None:
-        """The brokers have started again, and remember no wishes."""
+        """The brokers have restarted, and have forgotten the wanted directories."""
         self._preferred.clear()
 
     # Replicas that exist
@@ -142,7 +142,7 @@ class LogDirs:
         self.enter(partition, planned | {node: path for node, path in partition.log_dirs.items() if node in planned})
 
     def forget(self, partition: Partition) -> None:
-        """The partition has no replicas any more."""
+        """The partition no longer has replicas."""
         for node_id, path in partition.log_dirs.items():
             self._held[node_id, path] -= 1
         partition.log_dirs.clear()
@@ -164,7 +164,7 @@ def _listed(value: str) -> list[str]:
 
 
 def _absolute(name: str) -> str:
-    """The path as Java's `File.getAbsolutePath` gives it; one that begins with a slash is one on every system."""
+    """Returns the path like Java's `File.getAbsolutePath`. A path that begins with a slash is absolute on every system."""
     return name if name.startswith("/") else os.path.join(os.getcwd(), name)
 
 

@@ -46,9 +46,10 @@ class Loggers:
         return Refusal(ErrorCode.INVALID_CONFIG, f"{wrong} Valid log levels are {', '.join(LEVELS)}")
 
     def alter(self, changes: Iterable[tuple[str, str | None]]) -> None:
-        """Give loggers these levels; with None a logger has that of the one above it.
+        """Give loggers these levels. With None, a logger has the level of its parent.
 
-        A logger whose level was removed, and gets the one that it inherits, goes on inheriting, as with log4j's Configurator.
+        If a logger's level was removed, and the logger gets the level that it inherits, it still inherits, as with log4j's
+        Configurator.
         """
         for name, level in changes:
             if level is None or self._altered.get(name) != "" or level != self._level(name):

@@ -121,7 +121,7 @@ class Partition:
         self.adding: tuple[int, ...] = ()
         """The replicas that a reassignment adds, while it is in progress."""
         self.removing: tuple[int, ...] = ()
-        """Those that it removes when it is completed."""
+        """The replicas that the reassignment removes when it is completed."""
         self.in_sync = list(replicas)
         self.leader = replicas[0] if replicas else -1
         self.leader_epoch = 0
@@ -472,7 +472,7 @@ class Partition:
                 del self.producers[key]
 
     def empty(self, now: int) -> None:
-        """Delete all records for a soft reset, so that clients go on: producers in order, consumers where they stand.
+        """Delete all records for a soft reset, so that clients continue: producers in sequence, consumers at their offsets.
 
         The log starts at its end, and no open transaction is left in it. This writes no marker: with one more offset, consumers
         that have read all would lag. A Fetch from an offset that this deletes continues at the new start.
@@ -549,7 +549,7 @@ class Partition:
         return epoch_of(self.producers.pop(producer_id))
 
     def delete(self, now: int) -> None:
-        """The topic is deleted: requests that wait for this partition are called, and find no leader."""
+        """The topic is deleted. Calls the requests that wait for this partition, which then find no leader."""
         self.deleted = True
         self.leader = -1
         self.log.delete()
@@ -595,7 +595,7 @@ class Partition:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each replica has the whole log, and stays where it is."""
+        """Whether each replica has the whole log, and stays in its directory."""
         return not (self.moves or self.replication.lagging or self.offline_at is not None)
 
     def copied(self, dirs: dict[int, str]) -> PartitionCopy:

@@ -1,6 +1,6 @@
 r"""Regular expressions of clients: topics to subscribe to (KIP-848), transactional ids to list (ListTransactions).
 
-Kafka matches them with RE2/J. RE2 takes the same expressions, and also needs only linear time, even for `(a+)+`. Where the
+Kafka matches them with RE2/J. RE2 accepts the same expressions, and also needs only linear time, even for `(a+)+`. Where the
 two differ, RE2/J decides: it has no `\C`, and refuses two groups with the same name. A pattern that would be large is
 refused here with INVALID_REGULAR_EXPRESSION; Kafka compiles it, and fails or crashes on some.
 """

@@ -33,5 +33,5 @@ class ProducerIds:
         return all(not following <= producer_id < end for following, end in self._blocks.values())
 
     def restarted(self, node_id: int) -> None:
-        """The broker forgets its block."""
+        """Forget the broker's block."""
         self._blocks.pop(node_id, None)

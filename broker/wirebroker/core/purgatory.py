@@ -29,7 +29,7 @@ class Timer:
         self.action: Action | None = action
 
     def cancel(self) -> None:
-        """Forget the action. Does nothing if it has run."""
+        """Forget the action. Does nothing if the action has run."""
         self.action = None
 
 

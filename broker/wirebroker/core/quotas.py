@@ -23,9 +23,9 @@ BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
 """The largest value of each limit that is a whole number."""
 ALMOST_WHOLE = 1e-6
-"""How far a value may be above a whole number where Kafka wants one."""
+"""How far a value may be above a whole number where Kafka requires a whole number."""
 SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")
-"""An IPv4 address with fewer than four numbers, which Java takes."""
+"""An IPv4 address with fewer than four numbers, which Java accepts."""
 Change = tuple[QuotaEntity, str, float | None]
 """An entity, one of its limits, and the new value; None removes it."""
 
@@ -259,7 +259,7 @@ class TokenBucket:
         return self._tokens
 
     def take(self, window: Window, limit: float, count: float, now: int) -> None:
-        """Take this many, even if there are fewer."""
+        """Take this many tokens, even if there are fewer."""
         self._tokens = self.refill(window, limit, now) - count
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:

@@ -60,7 +60,7 @@ _new = tuple.__new__
 """Makes a named tuple of its fields without its constructor, which takes as long as all the checks."""
 _unpack = HEADER.unpack_from
 _rooms: list[Room] = []
-"""Rooms that no thread uses now."""
+"""Buffers that no thread uses now."""
 
 
 class RecordPolicy(NamedTuple):
@@ -114,7 +114,7 @@ class Checked(NamedTuple):
 
 
 class TakesLong(Exception):
-    """The check of a batch would take long, and is not done. Call `check` without `at_once`, in a thread."""
+    """Raised if the check of a batch would take long and was not done. Call `check` without `at_once`, in a thread."""
 
 
 class RecordReject(NamedTuple):
@@ -188,7 +188,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
 def _first_batch(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool
 ) -> Checked | RecordReject:
-    """Check record data that is not exactly one whole batch; a truncated second one is cut off."""
+    """Check record data that is not exactly one whole batch. A truncated second batch is cut off."""
     size = size_of_only_batch(records, produce_version)
     if records is None or isinstance(size, RecordReject):
         assert isinstance(size, RecordReject)
@@ -288,7 +288,7 @@ class _Skimmed(NamedTuple):
 
 
 def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
-    """Read records as Kafka reads those of a compressed batch that it stores as it came.
+    """Read records as Kafka reads the records of a compressed batch that it stores unchanged.
 
     The announced sizes of the records are ignored (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
     """
@@ -317,7 +317,7 @@ def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
 
 
 def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
-    """Walk a compressed batch that is stored as it came; also returns whether its offset deltas are 0, 1, 2 …"""
+    """Walk a compressed batch that is stored unchanged. Also returns whether its offset deltas are 0, 1, 2 …"""
     try:
         return walk_in_order(body, count)
     except ProtocolError:
@@ -330,7 +330,8 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
-    """Whether a record may have to be refused; only then is each one checked. `check` contains a copy of this condition."""
+    """Whether a record may have to be refused; only then is each record checked. `check` contains a copy of this
+    condition."""
     return (
         header.is_log_append_time
         or header.base_timestamp + walked.max_delta - now > policy.after_max_ms

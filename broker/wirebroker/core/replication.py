@@ -188,7 +188,7 @@ class Replication:
             self._change(self._registration, alive, now)
 
     def shrink(self, out: Iterable[int], alive: Alive, now: int) -> None:
-        """These are no longer in sync."""
+        """These replicas are no longer in sync."""
         gone = set(out)
         self._elect([each for each in self._partition.in_sync if each not in gone], alive, now)
 
@@ -202,8 +202,8 @@ class Replication:
         self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
 
     def reassign(self, wanted: Sequence[int], alive: Alive, now: int, *, slow: bool = False) -> None:
-        """Move the replicas to these brokers, which takes until the new ones are in sync: live ones are at once, and slow ones
-        when they are thawed.
+        """Move the replicas to these brokers. This lasts until the new replicas are in sync: live replicas at once, slow
+        replicas when they are thawed.
         """
         to = self._registration.assignment.towards(wanted)
         for node in set(to.replicas).difference(self._partition.replicas):

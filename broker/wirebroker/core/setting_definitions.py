@@ -17,7 +17,7 @@ Value = bool | int | float | str | list[str] | None
 
 
 class ConfigError(ValueError):
-    """Kafka refuses this name or value; the text is a message for the client."""
+    """Raised for a name or value that Kafka refuses. The text is a message for the client."""
 
     def __init__(self, sentence: str, *, suggestion: str = "") -> None:
         super().__init__(sentence + suggestion)
@@ -232,7 +232,7 @@ def ignored_patterns() -> Mapping[str, Sequence[str]]:
 
 
 def ignored(names: Iterable[str]) -> list[str]:
-    """Those of these topic and broker settings that have no effect here."""
+    """Returns the topic and broker settings among these that have no effect here."""
     from fnmatch import fnmatchcase
 
     patterns = [pattern for some in ignored_patterns().values() for pattern in some]

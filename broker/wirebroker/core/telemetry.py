@@ -21,10 +21,10 @@ from wirebroker.core.names import hash_order, java_hash
 from wirebroker.core.patterns import PatternError, compile_pattern
 
 INTERVAL_MS = 300_000
-"""How often a client pushes that matches no subscription with an interval."""
+"""The push interval of a client that matches no subscription with an interval."""
 EVERYTHING = "*"
 KEPT_MS = 60_000
-"""How long a client is known at least that sends nothing."""
+"""The least time for which a silent client is known."""
 MOST_CLIENTS = 16_384
 KEPT_PUSHES, KEPT_BYTES = 1000, 64 << 20
 FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -44,7 +44,7 @@ class Push(NamedTuple):
 
 
 class Pushes:
-    """The latest pushes, oldest first: at most `KEPT_PUSHES`, and of more than one at most `KEPT_BYTES` in all."""
+    """The latest pushes, oldest first: at most `KEPT_PUSHES`, and, if there are several, at most `KEPT_BYTES` in all."""
 
     def __init__(self) -> None:
         self._kept: deque[Push] = deque()
@@ -62,7 +62,7 @@ class Pushes:
         self._bytes = 0
 
     def append(self, push: Push) -> None:
-        """Keep a push, and forget the oldest ones for it."""
+        """Keep a push, and forget the oldest pushes to make room."""
         self._kept.append(push)
         self._bytes += len(push.metrics)
         while len(self._kept) > KEPT_PUSHES or (self._bytes > KEPT_BYTES and len(self._kept) > 1):
@@ -84,7 +84,7 @@ class Client:
 
     subscription_id: int
     version: int
-    """of the subscriptions from which it was made"""
+    """the version of the subscriptions from which the client's subscription was made"""
     metrics: list[str]
     interval_ms: int
     asked: int = 0
@@ -182,7 +182,7 @@ def _matches(patterns: list[str], attributes: Mapping[str, str | None]) -> bool:
         try:
             if value is None or not compile_pattern(wanted.strip()).matches(value):
                 return False
-        except PatternError:  # Java takes it and RE2 does not
+        except PatternError:  # Java accepts it and RE2 does not
             return False
     return True
 

@@ -30,7 +30,7 @@ def truncate(partition: Partition, offset: int, now: int) -> int:
 
 
 def replayed(partition: Partition, kept: dict[Key, bytes]) -> dict[Key, bytes]:
-    """The producers' states: the kept ones, and those of the other producers as the log shows them."""
+    """Returns the producers' states: the kept states, and the states of other producers as the log shows them."""
     found: dict[Key, bytes] = {}
     for batch in partition.log.batches(partition.log_start_offset):
         header = read_header(batch)

@@ -244,7 +244,7 @@ class Cleaning(Generic[S]):
         if offset >= self.end:
             return True
         if record.key is None:
-            return False  # a compacted topic takes none; it was one of another kind before
+            return False  # a compacted topic accepts no such batch; the topic was of another kind before
         return offset >= self._latest.get(record.key, -1) and (record.value is not None or deletes)
 
 

@@ -101,8 +101,8 @@ class Log(Protocol):
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
         """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
 
-        Nothing comes if not even the first batch fits, but with `at_least_one` that comes even if it is larger. Less may
-        come than there is.
+        Returns nothing if not even the first batch fits; with `at_least_one` the first batch is returned even then. It may
+        return less than there is.
         """
 
     def offset_after(self, offset: int, size: int) -> int:

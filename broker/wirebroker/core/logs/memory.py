@@ -191,7 +191,7 @@ class MemoryLog:
         """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
 
         The slice ends at the latest with its segment, as in Kafka, or with its buffer if it then has COPIED bytes or more.
-        Nothing is returned if not even the first batch fits, but with `at_least_one` that comes even if it is larger.
+        Returns nothing if not even the first batch fits; with `at_least_one` the first batch is returned even then.
         """
         if offset >= limit:
             return EMPTY
@@ -277,14 +277,14 @@ class MemoryLog:
             self._begin_behind(self.active)
 
     def _begin_behind(self, cleaned: CleanedSegment) -> None:
-        """A compacted segment as one that is written to."""
+        """Makes a compacted segment writable."""
         if not cleaned.bases:
             self.segments.pop()
         self.active = Segment(self.end_offset, cleaned.created)
         self.segments.append(self.active)
 
     def copy(self) -> MemoryLog:
-        """An independent log with the same batches, whose bytes both share."""
+        """Returns an independent log with the same batches, whose bytes both logs share."""
         made = MemoryLog(largest_segment=self.largest_segment)
         made.end_offset, made.cleaned_to = self.end_offset, self.cleaned_to
         made.segments = [segment.up_to(len(segment.bases)) for segment in self.segments]
