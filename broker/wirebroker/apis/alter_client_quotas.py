@@ -1,8 +1,8 @@
 """AlterClientQuotas, versions 0–1.
 
-Sets and removes quotas of users, client ids, pairs of these, and addresses; each entity gets its own result. An entity that
-comes twice, or that names a quota twice, is INVALID_REQUEST, and so is a value that its quota cannot have. With validate_only
-nothing changes (ClientQuotaControlManager).
+Sets and removes quotas of users, client ids, pairs of these, and addresses; each entity gets its own result. INVALID_REQUEST
+is the result of an entity that is named twice, of an entity that names a quota twice, and of a value that the quota cannot
+have. With validate_only nothing changes (ClientQuotaControlManager).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of,
 
 
 def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
-    """Change what can be changed. Returns the result of each entity, in Kafka's order."""
+    """Change the valid entities. Returns the result of each entity, in Kafka's order."""
     pause = pauses()
     results: dict[QuotaEntity, str | None] = {}
     shown: dict[QuotaEntity, list[str]] = {}

@@ -22,7 +22,8 @@ FUTURE_SUFFIX = len(".") + 32 + len("-future")
 
 
 def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
-    """Respond for each replica whether it is, or will be, in the directory; one that is named twice in the last directory."""
+    """Respond for each replica whether it is, or will be, in the directory. A replica that is named twice is in the last
+    directory named."""
     pause = pauses()
     wanted: dict[str, dict[int, str]] = {}
     for each in request.dirs:

@@ -2,7 +2,7 @@
 
 Adds, replaces and removes SCRAM credentials (ScramControlManager). A user who is named twice is DUPLICATE_RESOURCE, an empty
 name or too few or too many iterations UNACCEPTABLE_CREDENTIAL, an unknown mechanism UNSUPPORTED_SASL_MECHANISM, and removing
-a credential that is not there RESOURCE_NOT_FOUND. The others are altered all the same.
+a credential that is not there RESOURCE_NOT_FOUND. The other credentials are altered all the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TWICE = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be alter
 
 
 def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> AlterUserScramCredentialsResponse:
-    """Alter what can be altered."""
+    """Alter the valid credentials."""
     refused: dict[str, Refusal] = {}
     wanted: dict[str, Change] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]

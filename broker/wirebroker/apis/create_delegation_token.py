@@ -42,13 +42,14 @@ def handle(request: CreateDelegationTokenRequest, exchange: Exchange) -> CreateD
 
 
 def is_allowed(session: Session) -> bool:
-    """Whether a client may ask for and about tokens: not over plaintext, anonymously, or after a login by a token."""
+    """Whether a client may create and describe tokens: not over plaintext, not anonymously, and not after a login by a
+    token."""
     anonymous = session.protocol is SecurityProtocol.SSL and session.principal == ANONYMOUS
     return not (session.by_token or session.protocol is SecurityProtocol.PLAINTEXT or anonymous)
 
 
 def lifetimes(exchange: Exchange) -> Lifetimes:
-    """How long tokens live."""
+    """The lifetimes of tokens."""
     configs = exchange.cluster.configs
     return Lifetimes(configs.integer("delegation.token.expiry.time.ms"), configs.integer("delegation.token.max.lifetime.ms"))
 

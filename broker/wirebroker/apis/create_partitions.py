@@ -1,7 +1,7 @@
 """CreatePartitions, versions 0–3.
 
 `count` is the new number of partitions, which must be larger than the present one. The request may name the brokers of the
-new ones. With validate_only nothing is created.
+new partitions. With validate_only nothing is created.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
 
 
 def _without_plans(names: Counter[str]) -> Iterator[CreatableTopicResult]:
-    """The refusals of names that come twice, and of Kafka's own topic."""
+    """Returns the refusals of names that are given twice, and of Kafka's own topic."""
     for name, times in names.items():
         if times > 1:
             yield _refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))

@@ -24,7 +24,7 @@ class Delayed:
         self._callback: Callable[[Partition, int], None] = self._changed
 
     def wait(self, timeout_ms: int) -> Message | Outcome:
-        """The response if it is complete; else park the request, for at most `timeout_ms`."""
+        """Returns the response if it is complete; otherwise parks the request for at most `timeout_ms`."""
         if self._is_complete():
             return self._response()
         self._timer = self._exchange.cluster.timers.at(self._exchange.now + timeout_ms, self._finish)

@@ -143,7 +143,7 @@ def _result(
 
 
 class Shown:
-    """The settings in one respond. Topics share the settings that they do not override, and each is built only once.
+    """The settings in one response. Topics share the settings that they do not override, and each is built only once.
 
     A built setting is found by the `id()` of its entry. The entry is kept here too, so its id stays unique.
     """

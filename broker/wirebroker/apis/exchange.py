@@ -48,16 +48,16 @@ class Offload(NamedTuple):
 UNMETERED = frozenset({KEYS["WriteTxnMarkers"]})
 """The APIs whose requests no quota counts."""
 Steps = Generator["Offload | None", Any, "Message | Outcome"]
-"""A handler that works in slices. It yields None where other connections may have their turn, and an `Offload` where it
-needs the result of long work; it returns what a handler returns. Between two slices the broker's state may change, and the
-buffer of the request is lost: a handler keeps no view of it (see `own_records`)."""
+"""A handler that works in slices. It yields None to let other connections have their turn, and an `Offload` to get the result
+of long work. It returns what a handler returns. Between two slices the broker's state may change, and the buffer of the
+request is lost: a handler keeps no view of it (see `own_records`)."""
 
 
 class Admitted(Protocol):
     """The parts of a request that the client may not do."""
 
     def joined(self, response: Message) -> Message:
-        """The response to the rest of the request, completed, and without what the client may not see."""
+        """Completes the response to the allowed part of the request, and removes what the client may not see."""
 
 
 class EngineParts(Protocol):
@@ -130,7 +130,7 @@ class Exchange:
         self.now = now
         self.frame = frame
         self.delay_ms = 0
-        """How many ms the response waits once it is made, because of the connection's interceptor."""
+        """How many ms the connection's interceptor delays the finished response."""
         self.size = 0
         """The bytes of the request, if there are quotas."""
         self.throttle_ms: int | None = None
@@ -170,11 +170,11 @@ class Exchange:
         return not self.connection.closed
 
     def handle(self, request: Message) -> None:
-        """Have the request, or the remaining part of it, answered by its API, now or later."""
+        """Let the API respond to the request, or to the remaining part of it, now or later."""
         self.engine.handle(request, self)
 
     def respond(self, response: Message) -> None:
-        """Respond to a request that was parked, or is being handled; dropped if the client has gone."""
+        """Respond to a request that was parked or is being handled. The response is dropped if the client has gone."""
         passed = self.passed(response)
         if passed is not None:
             try:
@@ -212,7 +212,7 @@ class Exchange:
         self.throttled(produced, None if self.api_key in UNMETERED else throttle.handled(self, now))
 
     def throttled(self, *exceeded: Exceeded | None) -> int:
-        """Let the client wait after its response for as long as these quotas want. Returns the ms."""
+        """Let the client wait after its response for as long as these quotas require. Returns the ms."""
         worst = max((each for each in exceeded if each is not None), default=None)
         self.throttle_ms = 0 if worst is None else worst.ms
         if worst is not None:
@@ -220,13 +220,13 @@ class Exchange:
         return self.throttle_ms
 
     def throttled_by(self, mutations: Mutations) -> None:
-        """The request is handled, and changed topics within this quota, or did not."""
+        """The request is handled, and has perhaps changed topics under this quota."""
         exceeded = mutations.exceeded(self.engine.now)
         if exceeded is not None:
             self.throttled(exceeded, self.engine.throttle.handled(self, self.engine.now))
 
     def mute(self, ms: int) -> None:
-        """Handle no further request of the connection for so long (KIP-219)."""
+        """Handle no further request of the connection for this long (KIP-219)."""
         connection, engine = self.connection, self.engine
 
         def end(_: int) -> None:
@@ -292,7 +292,7 @@ class Exchange:
         self.engine.effects.append(Respond(self.connection, []))
 
     def respond_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
-        """Do work, perhaps in slices, that responds by the function it is given, now or later."""
+        """Do work, perhaps in slices, that passes its response to a given function, now or later."""
         responses: list[Message] = []
         waiting = False
 

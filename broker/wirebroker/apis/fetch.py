@@ -4,8 +4,9 @@ Batches from each partition, up to the high watermark, or with read_committed up
 cut off at the limit, as in Kafka, which sends a piece of its file. The response waits until min_bytes are available,
 max_wait_ms has passed, or a partition has an error. The first batch of the first partition with records is sent even if it
 is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13). From version 16 the response
-names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); one that lags shows only its own records.
-With the RackAwareReplicaSelector the leader sends no records to a consumer with a replica in its rack, but that replica's id.
+names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); a lagging replica shows only its own
+records. With the RackAwareReplicaSelector the leader sends no records to a consumer with a replica in its rack, but that
+replica's id.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class Found:
         """Whether the next batch is read even if it is larger than the limits."""
         self.results: Results = []
         self.absent: Results = []
-        """The results for partitions that do not exist, which are named last."""
+        """The results for partitions that do not exist, which the response names last."""
 
 
 class Fetch:
@@ -162,7 +163,7 @@ class Fetch:
     _timer: Timer | None = None
     _waits = False
     room = UNLIMITED
-    """The bytes that a quota leaves for a response at most."""
+    """The most bytes that a quota leaves for a response."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
         self.request = request
@@ -186,7 +187,7 @@ class Fetch:
         """The partitions that changed before the request began to wait."""
 
     def _rack_of_consumer(self) -> str:
-        """The rack whose replicas are to be read; empty for the leader only, and for followers."""
+        """The rack whose replicas may be read; empty if only the leader may be read, and for followers."""
         request = self.request
         if from_follower(request):
             return ""
@@ -332,7 +333,7 @@ class Fetch:
         return data, found.available
 
     def response(self, results: Results) -> FetchResponse:
-        """The response with these results; a session omits unchanged ones."""
+        """Makes the response with these results. A session omits unchanged results."""
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
         if self.cluster.quotas.on:
@@ -341,7 +342,7 @@ class Fetch:
         return response
 
     def _add_within_quota(self, response: FetchResponse, results: Results) -> FetchResponse:
-        """Add the results, or give back what the session was before if the client has to wait for them."""
+        """Add the results, or restore the session of before if the client has to wait for them."""
         kept = self.context.kept()
         self._add(response, results)
         limited = within_quota(response, self.request, self.exchange)

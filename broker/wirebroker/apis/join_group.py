@@ -1,8 +1,8 @@
 """JoinGroup, versions 0–9: become, or remain, a member of a classic group.
 
 The response waits until the group's join phase is over. From version 4 a new member first gets its id, with
-MEMBER_ID_REQUIRED. From 5 it may be static (group.instance.id). From 9 the response to a static leader that came back may tell
-it to keep the assignment.
+MEMBER_ID_REQUIRED. From 5 it may be static (group.instance.id). From 9 the response may tell a static leader that came back
+to keep the assignment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Steps:
 
 
 def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
-    """Each protocol once, as first named. Kafka counts duplicates as votes, and its group then waits for ever."""
+    """Returns each protocol once, at its first place. Kafka counts duplicates as votes, and its group then waits for ever."""
     named: dict[str, bytes] = {}
     for protocol in request.protocols:
         named.setdefault(protocol.name, protocol.metadata)

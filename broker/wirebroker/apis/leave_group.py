@@ -9,7 +9,7 @@ from wirebroker.common.slices import pauses
 
 
 def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:
-    """Let the members go."""
+    """Remove the members."""
     groups = exchange.engine.groups
     if error := groups.membership_error(request.group_id, exchange.node_id):
         return LeaveGroupResponse(error_code=error)

@@ -32,7 +32,7 @@ OLDEST_VERSION_OF_STAND_IN = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
 def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
-    """Respond with an offset for each partition; one that is named more than once gets a single INVALID_REQUEST."""
+    """Respond with an offset for each partition. A partition that is named more than once gets a single INVALID_REQUEST."""
     pause, pause_for_search = pauses(), pauses(SEARCHES)
     requested: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:

@@ -10,7 +10,7 @@ from wirebroker.core.config_resources import unwritten
 from wirebroker.core.refusals import Refusal
 
 CHANGES = 32
-"""Changes of the metadata in a slice."""
+"""The number of metadata changes in a slice."""
 
 
 class MetadataChanges:
@@ -23,7 +23,7 @@ class MetadataChanges:
         self._written = 0
 
     def write_down(self, refused: Callable[[Any, Refusal], Any] | None = None) -> None:
-        """Write down the latest changes; if that fails, turn their responses into refusals (made by `refused`)."""
+        """Write down the latest changes. If that fails, replace their responses by refusals, which `refused` makes."""
         failed = self._exchange.cluster.decisions.write_down(self._exchange.now)
         if failed is not None:
             refusal = unwritten(failed)

@@ -29,7 +29,7 @@ from wirebroker.core.groups.offsets import Committed, expires_at
 Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
 """An existing partition of the request, and the error of its offset."""
 RETENTION_OF_BROKER = -1
-"""The retention time of an offset that has the broker's retention."""
+"""The value that stands for the broker's retention time."""
 
 
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:

@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Message)
 
 
 def timed_out(request: Message, exchange: Exchange, response_class: type[M]) -> Generator[None, None, M]:
-    """The response_class to an overdue request, made in slices."""
+    """Makes the response to an overdue request, in slices."""
     from wirebroker.requests.errors import refuse_in_slices
 
     response = yield from refuse_in_slices(request, ErrorCode.REQUEST_TIMED_OUT, exchange, pauses())

@@ -81,16 +81,16 @@ class Access:
         """Leaves out of the response what the client may not see."""
 
     def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME, *, asked: bool = True) -> bool:
-        """Whether the client may do this. `asked`: it wants to, so a refusal is noted."""
+        """Whether the client may do this. `asked`: the client requested this, so a refusal is noted."""
         exchange = self.exchange
         return exchange.engine.authorizer.may(exchange.connection, operation, kind, name, asked=asked)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """All that the client may do with a resource, as responses have it."""
+        """Returns the operations that the client may do on a resource, in the form of responses."""
         return self.exchange.engine.authorizer.operations(self.exchange.connection, kind, name)
 
     def cluster_operations(self) -> int:
-        """Returns all that the client may do with the cluster, or 0 if the client may not describe it."""
+        """Returns the operations that the client may do on the cluster, or 0 if the client may not describe it."""
         return self.operations(_R.CLUSTER, CLUSTER_NAME) if self.may(_O.DESCRIBE, _R.CLUSTER) else 0
 
     def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> None:
@@ -136,7 +136,7 @@ def _with(request: Any, attribute: str, elements: list[Any]) -> Any:
 
 
 Rule = Callable[[Any, Access], Any]
-"""Returns the request as far as the client may do it; None if nothing of it is left."""
+"""Returns the part of the request that the client may do, or None if nothing is left."""
 
 
 def _tell(response: Any, message: str) -> None:
@@ -150,7 +150,7 @@ def _tell(response: Any, message: str) -> None:
 
 
 def whole(operation: Operation, kind: ResourceType, field: str = "", message: str | None = None) -> Rule:
-    """The client needs this for the request as a whole: with the resource that a field names, or with the cluster."""
+    """The client needs this right for the whole request: on the resource that a field names, or on the cluster."""
     told = message or (None if field else f"The request needs {operation.name} permission.")
 
     def rule(request: Any, access: Access) -> Any:
@@ -164,7 +164,7 @@ def whole(operation: Operation, kind: ResourceType, field: str = "", message: st
 
 
 def topics(operation: Operation, message: str | None = None) -> Rule:
-    """The client needs this for each topic."""
+    """The client needs this right on each topic."""
 
     def rule(request: Any, access: Access) -> Any:
         directory = access.exchange.directory
@@ -180,7 +180,8 @@ def topics(operation: Operation, message: str | None = None) -> Rule:
 
 
 def each(operation: Operation, kind: ResourceType, attribute: str, field: str = "") -> Rule:
-    """The client needs this for each element of a list, which is the resource's name or has it in a field."""
+    """The client needs this right for each element of a list. The element is the resource's name, or has the name in a
+    field."""
 
     def rule(request: Any, access: Access) -> Any:
         def name(element: Any) -> str:
@@ -201,7 +202,7 @@ def unless(wrong: Callable[[Any, int], bool], rule: Rule) -> Rule:
 
 
 def both(*rules: Rule) -> Rule:
-    """One rule after another, as long as something is left."""
+    """Applies one rule after another, as long as a part of the request is left."""
 
     def rule(request: Any, access: Access) -> Any:
         for one in rules:
@@ -213,7 +214,7 @@ def both(*rules: Rule) -> Rule:
 
 
 def _share_offsets(request: Any, access: Access) -> Any:
-    """The group is asked even if no topic is left, and its refusal is the whole response.
+    """The group is checked even if no topic is left, and its refusal is the whole response.
 
     The refusal to alter names the id of a topic that the client may not read, as Kafka's does.
     """
@@ -289,7 +290,8 @@ def _may_be_made(name: str, request: Any, access: Access) -> bool:
 
 
 def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any:
-    """A topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. No id goes with a name."""
+    """A topic that the client may not see, in a response to Metadata or DescribeTopicPartitions. A topic that is requested by
+    name has no id."""
     made = next(field.spec[0] for field in response.__wire__ if field.name == "topics")
     return made(error_code=CODES[_R.TOPIC], name=name, topic_id=topic_id, partitions=[])
 
@@ -328,7 +330,7 @@ def _create_topics(request: Any, access: Access) -> Any:
     else:
 
         def allowed(topic: Any) -> bool:
-            # A name that comes twice, and Kafka's own topic, are errors of another kind.
+            # A repeated name, and Kafka's own topic, are errors of another kind.
             special = times[topic.name] > 1 or topic.name == "__cluster_metadata"
             return special or access.may(_O.CREATE, _R.TOPIC, topic.name)
 
@@ -425,7 +427,8 @@ def _described_groups(attribute: str) -> Rule:
 
 
 def _seen(group: Any, access: Access) -> Any:
-    """A described group. Only its name remains if it is not classic and has a topic that the client may not describe."""
+    """A described group. If a group is not classic and has a topic that the client may not describe, only the group's name
+    remains."""
     assigned = [
         part.topic_name
         for member in group.members

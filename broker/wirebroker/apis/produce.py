@@ -111,7 +111,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
 
 
 def _unanswered(exchange: Exchange) -> Outcome:
-    """A Produce with acks=0 is handled. A quota counts its bytes, and not its time, as in Kafka."""
+    """A Produce with acks=0 is handled. A quota counts its bytes but not its time, as in Kafka."""
     if exchange.cluster.quotas.on:
         exceeded = exchange.engine.throttle.use(exchange, PRODUCE, exchange.size, exchange.engine.now)
         if ms := exchange.throttled(exceeded):

@@ -1,8 +1,8 @@
 """The fast path for a Produce request with the same shape as the last one.
 
 A producer repeats the same request: the header, topic and partition are the same, and only the correlation id and the
-records differ. So a connection remembers the bytes of its last good Produce up to the records, and their decoded form. If
-the next request begins with the same bytes, nothing is decoded, and its response is the last respond with other numbers. The
+records differ. So a connection remembers the bytes of its last good Produce up to the records, and their decoded form. If the
+next request begins with the same bytes, nothing is decoded, and its response is the last response with other numbers. The
 batch itself is checked, judged and stored as usual. Any other request, and any error, takes the ordinary path.
 """
 
@@ -55,7 +55,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     partition = topic.partition(requested.index) if topic is not None else None
     if partition is None or partition.rules.needs_issued or requested.records is None:
         return
-    if partition.held_at is not None:  # batches may have to wait for replicas; when that ends, the metadata change
+    if partition.held_at is not None:  # batches may have to wait for replicas; the metadata changes when that ends
         return
     size = len(requested.records)
     frame = exchange.frame
@@ -108,7 +108,7 @@ def produce_by_shape(
     engine: EngineParts, connection: Connection, shape: ProduceShape, frame: memoryview, correlation_id: int, now: int,
     owned: bool,
 ) -> bool:  # fmt: skip
-    """Handle a Produce request that has this shape; False, with nothing changed, if it has not."""
+    """Handle a Produce request that has this shape. Returns False, with nothing changed, if the request has another shape."""
     at, end = shape.at, len(frame)
     if frame[HEAD_START:at].tobytes() != shape.head or shape.cluster_version != engine.cluster.version:
         return False

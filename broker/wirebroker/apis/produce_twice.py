@@ -1,7 +1,7 @@
 """A Produce that names a partition more than once. Kafka keeps record data in a map by partition.
 
-The last record data that can be read as one batch are appended and answered. If others cannot be read, their error replaces
-that respond, and the appended batch stays (KafkaApis.handleProduceRequest).
+The last record data that can be read as one batch are appended and answered. If other record data cannot be read, the error
+replaces that response, and the appended batch stays (KafkaApis.handleProduceRequest).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _key(data: TopicProduceData) -> str | bytes:
 
 
 def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordReject]:
-    """Reduce the request to the data that Kafka appends, by topic; the errors of data that cannot be read."""
+    """Reduce the request to the data that Kafka appends, by topic. Returns the errors of unreadable data."""
     topics: dict[str | bytes, TopicProduceData] = {}
     kept: dict[Named, PartitionProduceData] = {}
     unread: dict[Named, RecordReject] = {}

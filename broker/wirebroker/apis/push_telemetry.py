@@ -35,7 +35,7 @@ def handle(request: PushTelemetryRequest, exchange: Exchange) -> PushTelemetryRe
 
 
 def _error(request: PushTelemetryRequest, client: Client, exchange: Exchange) -> ErrorCode:
-    """Why the push is refused, in Kafka's order; NONE if it is not."""
+    """Returns the error of a refused push, in Kafka's order of checks, or NONE."""
     if client.terminating:
         return ErrorCode.INVALID_REQUEST
     if not client.may_push(exchange.now) and not request.terminating:

@@ -96,7 +96,7 @@ def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any]
 
 
 def may_read(exchange: Exchange) -> Callable[[str], bool]:
-    """Tells of a topic whether the client may read it; a refusal is noted once."""
+    """Tells whether the client may read a topic. A refusal is noted once."""
     authorizer, connection = exchange.engine.authorizer, exchange.connection
     return cache(lambda topic: authorizer.may(connection, Operation.READ, ResourceType.TOPIC, topic))
 
@@ -177,6 +177,6 @@ def _are_valid(batches: Iterable[Acknowledged], supports_renewal: bool, is_renew
 
 
 def finish(settled: tuple[Place, Settling], outcomes: Outcomes, exchange: Exchange) -> None:
-    """Write down what `begin` has checked of one partition."""
+    """Write down the acknowledgements of one partition that `begin` has checked."""
     place, settling = settled
     outcomes[place] = exchange.engine.shares.finish(settling, exchange.engine.now) or DONE

@@ -1,9 +1,9 @@
 """ShareFetch, versions 1–2: acquire records for a member of a share group, and acknowledge others (KIP-932).
 
-Epoch 0 begins a share session, −1 ends it. The response has the records and which of them are acquired; others may come with
-them. It waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails. Acknowledgements in the request are
-checked first and written down afterwards, so the fetch does not see their effect, as in Kafka. From version 2 a member may ask
-for no more than max_records records ("record_limit"), and may renew its locks in a request without a fetch.
+Epoch 0 begins a share session, −1 ends it. The response has records, and says which of them are acquired; it may have others.
+It waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails. Acknowledgements in the request are checked
+first and written down afterwards, so the fetch does not see their effect, as in Kafka. From version 2 a member may ask for no
+more than max_records records ("record_limit"), and may renew its locks in a request without a fetch.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
 def _open(
     request: ShareFetchRequest, exchange: Exchange, pause: Callable[[], bool]
 ) -> Generator[None, Any, tuple[list[Wanted], ShareSession | None, ErrorCode]]:
-    """The partitions to fetch; the session if it is not new; the error if there can be none."""
+    """Returns the partitions to fetch, the session if it is not new, and the error if there can be no session."""
     sessions, topics = exchange.engine.shares.sessions, exchange.cluster.topics_by_id
     key, epoch = _member(request, exchange), request.share_session_epoch
     named = []
@@ -253,15 +253,15 @@ class ShareFetch:
             yield from self._look_again(number, len(settling))
 
     def _look_again(self, number: int, last: int) -> Slices:
-        """Try again, if something has changed since. Each try looks at all partitions, so there is one after 1, 2, 4, 8 … of
-        them and at the end.
+        """Try again, if something has changed since the last try. Each try looks at all partitions, so tries are made after
+        1, 2, 4, 8 … partitions and at the end.
         """
         if self._woken and not self.is_done and (number & (number - 1) == 0 or number == last):
             self._woken = False
             yield from self._try(self.exchange.now)
 
     def end(self) -> Steps:
-        """The response, or that the request waits."""
+        """Returns the response, or that the request waits."""
         while not self.is_done and (self._woken or self._expired):
             self._woken = False
             yield from (self._complete if self._expired else self._try)(self._now)
@@ -276,7 +276,7 @@ class ShareFetch:
         return response
 
     def _rotated(self, wanted: list[Wanted]) -> list[Wanted]:
-        """The partitions, beginning with another one in each request."""
+        """Returns the partitions, beginning with another partition in each request."""
         epoch = self.request.share_session_epoch
         at = epoch % len(wanted) if epoch >= 1 else 0
         return wanted[at:] + wanted[:at]
@@ -384,7 +384,7 @@ class ShareFetch:
             yield from self._take(acquirable, (yield from self._read(others, len(acquirable))) | reads, now)
 
     def _available(self, acquirable: dict[Place, Held], reads: dict[Place, Read]) -> Generator[None, Any, int]:
-        """The bytes from the next offsets on, as far as they count."""
+        """The bytes from the next offsets on, as far as they count for min_bytes."""
         at_most, total = self._share_of_bytes(len(acquirable)), 0
         for place, held in acquirable.items():
             if self._pause():
@@ -400,7 +400,7 @@ class ShareFetch:
             yield from self._take(acquirable, (yield from self._read(acquirable, len(acquirable))), now)
 
     def _fails(self, acquirable: dict[Place, Held]) -> bool:
-        """Whether all of them fail, as in Kafka, which divides a negative number of bytes among the partitions."""
+        """Whether all reads fail, as in Kafka, which divides a negative number of bytes among the partitions."""
         if not acquirable or self.request.max_bytes >= 0:
             return False
         for place in acquirable:
@@ -482,7 +482,7 @@ class ShareFetch:
         """The results that the response names: in a continued session only changed partitions, and no results if the client has
         to wait.
 
-        Records were acquired before the quota is looked at. If the client then has to wait, they stay acquired, although the
+        Records are acquired before the quota is checked. If the client then has to wait, they stay acquired, although the
         answer does not carry them. Kafka does the same.
         """
         session, named = self._session, {}
@@ -555,7 +555,7 @@ Batch = tuple[BatchHeader, memoryview]
 def _in_reach(data: memoryview, share: SharePartition, room: int) -> Iterator[Batch]:
     """The batches of a read that hold the first `room` records, and one more batch.
 
-    All of them if some may have records that are not available: those take no room.
+    Returns all batches if some may have records that are not available, because those do not count.
     """
     end: float | None = None
     for view in iter_batches(data):

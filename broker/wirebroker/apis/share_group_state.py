@@ -3,7 +3,7 @@ WriteShareGroupState and ReadShareGroupStateSummary (versions 0–1).
 
 The group coordinator and the leaders of partitions send these to the share coordinator. Here one process is all of them, and
 clients may send them as well. Initialize begins the state, or begins it again at another offset. Read remembers a higher leader
-epoch: older leaders are refused from then on. Delete also takes a share partition without state. The summary has epochs and
+epoch: older leaders are refused from then on. Delete also accepts a share partition without state. The summary has epochs and
 start offsets, −1 without state, and from version 1 the number of completed records.
 """
 
@@ -34,9 +34,9 @@ class _Operation(NamedTuple):
     shown: Callable[[Any], dict[str, Any]] = lambda _: {}
     """The fields of a partition with this state, None if it was refused."""
     refused: str = "read share group state"
-    """What cannot be done by a broker that does not coordinate the share partition."""
+    """The refusal of a broker that does not coordinate the share partition."""
     every: int = WRITES
-    """After how many partitions others have a turn."""
+    """The number of partitions after which other requests have a turn."""
 
 
 def _read(state: Any) -> dict[str, Any]:
@@ -85,7 +85,7 @@ _OPERATIONS = {
 
 
 def handle(request: Any, exchange: Exchange) -> Steps:
-    """Do it for each partition."""
+    """Call the coordinator for each partition."""
     operation, states = _OPERATIONS[type(request)], exchange.engine.groups.share_state
     pause, results = pauses(operation.every), []
     begins = isinstance(request, initialize.InitializeShareGroupStateRequest)
