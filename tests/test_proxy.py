@@ -345,7 +345,7 @@ def test_a_client_that_does_not_read_holds_up_nobody_and_takes_no_memory(upstrea
     for _ in range(100):
         rude >> fetch()
     Dialogue(proxy) >> tagged("x") << accepted(at=1)
-    most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running()[1]._sides.values()))
+    most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running()[1].clients.values()))
     assert most < 3 * WRITE_HIGH_WATER
     for _ in range(100):
         rude << ANY_RESPONSE
