@@ -28,15 +28,15 @@ def contenders(checkout: Path, loop: str) -> list[Contender]:
     for name, flags in MEASURED.items():
         ours = Contender(
             name,
-            _serve(ROOT, loop, flags),
+            serve(ROOT, loop, flags),
             load=("-varied",) if "varied" in name else (),
             data_flag="--data" if name == "--data" else "",
         )
-        found += [ours, replace(ours, name=OTHER + name, command=_serve(checkout, loop, flags))]
+        found += [ours, replace(ours, name=OTHER + name, command=serve(checkout, loop, flags))]
     return found
 
 
-def _serve(checkout: Path, loop: str, flags: Sequence[str]) -> tuple[str, ...]:
+def serve(checkout: Path, loop: str, flags: Sequence[str]) -> tuple[str, ...]:
     paths = ":".join(str(checkout / root) for root in ("broker", "protocol", "pipeline"))
     return ("env", f"PYTHONPATH={paths}", sys.executable, "-m", "wirebroker", "serve", "--loop", loop, *flags)
 

@@ -34,6 +34,8 @@ class Case:
     title: str
     load: list[str]
     contenders: Sequence[Contender]
+    generator: Sequence[str] = ()
+    """The command of the load generator, if it is not the usual one."""
     rounds: dict[str, list[Report]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 

@@ -1,5 +1,6 @@
-// Command sharegen measures how many records a second a broker delivers to the one member of a share group, which accepts
-// all of them. It is franz-go's client; it fills a topic first. It prints one line of JSON, as loadgen does.
+// Command franzgen is franz-go's client as a load. It measures how many records a second a broker delivers to the one member of
+// a share group, which accepts all of them; it fills a topic first, and prints one line of JSON, as loadgen does. With -mode it
+// is a real load instead.
 package main
 
 import (
@@ -24,10 +25,20 @@ func main() {
 	size := flag.Int("record-bytes", 100, "bytes of a record")
 	batch := flag.Int("batch", 100, "records in a batch")
 	pid := flag.Int("pid", 0, "process id of the server, for its CPU time")
+	mode := flag.String("mode", "share", "share; produce or consume are a real load, whose server another process measures")
+	codec := flag.String("codec", "none", "codec of the real load")
+	file := flag.String("file", "", "records of the real load")
 	flag.Parse()
+	if *mode != "share" {
+		if err := realLoad(*mode, *address, *name, *file, *codec, *records); err != nil {
+			fmt.Fprintln(os.Stderr, "franzgen:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	report, err := run(*address, *name, *records, *size, *batch, *pid)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "sharegen:", err)
+		fmt.Fprintln(os.Stderr, "franzgen:", err)
 		os.Exit(1)
 	}
 	line, _ := json.Marshal(report)

@@ -1,4 +1,4 @@
-module wirebroker/bench/sharegen
+module wirebroker/bench/franzgen
 
 go 1.26.0
 
