@@ -53,7 +53,7 @@ class Client(Protocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes sent to the peer that it has not read."""
+        """Bytes for the peer that are not sent yet, because it does not read."""
 
     def begin(self) -> None:
         """Serve the connection, which waited in line."""
