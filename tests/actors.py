@@ -1,4 +1,4 @@
-"""The clients of tests, by name: members of groups, producers of transactions, readers. Each sends exactly what it is told.
+"""The clients of tests, by name: members of groups, producers of transactions, readers. Each sends exactly what the test says.
 
 They speak to a MockKafka, a ProxyKafka, or an InProcess, each over a connection of its own.
 """
