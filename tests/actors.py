@@ -1,6 +1,6 @@
-"""The clients of tests, by name: members of groups, producers of transactions, readers.
+"""The clients of tests, by name: members of groups, producers of transactions, readers. Each sends exactly what the test says.
 
-Each client sends exactly what the test asks for. They speak to a MockKafka, a ProxyKafka, or an InProcess, each over a connection of its own.
+They speak to a MockKafka, a ProxyKafka, or an InProcess, each over a connection of its own.
 """
 
 from __future__ import annotations
