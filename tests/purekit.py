@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-OURS = ("kafkawire", "wirebroker", "fuzzing")
+OURS = ("kafkawire", "wirebroker", "wirebroker_audit", "fuzzing")
 
 
 class _Sources(MetaPathFinder):

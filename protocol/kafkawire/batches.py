@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -22,10 +22,11 @@ from kafkawire.primitives import Buffer
 from kafkawire.varints import read_varint, write_varint
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_SIZE = HEADER.size
-CRC_START = 21
+HEADER_SIZE: Final = 61
+CRC_START: Final = 21
 """The first byte that the CRC covers."""
-LENGTH_START, LOG_OVERHEAD = 8, 12
+LENGTH_START: Final = 8
+LOG_OVERHEAD: Final = 12
 """The position of the length field, and the number of bytes that it does not count."""
 _CRC_AT = 17
 _LENGTH = struct.Struct(">i")

@@ -12,8 +12,9 @@ from kafkawire.compression import GZIP
 from wirebroker_audit.reading import records
 from wirebroker_audit.reading.linker import Linker
 from wirebroker_audit.reading.pieces import Mark, Piece
-from wirebroker_audit.reading.scan import Chunk, batch_rows, walk
+from wirebroker_audit.reading.scan import Chunk, batch_rows
 from wirebroker_audit.reading.singles import find_singles
+from wirebroker_audit.reading.walking import walk
 
 ONES = [
     Record(0, 0, None, b"plain"), Record(0, 0, b"k", None), Record(0, 0, b"", b""), Record(3, 5, b"k" * 70, b"v" * 9000),

@@ -8,7 +8,8 @@ from kafkawire.batches import HEADER_SIZE, read_header
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit.reading.linker import Linker
 from wirebroker_audit.reading.pieces import Piece
-from wirebroker_audit.reading.scan import Chunk, batch_rows, damage_row, stored_crc, walk
+from wirebroker_audit.reading.scan import Chunk, batch_rows, damage_row, stored_crc
+from wirebroker_audit.reading.walking import walk
 from wirebroker_audit.wire import EARLIEST, BrokerError, Client, LivePartition
 
 EMPTY_RESPONSES = 4

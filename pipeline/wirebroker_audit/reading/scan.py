@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -25,14 +23,11 @@ from kafkawire.batches import (
 from kafkawire.primitives import Buffer
 from wirebroker_audit.reading.linker import NO_RUN, RULES, Array, Linker
 from wirebroker_audit.reading.pieces import Piece
+from wirebroker_audit.reading.walking import LEAST_LENGTH, MAGIC, MAGIC_AT, Walk
 
 LARGEST_BATCH = 256 * 1024 * 1024
 """A larger length counts as damage."""
-LEAST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
-MAGIC_AT = 16
-MAGIC = 2
 _LENGTH = struct.Struct(">i")
-_OFFSET = struct.Struct(">q")
 _MARKER = struct.Struct(">hh")
 _AT_ONCE = 4096
 """The number of headers that are copied at once."""
@@ -82,49 +77,6 @@ class Chunk(NamedTuple):
     """the view's position in its segment; −1 for rows about damage without batches"""
     places: dict[int, int] | None = None
     """the place in the view of each `position`, if it is not the distance from `begin`"""
-
-
-class Walk(NamedTuple):
-    """The result of a walk over a buffer: one entry per batch, and its end."""
-
-    positions: list[int]
-    crcs: list[int]
-    contents: list[int]
-    end: int
-    """the first byte that was not walked"""
-
-    def within(self, view: memoryview, start: int, stop: int) -> Walk:
-        """The batches whose base offset is in this range; the walk must be in order of offsets."""
-        offsets = [_OFFSET.unpack_from(view, position)[0] for position in self.positions]
-        low, high = bisect_left(offsets, start), bisect_left(offsets, stop)
-        return Walk(self.positions[low:high], self.crcs[low:high], self.contents[low:high], self.end)
-
-    def until(self, end: int) -> Walk:
-        """Returns the walk without its last batch if that batch begins at `end`."""
-        if end == self.end:
-            return self
-        return Walk(self.positions[:-1], self.crcs[:-1], self.contents[:-1], end)
-
-
-def walk(view: memoryview, pos: int, stop: int) -> Walk:
-    """Walk from batch to batch while each begins before `stop`, is whole, and looks like a batch."""
-    unpack, crc_of, plain_crc, begin, least = _LENGTH.unpack_from, crc32c, zlib.crc32, HEADER_SIZE, LEAST_LENGTH
-    positions: list[int] = []
-    crcs: list[int] = []
-    contents: list[int] = []
-    size = len(view)
-    last_header = min(stop - 1, size - HEADER_SIZE)
-    while pos <= last_header:
-        length = unpack(view, pos + 8)[0]
-        end = pos + LOG_OVERHEAD + length
-        if length < least or end > size or view[pos + MAGIC_AT] != MAGIC:
-            break
-        body = view[pos + begin : end]
-        positions.append(pos)
-        crcs.append(crc_of(view[pos + CRC_START : end]))
-        contents.append(plain_crc(body) << 32 | crc_of(body))
-        pos = end
-    return Walk(positions, crcs, contents, pos)
 
 
 def headers_at(view: Buffer, positions: Array) -> Array:

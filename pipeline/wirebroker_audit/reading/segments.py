@@ -21,15 +21,14 @@ from wirebroker_audit.reading.remote import size_of
 from wirebroker_audit.reading.scan import (
     LARGEST_BATCH,
     Chunk,
-    Walk,
     batch_rows,
     damage_row,
     find_batch,
     is_zero,
     looks_like_batch,
     stored_crc,
-    walk,
 )
+from wirebroker_audit.reading.walking import Walk, walk
 
 CHUNK = 8 * 1024 * 1024
 """The number of bytes that are read at a time."""
