@@ -22,8 +22,8 @@ from wirebroker.trace.rows import RequestRow, Row
 
 VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
 """The environment variables that have the broker's address."""
-ROWS = 20_000
-"""Rows of the trace that a run keeps."""
+ROWS, PLAIN_ROWS = 20_000, 500_000
+"""Rows of the trace that a run keeps; a plain run keeps more, because they are the table of cases."""
 TAIL = 4000
 """Bytes of the command's output that a run keeps."""
 STORM_RATE, STORM_LEAST, STORM_FACTOR = 200, 1000, 20
@@ -167,7 +167,7 @@ class Watch:
     name = "the exploration"
 
     def __init__(self, usual: int | None) -> None:
-        self.rows: deque[Row] = deque(maxlen=ROWS)
+        self.rows: deque[Row] = deque(maxlen=PLAIN_ROWS if usual is None else ROWS)
         self.requests: Counter[str] = Counter()
         self.storm = False
         self.stop: Callable[[], None] = lambda: None

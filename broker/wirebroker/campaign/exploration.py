@@ -17,6 +17,8 @@ from wirebroker.campaign.misfortunes import Asked, Choice, Place, cases, delays,
 from wirebroker.campaign.outcomes import KAFKAS_OWN, OUTCOMES, SILENT_OUTCOMES, Expectation, expectation, intend, sentence
 from wirebroker.campaign.words import faults_of, ways
 
+LONGEST_S = 30.0
+"""A run that hangs is played again if it ends by force within this time (`Application.limit`)."""
 SLOWER_FACTOR, SLOWER_S = 5, 2.0
 """A run that took so many times the plain run's time, and so many seconds more, is slower."""
 
@@ -131,6 +133,8 @@ class Exploration:
         """Play one case of each way to break again, until three runs are known, and note how often it broke."""
         found = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
         first = list({each["id"]: each for each in found}.values())
+        if self.application.limit > LONGEST_S:
+            first = [each for each in first if each["exit"] is not None]
         words = ("id", "api", "nth", "fault", "second")
         again = [
             {**{word: each[word] for word in words if word in each}, "id": f"{each['id']}#{number}"}
