@@ -41,11 +41,11 @@ SEQUENCES = 2**31
 COMPRESSION_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
 DEFINED_ATTRIBUTES = 0x7F
 DECOMPRESSED_LIMIT = 128 * 1024 * 1024
-"""Bytes that a batch may unfold into, unless the caller says otherwise."""
+"""The most bytes into which a batch may decompress, unless the caller gives another limit."""
 
 
 class CorruptBatch(ProtocolError):
-    """The record data cannot be a sequence of batches; the message is Kafka's."""
+    """Raised if record data cannot be a sequence of batches. The message is Kafka's."""
 
 
 class BatchHeader(NamedTuple):
@@ -139,7 +139,8 @@ def iter_batches(buffer: Buffer) -> Iterator[memoryview]:
 
 
 def next_batch_size(view: memoryview, pos: int) -> int | None:
-    """Bytes of the batch at `pos`, None if too little is there to tell. Raises CorruptBatch (ByteBufferLogInputStream)."""
+    """Returns the size of the batch at `pos`, or None if too few bytes are there to tell. Raises CorruptBatch
+    (ByteBufferLogInputStream)."""
     left = len(view) - pos
     if left < LOG_OVERHEAD:
         return None
@@ -193,7 +194,7 @@ def build_batch(
 
 
 def seal(header: BatchHeader, body: Buffer) -> bytes:
-    """A batch of this header and these (compressed) records, with its length and CRC put right."""
+    """Returns a batch of this header and these (compressed) records, with correct length and CRC."""
     length = HEADER_SIZE - LOG_OVERHEAD + len(body)
     made = bytearray(HEADER.pack(*header._replace(batch_length=length, crc=0)))
     made += body
@@ -202,7 +203,7 @@ def seal(header: BatchHeader, body: Buffer) -> bytes:
 
 
 def patch_timestamps(batch: bytearray, max_timestamp: int, *, append_time: bool) -> None:
-    """Write another max timestamp and timestamp type, and put the CRC right (Kafka's setMaxTimestamp).
+    """Write another max timestamp and timestamp type, and correct the CRC (Kafka's setMaxTimestamp).
 
     Attributes that no version defines are dropped, as Kafka drops them when it writes a header.
     """
@@ -246,8 +247,8 @@ def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
 def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
     """Whether compaction can be the reason that a batch with a matching CRC has fewer records than offsets.
 
-    No broker accepts such a batch from a producer. The cleaner keeps records with a key and with rising offsets of the batch; a
-    header with a wrong count does not fit that. True if the records cannot be decompressed here.
+    No broker accepts such a batch from a producer. The cleaner keeps records that have a key, and rising offsets within the
+    batch; a header with a wrong count does not have these properties. True if the records cannot be decompressed here.
     """
     header = read_header(batch)
     try:

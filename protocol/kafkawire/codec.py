@@ -32,9 +32,9 @@ __all__ = [
 M = TypeVar("M", bound=Message)
 
 MAX_ELEMENTS = 1 << 19
-"""Elements that the arrays of one message may have; the metadata of 100,000 partitions has 200,000 at most."""
+"""The most elements of all arrays of a message; the metadata of 100,000 partitions has at most 200,000."""
 MOST_OBJECTS = 64
-"""Bytes of objects that a message of many small elements may take for each of its bytes; measured, 54 is the most."""
+"""The most bytes of objects for each byte of a message of many small elements; the largest measured value is 54."""
 
 _WRONG = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 _readers: dict[tuple[type[Message], int], Reader] = {}
@@ -42,9 +42,9 @@ _writers: dict[tuple[type[Message], int], Writer] = {}
 
 
 def decode(cls: type[M], buffer: Buffer, version: int, pos: int = 0, most_elements: int | None = None) -> tuple[M, int]:
-    """The message at `pos` and the position after it; what follows there is ignored, as Kafka does.
+    """Returns the message at `pos` and the position after it. Like Kafka, it ignores later bytes.
 
-    Raises ProtocolError, and of these TooManyElements as soon as its arrays announce more elements than `most_elements`
+    Raises ProtocolError; its subclass TooManyElements as soon as the arrays announce more elements than `most_elements`
     (MAX_ELEMENTS).
     """
     view = buffer if buffer.__class__ is memoryview else memoryview(buffer)

@@ -44,7 +44,7 @@ class Counted(dict[int, Callable[..., Any]]):
 
 @cache
 def least_size(cls: type[Struct], version: int, flexible: bool) -> int:
-    """The fewest bytes a struct takes, at least 1: what an announced count is held against."""
+    """The fewest bytes of a struct, at least 1; an announced count is compared with it."""
     size = sum(
         1 if isinstance(field.spec, type) and field.nullable(version) else least_of(field.spec, version, flexible)
         for field in cls.__wire__
@@ -54,7 +54,7 @@ def least_size(cls: type[Struct], version: int, flexible: bool) -> int:
 
 
 def least_of(spec: Any, version: int, flexible: bool) -> int:
-    """The fewest bytes a value of this type takes where it is not null."""
+    """The fewest bytes of a value of this type that is not null."""
     if is_fixed(spec):
         return layout(">" + FORMATS[spec]).size
     if isinstance(spec, type):
@@ -101,7 +101,7 @@ class Source:
         return sorted((f for f in self.cls.__wire__ if f.tag is not None and f.present(self.version)), key=_tag)
 
     def steps(self) -> Iterator[list[Field]]:
-        """The plain fields, neighbours of fixed size joined, every other field by itself."""
+        """The plain fields. Neighbours of fixed size are joined; every other field stands alone."""
         run: list[Field] = []
         for field in self.plain():
             if is_fixed(field.spec):

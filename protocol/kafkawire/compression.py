@@ -46,19 +46,20 @@ _FIRST_GUESS, _NEXT_GUESS = 4, 8
 
 _SMALL_ROOM = 1 << 20
 _KEPT_ROOM = 1 << 22
-"""Bytes that a room keeps for the next use."""
+"""The bytes that a buffer keeps for its next use."""
 
 
 class CodecMissing(WireError):
-    """The codec is not installed on this machine; the message says how to get it."""
+    """Raised if the codec is not installed on this machine. The message says how to get it."""
 
 
 class TooLarge(ProtocolError):
-    """The data decompresses to more bytes than the limit."""
+    """Raised if the data decompresses to more bytes than the limit."""
 
 
 class Room:
-    """Memory to decompress into, one batch after another: memory that was written to before costs a fraction of new memory."""
+    """Memory into which one batch after another is decompressed: memory that was written before costs a fraction of new
+    memory."""
 
     __slots__ = ("buffer",)
 
@@ -74,7 +75,7 @@ class Room:
         return self.buffer
 
     def tidy(self) -> None:
-        """Keep no more memory than usual batches need. The decompressed data is no longer needed."""
+        """Shrink to the memory that usual batches need. The decompressed data is no longer needed."""
         if len(self.buffer) > _KEPT_ROOM:
             self.buffer = memoryview(bytearray())
 
@@ -174,7 +175,7 @@ def _unsnappy(data: memoryview, limit: int, room: Room) -> memoryview:
 
 
 def _snappy_block(block: memoryview, limit: int, room: Room, at: int) -> int:
-    """Decompress a block into the room from `at` on; where it ends."""
+    """Decompress a block into the buffer from `at` on. Returns the end of the block."""
     snappy = _cramjam("snappy")
     try:
         end = at + int(snappy.decompress_raw_len(block))  # the codec enforces the announced size
@@ -214,7 +215,7 @@ def _unlz4(data: memoryview, limit: int, room: Room) -> memoryview:
 
 
 def _lz4_header(data: memoryview) -> tuple[int, int, int]:
-    """Where the blocks begin, how large one may be, and how many bytes follow each."""
+    """Returns where the blocks begin, how large a block may be, and how many bytes follow each block."""
     if len(data) < _LZ4_LEAST_HEADER or data[:4] != _LZ4_MAGIC:
         raise ProtocolError("lz4 data without a frame")
     flags, block_size = data[4], data[5] >> 4

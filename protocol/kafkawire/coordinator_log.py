@@ -16,7 +16,7 @@ _PREFIX = struct.Struct(">h")
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record as messages; `value` is None where the record deletes what its key names."""
+    """A record as messages. `value` is None if the record deletes what its key names."""
 
     key: Message
     value: Message | None
@@ -32,7 +32,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 def read_record(kinds: Mapping[int, tuple[str, str]], key: Buffer, value: Buffer | None) -> CoordinatorRecord | None:
-    """Returns a record of one of these kinds (`GROUP_RECORDS` or `TRANSACTION_RECORDS`), or None if it is of another.
+    """Returns a record of one of these kinds (`GROUP_RECORDS` or `TRANSACTION_RECORDS`), or None for another kind.
 
     Raises ProtocolError for bytes that cannot be such a record.
     """

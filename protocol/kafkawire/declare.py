@@ -130,14 +130,14 @@ def wire(
 
 
 def _zero(spec: Any) -> Any:
-    """The default of a field that declares none; for arrays and structs what makes it."""
+    """The default of a field that declares none; for arrays and structs its factory."""
     if isinstance(spec, list):
         return list
     return spec if isinstance(spec, type) else _ZEROS.get(spec, 0)
 
 
 def _declared(cls: type[T]) -> type[T]:
-    cls.__doc__ = cls.__doc__ or cls.__name__  # else dataclass makes one of the signature, which takes long
+    cls.__doc__ = cls.__doc__ or cls.__name__  # otherwise dataclass makes one from the signature, which takes long
     made = dataclass(slots=True, eq=False, repr=False)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]
     made.__wire__ = tuple(dataclasses.replace(f.metadata["wire"], name=f.name) for f in fields)  # type: ignore[attr-defined]

@@ -10,11 +10,11 @@ from enum import IntEnum
 
 
 class WireError(Exception):
-    """Anything this package raises of its own."""
+    """The base of all exceptions of this package."""
 
 
 class ProtocolError(WireError):
-    """The peer's bytes break the protocol: its mistake, not the caller's."""
+    """The peer's bytes break the protocol: the peer's mistake, not the caller's."""
 
 
 class TooManyElements(ProtocolError):

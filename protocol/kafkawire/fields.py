@@ -18,11 +18,11 @@ from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer, read_uvarint
 
 UNKNOWN_TAG = "unknown tag "
-"""How the name of a tagged field begins that its message does not declare."""
+"""The beginning of the name of a tagged field that its message does not declare."""
 
 
 class FieldDamage(ProtocolError):
-    """A field cannot be read. `position` is that of its first byte in the buffer."""
+    """Raised if a field cannot be read. `position` is that of its first byte in the buffer."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(f"{path} at byte {position}: {reason}" if path else f"byte {position}: {reason}")

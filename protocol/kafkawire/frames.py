@@ -22,7 +22,7 @@ _new: Any = tuple.__new__
 
 
 def frame_end(data: Buffer, pos: int = 0) -> int:
-    """The position after the frame whose size stands at `pos`, whether or not all of the frame is there."""
+    """Returns the position after the frame whose size is at `pos`, even if the frame is incomplete."""
     size: int = SIZE.unpack_from(data, pos)[0]
     return pos + SIZE_BYTES + size
 
@@ -31,7 +31,7 @@ class FrameReader:
     """Cuts the bytes of one direction of a connection into frames, in whatever pieces the bytes arrive.
 
     Two ways to use it: `feed` and `next` give whole frames of `least` to `most` bytes. `taken`, `keep` and `passed` are for
-    those who look at the beginning of a frame and then let the rest of the frame pass as it arrives.
+    callers that read the beginning of a frame and forward the rest of the frame as it arrives.
     """
 
     __slots__ = ("_least", "_most", "needed", "passing", "tail")
@@ -41,12 +41,12 @@ class FrameReader:
         self.tail = bytearray()
         """The bytes that have arrived, and are neither given out nor passed."""
         self.needed = 0
-        """Bytes of `tail` without which nothing can be decided."""
+        """The number of bytes of `tail` without which nothing can be decided."""
         self.passing = 0
-        """Bytes of the current frame that have not arrived, and pass as they arrive."""
+        """The number of bytes of the current frame that have not arrived, and that pass as they arrive."""
 
     def feed(self, data: Buffer) -> None:
-        """These bytes have arrived."""
+        """Add bytes that have arrived."""
         self.tail += data
 
     def next(self) -> bytes | None:
@@ -79,7 +79,7 @@ class FrameReader:
         return memoryview(whole)
 
     def keep(self, data: Buffer, needed: int = 0) -> None:
-        """These bytes have not passed; none of them can pass before there are `needed`."""
+        """Keep these bytes, none of which can pass before there are `needed`."""
         self.tail, self.needed = bytearray(data), needed
 
     def passed(self, count: int) -> int:
@@ -130,7 +130,8 @@ def read_request_header(frame: Buffer) -> RequestHeader:
 
 
 def skip_tags(buffer: Buffer, pos: int) -> int:
-    """The position after a section of tagged fields of which none is known. ProtocolError, IndexError at the end."""
+    """The position after a section of tagged fields of which none is known. Raises ProtocolError, and IndexError at the end
+    of the bytes."""
     count, pos = read_uvarint(buffer, pos)
     if count > MAX_ELEMENTS:
         raise ProtocolError(f"{count} tagged fields are more than are read here")

@@ -1,6 +1,6 @@
 """Runs of records of one shape, for a walk in Python.
 
-Producers mostly send records of one shape: the same lengths, again and again. A shape is compiled into a pattern of bytes that
+Producers mostly send records of one shape, with the same lengths. A shape is compiled into a pattern of bytes that
 a whole run of such records must match, which the regular expression engine decides in half a microsecond. Records that match no
 pattern are walked; a shape that repeats gets a pattern.
 """
@@ -19,9 +19,10 @@ Shape = tuple[int, int, int, int, int]
 
 _ODD = bytes(range(1, 256, 2))
 _SEEN_BEFORE_COMPILED = 3
-"""How often a shape is walked before it is worth a pattern; compiling one costs as much as walking 200 records."""
+"""The number of walked records of a shape after which a pattern is compiled; compiling costs as much as walking 200
+records."""
 _MOST_AT_ONCE = 1 << 16
-"""Records that one match may run over."""
+"""The most records of one match."""
 _MOST_PATTERNS = 256
 _MOST_SHAPES = 4096
 
@@ -49,7 +50,8 @@ _noting = Lock()
 
 
 def latest_run(body: memoryview, count: int) -> tuple[int, int, bool] | None:
-    """The smallest and largest timestamp delta, and whether keys lack, if all records have the shape that matched last."""
+    """Returns the smallest and largest timestamp delta, and whether keys are missing, if all records have the shape that
+    matched last."""
     latest = _latest[0]
     if latest is None:
         return None
@@ -80,7 +82,7 @@ def find_run(shape: Shape, body: memoryview, pos: int, most: int) -> tuple[int, 
 
 
 def note(shape: Shape) -> None:
-    """Count a shape that was walked, and compile it when it has come often enough. Both tables are bounded."""
+    """Count a walked shape, and compile it when it has occurred often enough. Both tables are bounded."""
     with _noting:
         seen = _seen.get(shape, 0) + 1
         if seen < _SEEN_BEFORE_COMPILED:

@@ -1,4 +1,4 @@
-"""Walking over a batch's records without making objects of them: are they well formed, and how late is the latest.
+"""Walks over a batch's records without making objects of them: are they well formed, and what is the latest timestamp?
 
 Compiled to machine code, a walk looks at each record in some ten nanoseconds. In Python it takes nearly a microsecond, so there
 `record_patterns` first looks for runs of records of one shape, which the regular expression engine checks as fast.
@@ -50,7 +50,7 @@ def walk_records(body: memoryview, count: int) -> Walked:
 
 
 def walk_in_order(body: memoryview, count: int) -> tuple[Walked, bool]:
-    """The same, and whether the records are numbered 0, 1, 2 …"""
+    """Like `walk`, and also tells whether the records are numbered 0, 1, 2 …"""
     if len(body) <= _WINDOW:
         raw = bytes(body)
         walked, stop, low, high, keyless, ordered = _walk_each(raw, 0, 0, count)
@@ -65,7 +65,7 @@ def walk_in_order(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 class _Walk:
-    """A walk over a body, as far as it has come."""
+    """The state of a walk over a body."""
 
     __slots__ = ("_base", "_body", "_end", "_high", "_keyless", "_low", "_raw", "_walked", "ordered", "pos")
 
@@ -99,7 +99,7 @@ class _Walk:
                 self.passed(stop, 1, delta, delta, keyless)
 
     def passed(self, stop: int, records: int, low: int, high: int, keyless: bool) -> None:
-        """These records, which end at `stop`, have been walked otherwise."""
+        """Note that these records, which end at `stop`, have been walked in another way."""
         self.pos = stop
         self._walked += records
         self._see(low, high, keyless)
@@ -121,7 +121,8 @@ class _Walk:
 
 
 def _walk_runs(walk: _Walk, body: memoryview, count: int) -> None:
-    """In turns: as many records of one shape as there are, by its pattern, and some of different shapes one by one."""
+    """Alternates: walks all next records of one shape by its pattern, and then some records of different shapes one by
+    one."""
     left, end = count, len(body)
     while left > 0:
         start = walk.pos

@@ -1,7 +1,7 @@
 """Sessions: what a capture shows of Kafka's protocol, with the verdicts that a proxy would have given.
 
-Nobody proxied the traffic, so the relay of the proxy is given the frames of the capture, and its effects are dropped. Where
-frames are missing from the capture, the session goes on with the next one that is whole.
+Nobody proxied the traffic, so the relay of the proxy is given the frames of the capture, and its effects are dropped. If
+frames are missing from the capture, the session continues with the next whole frame.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Session:
 
 
 class Observer(Proxy):
-    """A proxy that passes nothing on, and tells of each request and its response."""
+    """A proxy that forwards nothing, and reports each request and its response."""
 
     def __init__(
         self, locate: Callable[[str, int, int], Endpoint], row: Callable[[Row], None], event: Callable[[Asked | Answered], None]
@@ -181,7 +181,7 @@ class _Conversation:
 
 
 class _Frames:
-    """The frames of one direction. After a gap it waits for a piece that begins with one."""
+    """The frames of one direction. After a gap it waits for a piece that begins with a frame."""
 
     def __init__(self, begins: Callable[[bytes, bool], bool]) -> None:
         self._begins = begins

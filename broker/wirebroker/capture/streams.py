@@ -8,7 +8,7 @@ from typing import NamedTuple
 from wirebroker.capture.packets import ACK, FIN, RST, SYN, Endpoint, Segment
 
 MOST_HELD = 256
-"""Segments that wait for one before them; then that one is taken to be missing from the capture."""
+"""The number of waiting segments from which the segment before them counts as missing from the capture."""
 _HALF, _ALL = 1 << 31, (1 << 32) - 1
 
 
@@ -76,7 +76,7 @@ class _Side:
         self.ended = False
 
     def take(self, segment: Segment) -> Iterator[tuple[bytes, bool]]:
-        """The bytes that are complete now, each with whether some are missing before them."""
+        """Yields the bytes that are complete now, and whether bytes are missing before them."""
         sequence = segment.sequence
         if segment.flags & SYN:
             self._next = sequence = (sequence + 1) & _ALL

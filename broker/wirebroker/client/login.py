@@ -16,7 +16,7 @@ from wirebroker.client.wire import Connection
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
-"""RFC 7677 demands the one; the other keeps a broker from occupying a client."""
+"""The least number is RFC 7677's; the largest keeps a broker from occupying a client."""
 
 
 class LoginFailed(Exception):

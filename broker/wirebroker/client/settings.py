@@ -29,7 +29,7 @@ LOGINS = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-"""By mechanism its login module."""
+"""The login module of each mechanism."""
 TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 UNDERSTOOD = frozenset(
     {
@@ -53,7 +53,7 @@ CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
 
 
 class BadConfig(Exception):
-    """A file with the client's settings is refused; the text says where and why, without passwords."""
+    """Raised if a file with client settings is refused. The text says where and why, without passwords."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,8 @@ class Access:
         return replace(self, max_rate=self.max_rate / max(tasks, 1))
 
     def context(self) -> ssl.SSLContext | None:
-        """For the sockets; None without TLS. Raises ssl.SSLError for text that is not a certificate, BadStore."""
+        """Returns the context for the sockets, or None without TLS. Raises ssl.SSLError for text that is not a certificate,
+        BadStore."""
         if not self.protocol.endswith("SSL"):
             return None
         context = ssl.create_default_context(cadata=self.trusted or None)

@@ -25,7 +25,7 @@ TO_PEM = {
 
 
 class BadStore(ValueError):
-    """A store cannot be used; the text says which one, why, and what to do, without its password."""
+    """Raised if a store cannot be used. The text names the store, and says why and what to do, without its password."""
 
 
 def pem_of(store: str, settings: Mapping[str, str]) -> str:

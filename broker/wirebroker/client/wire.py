@@ -19,7 +19,7 @@ TIMEOUT = 10.0
 """Seconds without a byte after which a client stops waiting for a response."""
 LARGEST_RESPONSE = 512 * 1024 * 1024
 AT_ONCE = 1 << 18
-"""Most bytes that one read brings."""
+"""The most bytes of one read."""
 SHOWN = 64
 """How many bytes of an unreadable response its error message shows."""
 
@@ -33,7 +33,7 @@ class NoResponse(TimeoutError):
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Host and port of `host:port`; of the first one in a list with commas. Raises ValueError."""
+    """Returns host and port of `host:port`, or of the first address in a list with commas. Raises ValueError."""
     host, _, port = text.split(",")[0].strip().rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{text!r} is not host:port")
@@ -186,7 +186,7 @@ class Connections:
 
     @contextmanager
     def _open(self, name: str) -> Iterator[Connection]:
-        """The connection of this name, made if there is none, and dropped if using it fails."""
+        """Yields the connection of this name. Opens it if there is none, and drops it if using it fails."""
         if name not in self._connections:
             self._connections[name] = self.connect(name)
         try:

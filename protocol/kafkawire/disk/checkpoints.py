@@ -19,7 +19,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 Offsets = dict[tuple[str, int], int]
-"""Topic and partition to an offset."""
+"""An offset for each topic and partition."""
 _SIGNATURE = "__crc32c", 0
 LARGEST_INT32, LARGEST_INT64 = 2**31 - 1, 2**63 - 1
 
@@ -32,7 +32,7 @@ class Checkpoint(NamedTuple):
 
 
 def read_offsets(path: Path) -> Checkpoint:
-    """The offsets in a checkpoint; none if there is no file, or nothing in it. Raises DamagedFile."""
+    """Returns the offsets in a checkpoint; none if the file is missing or empty. Raises DamagedFile."""
     offsets: Offsets = {}
     lines = []
     for number, line in _lines(path):
@@ -54,7 +54,7 @@ def read_offsets(path: Path) -> Checkpoint:
 
 
 def offsets_text(name: str, offsets: Mapping[tuple[str, int], int]) -> str:
-    """The offsets as the checkpoint of this file name.
+    """Writes the offsets as the checkpoint with this file name.
 
     Kafka's format has no CRC. This CRC of the name and the lines is stored as the offset of a topic that does not exist; Kafka
     skips that entry.
@@ -88,7 +88,7 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
 def epochs_text(epochs: Iterable[tuple[int, int]]) -> str:
     """The leader epochs as a checkpoint.
 
-    Kafka's format has no CRC. Here blanks and tabs at the end of the last line are the bits of one; Kafka skips them.
+    Kafka's format has no CRC. Here blanks and tabs at the end of the last line are the bits of a CRC; Kafka skips them.
     """
     return _file(_signed([f"{epoch} {start}" for epoch, start in epochs]))
 
@@ -119,7 +119,7 @@ def _number(text: str, largest: int) -> int:
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     try:
         if not (text := read_text(path)):
-            return ()  # what a power cut leaves; Kafka takes it as well
+            return ()  # a power cut leaves this; Kafka accepts it as well
         version, count, *lines = text.splitlines()
     except FileNotFoundError:
         return ()

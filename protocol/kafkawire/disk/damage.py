@@ -7,7 +7,7 @@ from pathlib import Path
 from kafkawire.printable import printable
 
 LONGEST = 2000
-"""Characters of a sentence. Names in it may be a stranger's."""
+"""The most characters of a sentence. Names in it may be a stranger's."""
 
 
 def shortened(text: str) -> str:
@@ -16,7 +16,7 @@ def shortened(text: str) -> str:
 
 
 class DataError(OSError):
-    """A log directory cannot be used; the message says what is wrong, where, and what to do.
+    """Raised if a log directory cannot be used. The message says what is wrong, where, and what to do.
 
     Nothing was changed, except for torn tails that were cut off before the error was found and are in the log.
     """

@@ -30,7 +30,7 @@ class LeaderEpochs:
         """The epochs in the checkpoint."""
         self.known = list(self.written)
         self.are_lost = not self.known
-        """Whether only the batches have them."""
+        """Whether only the batches have the epochs."""
         if clean and self.known:
             self._largest: float = self.known[-1][0]
         else:
@@ -69,7 +69,7 @@ class LeaderEpochs:
 
 
 NO_EPOCH = -1
-"""The leader epoch of a batch from before there were any (RecordBatch.NO_PARTITION_LEADER_EPOCH)."""
+"""The leader epoch of a batch that was written before leader epochs existed (RecordBatch.NO_PARTITION_LEADER_EPOCH)."""
 _ADVICE = "Restore the file from a copy; if it is the checkpoint, remove it: the epochs are then taken from the batches"
 
 

@@ -4,8 +4,8 @@
     .timeindex   largest timestamp so far 8 · relative last offset of its batch 4
     .txnindex    version 2 · producer id 8 · first offset 8 · last offset 8 · last stable offset 8
 
-Kafka makes the first two at their largest size and cuts them when the segment is closed, so that one that was not
-closed ends in zeros.
+Kafka creates the first two at their largest size and cuts them when the segment is closed, so an index that was not closed
+ends in zeros.
 """
 
 from __future__ import annotations

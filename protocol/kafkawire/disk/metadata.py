@@ -1,4 +1,5 @@
-"""The controller's knowledge as a value, the image: topics, settings, ACLs, features and so on; and what is between two.
+"""The controller's knowledge as a value, the image (topics, settings, ACLs, features and so on), and the difference of two
+images.
 
 An image is read from the records of `__cluster_metadata`, or taken of a running cluster. The difference of two images
 gives the records to write, so a change needs no announcement.
@@ -135,7 +136,7 @@ class Image:
     """The levels of the cluster's features; of a Kafka, those above 0."""
 
     def apply(self, record: Message) -> None:
-        """Apply the record. KeyError if it names an unknown topic or partition."""
+        """Apply the record. Raises KeyError if it names an unknown topic or partition."""
         if isinstance(record, TopicRecord):
             self.topics[record.topic_id] = TopicImage(record.name)
         elif isinstance(record, RemoveTopicRecord):
@@ -195,7 +196,7 @@ class Image:
 
 
 def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """As PartitionRegistration.merge: an elected leader begins a new leader epoch, as does losing the last one."""
+    """Like PartitionRegistration.merge: a new leader begins a new leader epoch, and so does the loss of the last leader."""
     leader, epoch = partition.leader, partition.leader_epoch
     if record.leader != UNCHANGED_LEADER:
         leader, epoch = record.leader, epoch + 1
@@ -333,7 +334,7 @@ class MetadataFiles(NamedTuple):
     """The offset at which the newest snapshot ends; 0 without one."""
     snapshot: Walk | None
     segments: list[Walk]
-    """Those with records at or after `since`, and always the last one."""
+    """Returns the files with records at or after `since`, and always the last file."""
 
 
 def metadata_files(folder: Path) -> MetadataFiles:
@@ -353,9 +354,9 @@ def metadata_files(folder: Path) -> MetadataFiles:
 
 
 def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0) -> Iterator[BatchHeader]:
-    """Apply a file's records from the offset `since` on to the image; each batch's header, once it is applied.
+    """Apply a file's records from the offset `since` on to the image. Yields each batch's header once the batch is applied.
 
-    It ends where the walk ends; the caller looks at `walk.damage`. Raises DamagedFile for records that cannot be read.
+    It ends where the walk ends. The caller checks `walk.damage`. Raises DamagedFile for records that cannot be read.
     """
     for position, header, batch in walk:
         if not header.is_control and header.base_offset >= since:

@@ -17,7 +17,7 @@ _FUTURE_FOLDER = re.compile(r"(.+-(?:0|[1-9][0-9]*))\.[0-9a-f]{32}-future")
 _DELETED_FOLDER = re.compile(r".+\.[0-9a-f]{32}-delete")
 _SEGMENT = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
 LAST_OFFSET = f"{1 << 62:020d}"
-"""The last offset that a file can have; Kafka makes no file with a larger one in its name."""
+"""The largest offset in a file's name; Kafka makes no file with a larger offset."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -26,7 +26,7 @@ def file_name(offset: int, suffix: str) -> str:
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """The offset in a file's name, None for any other name."""
+    """Returns the offset in a file's name, or None for any other name."""
     match = _SEGMENT.fullmatch(name)
     return int(match[1]) if match and match[2] == suffix and match[1] <= LAST_OFFSET else None
 
@@ -37,7 +37,7 @@ def folder_name(topic: str, index: int) -> str:
 
 
 def partition_of(folder: str) -> tuple[str, int] | None:
-    """Topic and index of a partition's folder; None for any other."""
+    """Returns topic and index of a partition's folder, or None for any other folder."""
     match = _PARTITION.fullmatch(folder)
     return (match[1], int(match[2])) if match else None
 

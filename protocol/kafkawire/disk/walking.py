@@ -19,7 +19,7 @@ from kafkawire.disk.opening import check_size, open_to_read
 from kafkawire.primitives import Buffer
 
 WINDOW = 8 * 1024 * 1024
-"""Bytes that are read at a time; a larger batch is read whole."""
+"""The bytes that are read at a time; a larger batch is read whole."""
 SEARCH_LIMIT = 64 * 1024 * 1024
 """How far after damage the search for sound batches goes, in bytes."""
 SEARCH_WORK = 16 * SEARCH_LIMIT
@@ -69,7 +69,7 @@ def damage_at(data: memoryview, at: int, next_offset: int) -> str:
 
 
 def gap_at(data: memoryview, at: int, next_offset: int, gaps_below: int) -> str:
-    """A sentence if the batch at `at` leaves out offsets that compaction, below `gaps_below`, has not removed."""
+    """Returns a sentence if the batch at `at` leaves out offsets that compaction, below `gaps_below`, has not removed."""
     if next_offset < gaps_below:
         return ""
     found = int.from_bytes(data[at : at + 8], "big", signed=True)
@@ -79,7 +79,7 @@ def gap_at(data: memoryview, at: int, next_offset: int, gaps_below: int) -> str:
 class Walk:
     """The batches of a file from `position` on, each checked; `damage` is set if they end before the file does.
 
-    Compaction leaves out offsets below `gaps_below`; from there on a batch begins where the one before it ends.
+    Compaction leaves out offsets below `gaps_below`; from there on, each batch begins where the previous batch ends.
     """
 
     def __init__(self, path: Path, next_offset: int, position: int = 0, gaps_below: int = ANYWHERE) -> None:
@@ -87,7 +87,7 @@ class Walk:
         self.next_offset = next_offset
         self.gaps_below = gaps_below
         self.position = position
-        """Where the sound batches end, as far as was walked."""
+        """The end of the sound batches in the part that was walked."""
         self.damage: Damage | None = None
 
     def __iter__(self) -> Iterator[Walked]:
@@ -164,7 +164,7 @@ def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
 
 
 def is_cut_short(path: Path, damage: Damage) -> bool:
-    """Whether the file ends before the batch does, as a killed process leaves it; else other bytes are in its place."""
+    """Whether the file ends before the batch does, as a killed process leaves it; otherwise other bytes are in its place."""
     with open_to_read(path) as file:
         left = file.seek(0, 2) - damage.position
         file.seek(damage.position)
