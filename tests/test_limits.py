@@ -170,19 +170,14 @@ def test_a_closed_connection_whose_last_bytes_are_not_read_is_reset_at_the_limit
     assert host is not None
     for _ in range(40):
         broker.produce("orders", value=bytes(900_000))
-
-    def ask(line: socket.socket, mebibytes: int) -> None:
-        asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": mebibytes << 20}
-        fetch = plain("Fetch", max_bytes=mebibytes << 20, topics=[{"topic": "orders", "partitions": [asked]}])
-        line.sendall(encode_request(1, "x", fetch, 11) * 40)
-
-    with dial(kafka) as closed, dial(kafka) as other:
-        ask(closed, 50)
+    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 50 << 20}
+    fetch = plain("Fetch", max_bytes=50 << 20, topics=[{"topic": "orders", "partitions": [asked]}])
+    with dial(kafka) as rude:
+        rude.sendall(encode_request(1, "x", fetch, 11) * 40)
         kafka.wait_until(lambda: bool(host.limits._congested), timeout=10)
-        (rude,) = host.limits._congested
-        kafka._call(lambda _: host.machine.close(rude.connection, "it is not needed any more"))
-        host.limits.most_unread = 1 << 20
-        ask(other, 2)
-        kafka.wait_until(lambda: rude.transport.get_write_buffer_size() == 0, timeout=10)
+        (unread,) = host.limits._congested
+        kafka._call(lambda _: host.machine.close(unread.connection, "it is not needed any more"))
+        host.limits.most_unread = 1 << 10
+        kafka._call(lambda _: host.left_unread(unread))
         with pytest.raises(ConnectionError):
-            read_all(closed)
+            read_all(rude)
