@@ -15,14 +15,14 @@ settings.register_profile("wirebroker", deadline=None)
 settings.load_profile("wirebroker")
 
 
-def pytest_configure() -> None:
+def pytest_sessionstart() -> None:
     """Refuse to test compiled modules that are older than their sources."""
     root = Path(__file__).resolve().parent.parent
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     for source in (root / name for name in project["tool"]["wirebroker"]["compiled"]):
         made = [each for suffix in ("so", "pyd") for each in source.parent.glob(f"{source.stem}.*.{suffix}")]
         if made and min(each.stat().st_mtime for each in made) < source.stat().st_mtime:
-            pytest.exit(f"{source.name} has changed since it was compiled: run scripts/compile, or scripts/compile --clean", 2)
+            pytest.exit(f"{source.name} has changed since it was compiled: run scripts/compile, or with --clean", 2)
 
 
 @pytest.hookimpl(wrapper=True)
