@@ -159,6 +159,20 @@ def test_what_cannot_be_explored_is_said(
     assert sentence in capsys.readouterr().err
 
 
+def test_a_journal_and_a_check_say_what_is_right(explore: Explore, tmp_path: Path) -> None:
+    journal = tmp_path / "intended.jsonl"
+    rows = [{"topic": "orders", "key": f"key-{number % 2}", "value": f"order-{number}"} for number in range(7)]
+    journal.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, found = explore("fire_and_forget.py", "--intended", str(journal), "--api", "Produce", "--faults", "throttle")
+    assert code == 1
+    assert {tuple(run["missing"]) for run in found["runs"]} == {("orders: key 'key-0', value 'order-6'",)}
+    mark = tmp_path / "mark"
+    twice = f"test -e {mark}-2 && exit 3; test -e {mark} && touch {mark}-2; touch {mark}"  # the third call and later ones fail
+    code, found = explore("fire_and_forget.py", "--check", twice, "--api", "Produce", "--faults", "throttle", "--jobs", "1")
+    assert code == 1
+    assert {tuple(run["outcomes"]) for run in found["runs"]} == {("check_failed",)}
+
+
 def test_two_faults_break_what_survives_one(explore: Explore, mock_kafka: MockKafka, tmp_path: Path) -> None:
     flags = ("--api", "Produce", "--faults", "restart")
     assert explore("fire_and_forget.py once", *flags)[0] == 0
