@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,9 +37,22 @@ def contenders(checkout: Path, loop: str) -> list[Contender]:
     return found
 
 
-def serve(checkout: Path, loop: str, flags: Sequence[str]) -> tuple[str, ...]:
-    paths = ":".join(str(checkout / root) for root in ("broker", "protocol", "pipeline"))
-    return ("env", f"PYTHONPATH={paths}", sys.executable, "-m", "wirebroker", "serve", "--loop", loop, *flags)
+def serve(checkout: Path, loop: str, flags: Sequence[str], command: str = "serve") -> tuple[str, ...]:
+    """The command that serves with the sources of a checkout."""
+    paths = ":".join(str(checkout / root) for root in sources())
+    return ("env", f"PYTHONPATH={paths}", sys.executable, "-m", "wirebroker", command, "--loop", loop, *flags)
+
+
+def sources() -> tuple[str, ...]:
+    """The folders of a checkout that have its packages."""
+    return "broker", "protocol", "pipeline"
+
+
+def without_compiled(folder: Path) -> Path:
+    """This checkout in another folder, as pure Python."""
+    for name in sources():
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
+    return folder
 
 
 def measure(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import random
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from _kafka_server import KafkaServer, KafkaUnavailable, fetch_jars
 from bench_parts import peers
-from bench_parts.beside import serve
+from bench_parts.beside import serve, without_compiled
 from bench_parts.contenders import PARTS, ROOT, Contender, Field, go_binary
 from bench_parts.peers import KAFKA, KFAKE, OPTIONS
 from bench_parts.process import Missing, Server, ServerFailed, cpu_ns, end_group
@@ -78,9 +77,10 @@ def own(folder: Path) -> list[Contender]:
     flags = ("--record-checks", "full")
     if not any(ROOT.glob("[bp]r*/**/*__mypyc.*")):
         return [Contender(PURE, serve(ROOT, "asyncio", flags))]
-    for name in ("broker", "protocol", "pipeline"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
-    return [Contender(PURE, serve(folder, "asyncio", flags)), Contender(COMPILED, serve(ROOT, "asyncio", flags))]
+    return [
+        Contender(PURE, serve(without_compiled(folder), "asyncio", flags)),
+        Contender(COMPILED, serve(ROOT, "asyncio", flags)),
+    ]
 
 
 def _clients(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[Missing]]:

@@ -1,0 +1,181 @@
+"""The requests whose instructions and system calls are counted: one at a time, always the same, from a plain connection."""
+
+from __future__ import annotations
+
+import ssl
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from bench_parts.real import lines
+
+from kafkawire.batches import Record, build_batch
+from kafkawire.compression import NONE, ZSTD
+from kafkawire.messages import fetch, share_fetch
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from wirebroker.client.wire import Connection, address_of
+
+Step = Callable[[], None]
+"""One request with its response."""
+Wanted = Callable[[str], bool]
+WITHIN = 120.0
+"""Seconds that a response may take, because Valgrind is some fifty times slower."""
+MEMBER = str(uuid.UUID(int=7))
+ACCEPT = 1
+PROXIED = "Produce through a proxy, 160 equal records"
+
+
+def broker_rows(address: str, secured: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
+    """The rows of a broker with a plain listener and one for TLS, each ready to be counted."""
+    makers = {f"Produce, {name}": _producing(address, records, codec) for name, (records, codec) in _batches().items()}
+    makers["Produce over TLS, 100 equal records"] = _producing(secured, _equal(100, 92), NONE, _tls())
+    makers["Fetch of 160 equal records"] = lambda: fetching(address)
+    makers["ConsumerGroupHeartbeat"] = lambda: heartbeat(address)
+    makers["Produce and ShareFetch, 16 equal records"] = lambda: sharing(address)
+    for name, make in makers.items():
+        if wanted(name):
+            yield name, make()
+
+
+def proxy_rows(address: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
+    """The rows of a proxy."""
+    if wanted(PROXIED):
+        yield PROXIED, producing(address, _equal(160, 92), NONE, None)
+
+
+def _batches() -> dict[str, tuple[list[Record], int]]:
+    equal, mixed = _equal(160, 92), _mixed(70)
+    return {
+        "16 equal records of 1 KiB together": (_equal(16, 52), NONE), "160 equal records of 16 KiB together": (equal, NONE),
+        "160 equal records, zstd": (equal, ZSTD), "70 mixed records": (mixed, NONE), "70 mixed records, zstd": (mixed, ZSTD),
+        "8,000 equal records of 0.9 MB together": (_equal(8_000, 104), NONE),
+    }  # fmt: skip
+
+
+def _equal(number: int, size: int) -> list[Record]:
+    return [Record(i, 0, None, b"v" * size) for i in range(number)]
+
+
+def _mixed(number: int) -> list[Record]:
+    """Records of a real load, a millisecond after another."""
+    found = []
+    for i, line in zip(range(number), lines(), strict=False):
+        key, header, value = line.encode().split(b"\t", 2)
+        found.append(Record(i, i, key, value, (("trace", header),) if header else ()))
+    return found
+
+
+def _tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _producing(address: str, records: list[Record], codec: int, tls: ssl.SSLContext | None = None) -> Callable[[], Step]:
+    return lambda: producing(address, records, codec, tls)
+
+
+def producing(address: str, records: list[Record], codec: int, tls: ssl.SSLContext | None, topic: str | None = None) -> Step:
+    """Produce a batch of these records to a topic of its own, unless `topic` exists, with the next sequence each time."""
+    connection = Connection(address_of(address), WITHIN, tls=tls)
+    name = topic or create_topic(connection)[0]
+    producer = connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 1)
+    sequences, now = count(0, len(records)), time.time_ns() // 1_000_000
+
+    def step() -> None:
+        batch = build_batch(
+            records, base_timestamp=now, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
+            base_sequence=next(sequences), compression=codec,
+        )  # fmt: skip
+        data = TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch)])
+        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
+        code = connection.request(request, 9).responses[0].partition_responses[0].error_code
+        _check("Produce", code)
+
+    return step
+
+
+def fetching(address: str) -> Step:
+    """Fetch the same batch again and again."""
+    connection = Connection(address_of(address), WITHIN)
+    topic, _ = create_topic(connection)
+    producing(address, _equal(160, 92), NONE, None, topic)()
+    partition = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = fetch.FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[fetch.FetchTopic(topic=topic, partitions=[partition])]
+    )
+
+    def step() -> None:
+        found = connection.request(request, 12).responses[0].partitions[0]
+        _check("Fetch", found.error_code)
+        if not found.records:
+            raise RuntimeError("Fetch returned no records")
+
+    return step
+
+
+def heartbeat(address: str) -> Step:
+    """Send the heartbeats of the one member of a consumer group."""
+    connection = Connection(address_of(address), WITHIN)
+    topic, _ = create_topic(connection)
+    joins = ConsumerGroupHeartbeatRequest(
+        group_id=topic, member_id=MEMBER, member_epoch=0, rebalance_timeout_ms=300_000, subscribed_topic_names=[topic],
+        topic_partitions=[],
+    )  # fmt: skip
+    joined = connection.request(joins, 1)
+    _check("ConsumerGroupHeartbeat", joined.error_code)
+    beat = ConsumerGroupHeartbeatRequest(group_id=topic, member_id=MEMBER, member_epoch=joined.member_epoch)
+    return lambda: _check("ConsumerGroupHeartbeat", connection.request(beat, 1).error_code)
+
+
+def sharing(address: str) -> Step:
+    """Produce a batch, and fetch it as the member of a share group, which accepts the batch before it."""
+    connection = Connection(address_of(address), WITHIN)
+    topic, topic_id = create_topic(connection)
+    joins = ShareGroupHeartbeatRequest(group_id=topic, member_id=MEMBER, member_epoch=0, subscribed_topic_names=[topic])
+    _check("ShareGroupHeartbeat", connection.request(joins, 1).error_code)
+    epochs, accepted = count(), list[share_fetch.AcknowledgementBatch]()
+
+    def take() -> None:
+        partition = share_fetch.FetchPartition(partition_index=0, acknowledgement_batches=list(accepted))
+        request = share_fetch.ShareFetchRequest(
+            group_id=topic, member_id=MEMBER, share_session_epoch=next(epochs), max_wait_ms=0, min_bytes=1, max_records=500,
+            batch_size=500, topics=[share_fetch.FetchTopic(topic_id=topic_id, partitions=[partition])],
+            forgotten_topics_data=[],
+        )  # fmt: skip
+        response = connection.request(request, 1)
+        _check("ShareFetch", response.error_code)
+        found = [partition for each in response.responses for partition in each.partitions]
+        accepted.clear()
+        for each in (acquired for partition in found for acquired in partition.acquired_records):
+            accepted.append(share_fetch.AcknowledgementBatch(each.first_offset, each.last_offset, [ACCEPT]))
+
+    take()  # the group begins at the end of the topic, which is empty
+    produce = producing(address, _equal(16, 52), NONE, None, topic)
+
+    def step() -> None:
+        produce()
+        take()
+        if not accepted:
+            raise RuntimeError("ShareFetch returned no records")
+
+    return step
+
+
+def create_topic(connection: Connection) -> tuple[str, bytes]:
+    """The name and the id of a new topic with one partition; names have one length."""
+    name = f"bench-{time.time_ns()}"
+    wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    (made,) = connection.request(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7).topics
+    _check("CreateTopics", made.error_code)
+    return name, made.topic_id
+
+
+def _check(api: str, code: int) -> None:
+    if code:
+        raise RuntimeError(f"{api} returned error {code}")
