@@ -117,6 +117,26 @@ def test_an_idempotent_producer_gives_no_alarm(explore: Explore) -> None:
     assert {name for run in found["runs"] for name in run["outcomes"]} == {"as_before", "failed", "kafka_defect"}
 
 
+def test_leaders_and_coordinators_move_where_there_are_two_brokers(explore: Explore, tmp_path: Path) -> None:
+    move = ("--api", "Produce", "--faults", "move_leader")
+    code, found = explore("fire_and_forget.py once", *move)
+    assert code == 0
+    assert [(run["outcomes"], run["fired"]) for run in found["runs"]] == [(["as_before"], 1)] * 3
+    (journal := tmp_path / "intended.jsonl").write_text('{"topic": "orders", "value": "another"}')
+    explore("fire_and_forget.py once", *move, "--intended", str(journal))
+    text = (tmp_path / "report" / "faults" / "lost-1.toml").read_text()
+    assert "# wirebroker serve --brokers 2 --faults faults/lost-1.toml" in text
+    code, found = explore("pipeline.py process-first", *FILL, "--api", "OffsetCommit", "--faults", "move_coordinator")
+    assert code == 0
+    assert [run["fired"] for run in found["runs"]] == [1, 1, 1]
+
+
+def test_a_member_whose_session_ends_gets_records_again(explore: Explore) -> None:
+    code, found = explore("pipeline.py process-first", *FILL, "--api", "OffsetCommit", "--faults", "expire_member")
+    assert code == 1
+    assert found["summary"]["doubled"] == found["summary"]["runs"] == 3
+
+
 def test_processing_before_the_commit_doubles(explore: Explore) -> None:
     code, found = explore("pipeline.py process-first", *FILL, "--api", "OffsetCommit", "--faults", "REBALANCE_IN_PROGRESS")
     assert code == 1
@@ -257,6 +277,7 @@ def test_every_error_in_the_table_exists() -> None:
 def test_faults_that_no_application_can_help_are_tried_only_by_name(plain_rows: list[Any]) -> None:
     found = places(plain_rows)
     usual = {case["fault"]["kind"] for case in cases(found, Choice())}
+    assert usual >= {"move_leader", "move_coordinator", "expire_member", "advance", "restart", "cut", "throttle", "error"}
     named = {case["fault"].get("code") for case in cases(found, Choice.of((), ["OFFSET_OUT_OF_RANGE"]))}
     assert not usual & {"truncate", "corrupt"}
     assert named == {"OFFSET_OUT_OF_RANGE"}

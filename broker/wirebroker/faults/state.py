@@ -185,7 +185,7 @@ class EngineBroker:
 
     def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
         """Let the session of a member of these groups end. Returns whether there is such a member."""
-        return any([self._engine.groups.expire_member(group_id, member_id, now) for group_id in sorted(groups)])
+        return any(self._engine.groups.expire_member(group_id, member_id, now) for group_id in sorted(groups))
 
     def advance(self, connection: Connection, ms: int) -> None:
         """Move the clock forward as soon as this request waits or is done."""

@@ -545,7 +545,10 @@ class Group(AnyGroup):
         if member.heartbeat is not None:
             member.heartbeat.cancel()
 
-        member.heartbeat = self._timers.at(now + timeout, lambda when: self.session_ends(member, when))
+        def expire(when: int) -> None:
+            self.session_ends(member, when)
+
+        member.heartbeat = self._timers.at(now + timeout, expire)
 
     def session_ends(self, member: Member, now: int) -> bool:
         """Remove the member, whose session is over. Returns False if it stays.
