@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS
@@ -18,6 +20,8 @@ from wirebroker import MockKafka, faults
 from wirebroker.campaign.cases import Results, in_shard, play_all
 from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA
 from wirebroker.campaign.misfortunes import Choice, cases, places
+from wirebroker.campaign.outcomes import OUTCOMES
+from wirebroker.campaign.show import Screen
 from wirebroker.commands.cli import main
 from wirekit import FEW_PLUGINS
 
@@ -263,6 +267,23 @@ def test_the_page_starts_with_a_bug_and_mends_it(number: int, outcomes: set[str]
     main(["explore", "--out", str(tmp_path), *flags, "--", sys.executable, str(tmp_path / "send_orders.py")])
     found = json.loads((tmp_path / "explore.json").read_text())
     assert {name for run in found["runs"] for name in run["outcomes"]} == outcomes
+
+
+# The terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "line"),
+    [
+        (True, "  tried 3 faults at 5 requests  ███████████████████  3/4  2 min 5 s"),
+        (False, "  tried 3 faults at 5 requests in 2 min 5 s"),
+    ],
+)
+def test_a_bar_stays_on_a_terminal(terminal: bool, line: str) -> None:
+    shown = io.StringIO()
+    summary = {"summary": dict.fromkeys((*OUTCOMES, "not_fired"), 0) | {"runs": 3, "not_tried": 1}}
+    Screen(Console(file=shown, force_terminal=terminal, no_color=True, width=128)).results(summary, [], 125, 5)
+    assert re.sub(r"\x1b\[\d*m", "", shown.getvalue()).splitlines()[0] == line
 
 
 # The table
