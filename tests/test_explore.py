@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS
@@ -18,6 +20,8 @@ from wirebroker import MockKafka, faults
 from wirebroker.campaign.cases import Results, in_shard, play_all
 from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA
 from wirebroker.campaign.misfortunes import Choice, cases, places
+from wirebroker.campaign.outcomes import OUTCOMES
+from wirebroker.campaign.show import Screen
 from wirebroker.commands.cli import main
 from wirekit import FEW_PLUGINS
 
@@ -115,6 +119,26 @@ def test_an_idempotent_producer_gives_no_alarm(explore: Explore) -> None:
     )
     assert code == 0
     assert {name for run in found["runs"] for name in run["outcomes"]} == {"as_before", "failed", "kafka_defect"}
+
+
+def test_leaders_and_coordinators_move_where_there_are_two_brokers(explore: Explore, tmp_path: Path) -> None:
+    move = ("--api", "Produce", "--faults", "move_leader")
+    code, found = explore("fire_and_forget.py once", *move)
+    assert code == 0
+    assert [(run["outcomes"], run["fired"]) for run in found["runs"]] == [(["as_before"], 1)] * 3
+    (journal := tmp_path / "intended.jsonl").write_text('{"topic": "orders", "value": "another"}')
+    explore("fire_and_forget.py once", *move, "--intended", str(journal))
+    text = (tmp_path / "report" / "faults" / "lost-1.toml").read_text()
+    assert "# wirebroker serve --brokers 2 --faults faults/lost-1.toml" in text
+    code, found = explore("pipeline.py process-first", *FILL, "--api", "OffsetCommit", "--faults", "move_coordinator")
+    assert code == 0
+    assert [run["fired"] for run in found["runs"]] == [1, 1, 1]
+
+
+def test_a_member_whose_session_ends_gets_records_again(explore: Explore) -> None:
+    code, found = explore("pipeline.py process-first", *FILL, "--api", "OffsetCommit", "--faults", "expire_member")
+    assert code == 1
+    assert found["summary"]["doubled"] == found["summary"]["runs"] == 3
 
 
 def test_processing_before_the_commit_doubles(explore: Explore) -> None:
@@ -245,6 +269,23 @@ def test_the_page_starts_with_a_bug_and_mends_it(number: int, outcomes: set[str]
     assert {name for run in found["runs"] for name in run["outcomes"]} == outcomes
 
 
+# The terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "line"),
+    [
+        (True, "  tried 3 faults at 5 requests  ███████████████████  3/4  2 min 5 s"),
+        (False, "  tried 3 faults at 5 requests in 2 min 5 s"),
+    ],
+)
+def test_a_bar_stays_on_a_terminal(terminal: bool, line: str) -> None:
+    shown = io.StringIO()
+    summary = {"summary": dict.fromkeys((*OUTCOMES, "not_fired"), 0) | {"runs": 3, "not_tried": 1}}
+    Screen(Console(file=shown, force_terminal=terminal, no_color=True, width=128)).results(summary, [], 125, 5)
+    assert re.sub(r"\x1b\[\d*m", "", shown.getvalue()).splitlines()[0] == line
+
+
 # The table
 
 
@@ -257,6 +298,7 @@ def test_every_error_in_the_table_exists() -> None:
 def test_faults_that_no_application_can_help_are_tried_only_by_name(plain_rows: list[Any]) -> None:
     found = places(plain_rows)
     usual = {case["fault"]["kind"] for case in cases(found, Choice())}
+    assert usual >= {"move_leader", "move_coordinator", "expire_member", "advance", "restart", "cut", "throttle", "error"}
     named = {case["fault"].get("code") for case in cases(found, Choice.of((), ["OFFSET_OUT_OF_RANGE"]))}
     assert not usual & {"truncate", "corrupt"}
     assert named == {"OFFSET_OUT_OF_RANGE"}

@@ -9,6 +9,7 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
+from actors import ClassicMember, Member, TransactionalProducer
 from dialogue import (
     ANY_RESPONSE,
     CLOSED,
@@ -40,7 +41,7 @@ from wirebroker.mock import MockKafka
 from wirekit import RawProducer, batch, client
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 3, "other": 1})
-NOT_LEADER, OUT_OF_ORDER, TIMED_OUT = 6, 45, 7
+NOT_LEADER, OUT_OF_ORDER, TIMED_OUT, UNKNOWN_MEMBER_ID, INVALID_TXN_STATE = 6, 45, 7, 25, 48
 
 
 def values(kafka: MockKafka, topic: str = "orders") -> list[bytes | None]:
@@ -564,6 +565,77 @@ def test_b7_without_idempotence_the_same_fault_stores_the_record_twice(mock_kafk
     producer.produce("orders", b"once", partition=0)
     assert producer.flush(10) == 0
     assert values(mock_kafka) == [b"once", b"once"]
+
+
+# State
+
+
+@pytest.mark.mock_kafka(brokers=2, topics=["orders", "copied:1:rf=2"])
+@pytest.mark.parametrize("topic", ["orders", "copied"])
+def test_a_leader_moves_before_the_request_is_handled(mock_kafka: MockKafka, topic: str) -> None:
+    leader = mock_kafka.partition(topic).leader
+    here, there = leader - 1, 2 - leader
+    moved = mock_kafka.faults.add(faults.move_leader(api="Produce", topic=topic, nth=2))
+    script = Dialogue(mock_kafka, here, producer_id=7)
+    script >> seq(0, topic=topic) << accepted(at=0) >> seq(1, topic=topic) << refused(NOT_LEADER)
+    Dialogue(mock_kafka, there, producer_id=7) >> seq(1, topic=topic) << accepted(at=1)
+    assert mock_kafka.partition(topic).leader == 3 - leader
+    moved.assert_fired(1)
+
+
+def test_the_only_broker_leads_on(mock_kafka: MockKafka) -> None:
+    mock_kafka.warm()
+    rules = [mock_kafka.faults.add(each) for each in (faults.move_leader(), faults.move_coordinator())]
+    Dialogue(mock_kafka) >> tagged("v") << accepted(at=0)
+    member = ClassicMember(mock_kafka)
+    member.join()
+    assert [rule.fired for rule in rules] == [0, 0]
+
+
+@pytest.mark.mock_kafka(brokers=2, topics="orders")
+def test_a_coordinator_moves_and_the_transaction_goes_on(mock_kafka: MockKafka) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": mock_kafka.bootstrap_servers, "transactional.id": "till"})
+    moved = mock_kafka.faults.add(faults.move_coordinator(api="EndTxn", nth=1))
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce("orders", b"sold")
+    producer.commit_transaction(10)
+    moved.assert_fired(1)
+    assert [record.value for record in mock_kafka.records("orders", committed=True)] == [b"sold"]
+
+
+def test_the_session_of_a_classic_member_ends(mock_kafka: MockKafka) -> None:
+    mock_kafka.warm()
+    first, second = ClassicMember(mock_kafka), ClassicMember(mock_kafka)
+    ended = mock_kafka.faults.add(faults.expire_member(api="Heartbeat", nth=2))
+    first.join()
+    assert first.sync({first.member: b"all"})[0] == 0
+    assert [first.heartbeat(), first.heartbeat()] == [0, UNKNOWN_MEMBER_ID]
+    assert second.join().leader == second.member  # nobody waits for the first one
+    ended.assert_fired(1)
+
+
+def test_the_session_of_a_consumer_ends(mock_kafka: MockKafka) -> None:
+    mock_kafka.warm()
+    member = Member(mock_kafka, "a")
+    assert member.join("orders") == {"orders": [0, 1, 2]}
+    ended = mock_kafka.faults.add(faults.expire_member(api="ConsumerGroupHeartbeat"))
+    assert member.fault(member.epoch) == UNKNOWN_MEMBER_ID
+    ended.assert_fired(1)
+
+
+@pytest.mark.parametrize("clock", ["system", "frozen"])
+def test_time_jumps_before_the_request_is_handled(mock_kafka_factory: Any, clock: str) -> None:
+    kafka = mock_kafka_factory(topics="orders", clock=clock)
+    producer = TransactionalProducer(kafka)
+    producer.init()
+    began = kafka.clock.now()
+    jump = kafka.faults.add(faults.advance(120_000, api="EndTxn"))
+    producer.send("v")
+    assert producer.end() == INVALID_TXN_STATE  # the transaction has timed out
+    assert kafka.clock.now() - began >= 120_000
+    assert kafka.records("orders", committed=True) == []
+    jump.assert_fired(1)
 
 
 def test_without_rules_the_fast_path_is_taken(mock_kafka: MockKafka) -> None:

@@ -275,6 +275,7 @@ def test_a_proxy_refuses_a_rule_that_acts_inside_a_broker(proxy: Proxy, kind: st
     words: dict[str, Any] = {
         "truncate": {"offset": 0, "topic": "orders", "partition": 0},
         "slow_reassignment": {"ms": 1},
+        "advance": {"ms": 1},
         "withdraw_acl": {"acl": "allow User:alice READ TOPIC orders"},
     }.get(kind, {})
     if "transactional_id" in vars(KINDS[kind]).get("__annotations__", {}):

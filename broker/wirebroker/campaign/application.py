@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from wirebroker.apis.loading import load_broker
+from wirebroker.campaign.misfortunes import brokers_for
 from wirebroker.faults.files import read_rule
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.net.thread import LoopThread
@@ -86,8 +87,10 @@ class Application:
         `changed` are further settings of MockKafka. Raises CannotRun.
         """
         load_broker()
+        faults = list(faults)
         rules = [read_rule(words) for words in faults]
-        with MockKafka(loop_thread=self.thread, **{**self.settings, **(changed or {}), "trace": "all"}) as kafka:
+        settings = {"brokers": brokers_for(faults), **self.settings, **(changed or {}), "trace": "all"}
+        with MockKafka(loop_thread=self.thread, **settings) as kafka:
             if self.setup is not None:
                 self._shell("--setup", self.setup, kafka)
             begin = _ends(kafka)

@@ -16,7 +16,7 @@ from _pytest.runner import runtestprotocol
 from wirebroker.campaign.application import Application, Run, Watch, collect
 from wirebroker.campaign.cases import Case, Result
 from wirebroker.campaign.exploration import Exploration, is_broken
-from wirebroker.campaign.misfortunes import Choice, is_slow
+from wirebroker.campaign.misfortunes import Choice, brokers_for, is_slow
 from wirebroker.campaign.words import fault_in_words, faults_of, place_of
 from wirebroker.faults.files import read_rule
 from wirebroker.faults.rules import api_named
@@ -34,6 +34,7 @@ class Explored:
     def __init__(self) -> None:
         self.run = Run(0, 0.0)
         self.error: BaseException | None = None
+        self.brokers = 1
         self._case: Case | None = None
         self._watch = Watch(None)
 
@@ -50,6 +51,7 @@ class Explored:
 
     def end(self, kafka: MockKafka) -> None:
         """The test has ended."""
+        self.brokers = len(kafka.brokers())
         fired = sum(rule.fired for rule in kafka.faults.rules)
         kafka.faults.clear()
         self.run = Run(0, 0.0, fired=fired, rows=list(self._watch.rows), requests=self._watch.requests)
@@ -77,7 +79,10 @@ def explore_item(item: pytest.Item, nextitem: pytest.Item | None, choice: Choice
     if all(report.passed for report in reports) and first.exit == 0 and not first.check:
         exploration = Exploration(Application((), thread=None), choice)
         exploration.compare(first, second)
-        table = [case for case in exploration.table if choice.faults is not None or not is_slow(case)]
+        table = [
+            case for case in exploration.table
+            if (choice.faults is not None or not is_slow(case)) and brokers_for(faults_of(case)) <= explored.brokers
+        ]  # fmt: skip
         broken = [result for case in table if is_broken(result := _play(item, explored, exploration, case))]
         reports, _ = _once(item, nextitem, explored, None)
         _fail(reports, broken, len(table))

@@ -14,6 +14,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS, response_class
 from wirebroker.campaign.cases import Case, Result
 from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_REPLICAS, OF_SEQUENCES, OF_TRANSACTIONS
+from wirebroker.faults.kinds.state import expire_member, lose_coordinator
 from wirebroker.faults.rules import KINDS
 from wirebroker.requests.errors import READING
 from wirebroker.trace.rows import FetchRow, ProduceRow, ReplyRow, RequestRow, Row
@@ -31,10 +32,16 @@ OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
 are named."""
 USUAL = (
     "lose_request", "lose_ack", "cut", "error", "throttle", "restart", "crash_after_write", "expire_producer",
-    "expire_transactional_id", "fence", "delay",
+    "expire_transactional_id", "fence", "expire_member", "move_leader", "move_coordinator", "advance", "delay",
 )  # fmt: skip
 """The kinds of fault that are tried."""
-
+MOVES = ("move_leader", "move_coordinator")
+"""Faults that need a second broker. A run with one of them has two."""
+JUMPS_MS = (120_000, 90_000_000)
+"""How far the broker's clock jumps: longer than sessions and transactions last by default, and longer than a partition
+remembers a producer."""
+COORDINATED = frozenset(lose_coordinator.only_apis) - READING | {"OffsetFetch"}
+"""APIs of coordinators that members and producers use."""
 
 RETRIED = (("lose_request", "disconnect"), ("lose_ack", "disconnect"), ("restart", None), ("crash_after_write", None))
 RETRIED_ERRORS = ("NOT_LEADER_OR_FOLLOWER", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS")
@@ -151,6 +158,11 @@ def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
     return sorted(made, key=is_slow)
 
 
+def brokers_for(faults: Iterable[Mapping[str, Any]]) -> int:
+    """The number of brokers that a run with these faults has."""
+    return 2 if any(fault["kind"] in MOVES for fault in faults) else 1
+
+
 def is_slow(case: Case) -> bool:
     """Whether the client waits for its own timeout."""
     return bool(case["fault"].get("then") == SILENT or case["fault"]["kind"] == "delay")
@@ -240,6 +252,15 @@ def _errors(api: str, asked: Asked) -> Iterator[dict[str, Any]]:
 
 
 def _of_state(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
+    if place.api in ("Produce", "Fetch", "ListOffsets"):
+        yield {"kind": "move_leader"}
+    is_coordinated = place.api in COORDINATED and (place.api != "InitProducerId" or bool(asked.transactional_ids))
+    if is_coordinated:
+        yield {"kind": "move_coordinator"}
+    if place.api in expire_member.only_apis and place.api != "JoinGroup":  # a member joins without its id
+        yield {"kind": "expire_member"}
+    if place.api == "Produce" or is_coordinated:
+        yield from ({"kind": "advance", "ms": ms} for ms in JUMPS_MS)
     if place.api == "Produce":
         yield {"kind": "crash_after_write"}
         if asked.idempotent:

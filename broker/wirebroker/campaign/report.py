@@ -15,6 +15,7 @@ from kafkawire.printable import printable
 from wirebroker.audit.findings import plural
 from wirebroker.campaign.cases import Result
 from wirebroker.campaign.exploration import Exploration, trace_file
+from wirebroker.campaign.misfortunes import brokers_for
 from wirebroker.campaign.outcomes import SILENT_OUTCOMES
 from wirebroker.campaign.words import NAMES, fault_in_words, faults_of, place_of, ways
 from wirebroker.common import exports, page
@@ -46,16 +47,22 @@ def write_cases(exploration: Exploration, results: Iterable[Result], folder: Pat
             continue
         numbers[outcome] += 1
         name = f"{outcome}-{numbers[outcome]}"
+        result["file"] = f"{FAULTS}/{name}.toml"
         for kind, suffix, text in ((FAULTS, ".toml", _fault_file(result)), (TESTS, ".py", _test(exploration, result, name))):
             prefix = "test_" if kind == TESTS else ""
             path = folder / kind / f"{prefix}{name.replace('-', '_') if prefix else name}{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        result["file"] = f"{FAULTS}/{name}.toml"
 
 
 def _fault_file(result: Result) -> str:
-    return f"# {_headline(result)}\n" + dump(map(read_rule, faults_of(result)), 0)
+    return f"# {_headline(result)}\n# {_command(result)}\n" + dump(map(read_rule, faults_of(result)), 0)
+
+
+def _command(result: Result) -> str:
+    """The command that plays a case again."""
+    count = brokers_for(faults_of(result))
+    return f"wirebroker serve {f'--brokers {count} ' if count > 1 else ''}--faults {result['file']}"
 
 
 def _headline(result: Result) -> str:
@@ -113,7 +120,7 @@ def _section(outcome: str, runs: Sequence[Result], folder: Path) -> Iterator[str
     for way, same in found:
         first = same[0]
         yield f"<details><summary>{page.text(way)}</summary>"
-        yield f"<p class='about'>Play it again: <code>wirebroker serve --faults {page.text(str(first['file']))}</code>, or</p>"
+        yield f"<p class='about'>Play it again: <code>{page.text(_command(first))}</code>, or</p>"
         yield f"<pre {WIDE}>{page.text(_curl(first))}</pre>"
         yield f"<pre {WIDE}>{page.text((folder / first['file']).read_text(encoding='utf-8'))}</pre>"
         rows = list(_rows(folder, first))

@@ -19,6 +19,8 @@ from wirebroker.campaign.words import NAMES, fault_in_words, place_of, ways
 
 WIDTH = 128
 """Columns, where there is no terminal that has its own."""
+BAR = 19
+"""Columns of the bar that stays on a terminal."""
 SHOWN_APIS = 6
 MOST_WAYS = 12
 """Ways to one outcome that are shown; explore.json has all."""
@@ -60,7 +62,14 @@ class Screen:
     def results(self, summary: Mapping[str, Any], results: Sequence[Result], seconds: float, requests: int) -> None:
         """Everything that was found."""
         counts = summary["summary"]
-        self._say(f"tried {plural(counts['runs'], 'fault')} at {plural(requests, 'request')} in {_time(seconds)}")
+        tried = f"tried {plural(counts['runs'], 'fault')} at {plural(requests, 'request')}"
+        if self.console.is_terminal:
+            count = counts["runs"] + counts["not_tried"]
+            done = BAR if not count else BAR * counts["runs"] // count
+            bar = ("█" * done, "green"), ("█" * (BAR - done), "dim")
+            self._say(f"{tried}  ", *bar, f"  {counts['runs']}/{count}  {_time(seconds)}")
+        else:
+            self._say(f"{tried} in {_time(seconds)}")
         for outcome in SILENT_OUTCOMES:
             found = [way for way, _ in ways(outcome, results)]
             count = plural(len(found), "way")

@@ -24,6 +24,8 @@ PLAIN_WORDS = {
     "fence": "another producer begins with the transactional id",
     "expire_transactional_id": "the coordinator forgets the transactional id",
     "truncate": "the log loses its end", "corrupt": "a record is damaged",
+    "expire_member": "the session of the group's member ends", "move_leader": "another broker leads",
+    "move_coordinator": "another broker coordinates",
 }  # fmt: skip
 
 
@@ -60,4 +62,7 @@ def _in_words(fault: Mapping[str, Any]) -> str:
     kind = fault["kind"]
     if kind == "error":
         return f"{fault['code']}{', and the request has taken effect' if fault.get('after') else ''}"
+    if kind == "advance":
+        minutes = fault["ms"] // 60_000
+        return f"the broker's clock jumps {f'{minutes // 60} h' if minutes >= 60 else f'{minutes} min'}"
     return WORDS.get((kind, fault.get("then", ""))) or PLAIN_WORDS.get(kind, kind)

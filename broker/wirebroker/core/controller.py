@@ -96,6 +96,23 @@ class Controller:
         if to != partition.leader:
             self._change([partition], lambda each: each.replication.move_leader(to, self._cluster.alive, now), now)
 
+    def move_away(self, partition: Partition, now: int) -> bool:
+        """Let another live broker lead: an in-sync replica, or a broker to which the leader's replica moves. Returns whether
+        there is one.
+        """
+        leader, alive = partition.leader, self._cluster.alive
+        others = [node for node in sorted(self._cluster.brokers) if node != leader and alive(node)]
+        if leader == NO_LEADER or not others:
+            return False
+        others = [node for node in others if node > leader] + [node for node in others if node < leader]
+        to = next((node for node in others if node in partition.in_sync), None)
+        if to is not None:
+            self.move_leader(partition.topic, partition.index, to, now)
+        else:
+            to = next((node for node in others if node not in partition.replicas), leader)
+            self.reassign(partition, [to if node == leader else node for node in partition.replicas], now)
+        return partition.leader not in (leader, NO_LEADER)
+
     def elect_leader(self, topic: str, index: int, now: int, *, unclean: bool = False) -> ErrorCode:
         """Elect the preferred replica, the first assigned one; or any live replica, if `unclean` and there is no leader."""
         partition = self._cluster.partition(topic, index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -77,6 +77,18 @@ class BrokerParts(Protocol):
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
         """Cut a log at an offset. Returns its log end offset before and after. Raises NothingToChange."""
+
+    def move_leader(self, partitions: Iterable[TopicPartition], now: int) -> int:
+        """Let another broker lead each of these partitions. Returns how many leaders have moved."""
+
+    def move_coordinator(self, groups: Iterable[str], transactional_ids: Iterable[str], now: int) -> int:
+        """Let another broker coordinate these groups and transactional ids. Returns how many coordinators have moved."""
+
+    def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
+        """Let the session of a member of these groups end. Returns whether there is such a member."""
+
+    def advance(self, connection: Connection, ms: int) -> None:
+        """Move the clock forward as soon as this request waits or is done."""
 
     def restart(self, mode: Any, now: int) -> None:
         """Stop all brokers and start them again."""

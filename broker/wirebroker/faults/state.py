@@ -5,7 +5,7 @@ Some of them take days in Kafka, or a second client: expiration, fencing, a log 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from kafkawire.errors import ErrorCode
@@ -13,6 +13,7 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.changes import LeaderChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.controller import Controller
+from wirebroker.core.groups.coordinator import GroupCoordinator
 from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.core.transactions.coordinator import InitRequest
 from wirebroker.core.transactions.transaction import Transaction
@@ -20,6 +21,7 @@ from wirebroker.core.truncation import truncate as truncate_log
 from wirebroker.faults.acts import NothingToChange
 from wirebroker.requests.authentication import Authenticator
 from wirebroker.requests.connection import Connection
+from wirebroker.requests.effects import AdvanceClock, Effect
 from wirebroker.requests.parts import TopicPartition
 from wirebroker.security.acl_specs import acl_of
 
@@ -34,6 +36,10 @@ class Engine(Protocol):
     transactions: TransactionCoordinator
     authenticator: Authenticator
     controller: Controller
+    groups: GroupCoordinator
+
+    def emit(self, effect: Effect) -> None:
+        """Have the host do something."""
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""
@@ -163,6 +169,27 @@ class EngineBroker:
             self._engine.cluster.version += 1
             self._engine.cluster.report(LeaderChange(topic, partition, found.leader, found.leader_epoch))
         return before, end
+
+    def move_leader(self, partitions: Iterable[TopicPartition], now: int) -> int:
+        """Let another broker lead each of these partitions. Returns how many leaders have moved."""
+        cluster, controller = self._engine.cluster, self._engine.controller
+        found = [held for where in sorted(partitions) if (held := cluster.partition(*where)) is not None]
+        return sum(controller.move_away(each, now) for each in found)
+
+    def move_coordinator(self, groups: Iterable[str], transactional_ids: Iterable[str], now: int) -> int:
+        """Let another broker coordinate these groups and transactional ids. Returns how many coordinators have moved."""
+        cluster = self._engine.cluster
+        keys = [*(("group", each) for each in groups), *(("transaction", each) for each in transactional_ids)]
+        logs = [log for key in sorted(keys) if (log := cluster.coordinator_log(*key)) is not None]
+        return self.move_leader({(log.topic, log.index) for log in logs}, now)
+
+    def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
+        """Let the session of a member of these groups end. Returns whether there is such a member."""
+        return any(self._engine.groups.expire_member(group_id, member_id, now) for group_id in sorted(groups))
+
+    def advance(self, connection: Connection, ms: int) -> None:
+        """Move the clock forward as soon as this request waits or is done."""
+        self._engine.emit(AdvanceClock(connection, ms))
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""

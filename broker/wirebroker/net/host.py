@@ -39,6 +39,8 @@ logger = logging.getLogger("wirebroker")
 
 RECHECK_S = 0.05
 """Seconds after which a waiting condition is checked although nothing has changed in the broker."""
+STEP_MS = 3_600_000
+"""The clock moves by at most an hour in one step: the timers of a year would hold the loop for too long."""
 IDLE_CHECKS = 4
 """The number of searches for idle connections within connections.max.idle.ms."""
 
@@ -58,6 +60,8 @@ class Host(Server):
         self._turn: asyncio.Handle | None = None
         self._offload_pool: ThreadPoolExecutor | None = None
         self._key_sets = KeySets()
+        self._advances: set[asyncio.Task[None]] = set()
+        """Moves of the clock that faults have asked for."""
         self._drive(engine)
         give_up_in_children(self)
 
@@ -228,8 +232,20 @@ class Host(Server):
                 self._storage_jobs.finish()
         self.tick()
 
-    async def advance_beside(self, ms: int) -> None:
-        """The same, and clients are served while the work in threads is done."""
+    def advance_soon(self, ms: int) -> None:
+        """The same as soon as the loop is free, and clients are served between two hours."""
+        task = self.loop.create_task(self.advance_beside(ms))
+        self._advances.add(task)
+        task.add_done_callback(self._advances.discard)
+
+    async def advance_beside(self, ms: int, go_on: Callable[[], bool] = lambda: True) -> None:
+        """The same, and clients are served between two hours, and while the work in threads is done; as long as `go_on`."""
+        while ms > 0 and go_on():
+            await self._advance_step(min(ms, STEP_MS))
+            ms -= STEP_MS
+            await asyncio.sleep(0)
+
+    async def _advance_step(self, ms: int) -> None:
         async with self._advancing:
             self.clock.advance(ms)
             self.arm()
@@ -304,7 +320,7 @@ class Host(Server):
     async def close(self) -> None:
         """Close the listeners, all connections and the data directory. Raises OSError if closing the directory fails."""
         self._stop_listening()
-        for alarm in (self._idle_alarm, self._turn):
+        for alarm in (self._idle_alarm, self._turn, *self._advances):
             if alarm is not None:
                 alarm.cancel()
         self._key_sets.close()

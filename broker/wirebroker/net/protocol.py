@@ -16,6 +16,7 @@ from wirebroker.net.driver import IN_LINE, QUEUED, READY, WAITING, ClientConnect
 from wirebroker.net.limits import LARGE_FRAME, SLICE
 from wirebroker.net.shaping import reset_connection
 from wirebroker.net.tls import subject_of
+from wirebroker.requests.effects import AdvanceClock
 from wirebroker.security.principals import distinguished_name
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Stage
@@ -42,6 +43,10 @@ class Server(Driver["BrokerProtocol"]):
 
     def queue(self, protocol: BrokerProtocol) -> None:
         """Give the connection its next slice after the others have had theirs."""
+        raise NotImplementedError
+
+    def advance_soon(self, ms: int) -> None:
+        """Move the clock forward as soon as the loop is free."""
         raise NotImplementedError
 
 
@@ -203,6 +208,12 @@ class BrokerProtocol(ClientConnection):
         """Whether the next request has to wait: for a response to the last one, or for the client to read."""
         connection = self.connection
         return connection.parked is not None or self.congested or self._line is not None or connection.closed
+
+    def perform(self, effect: object) -> None:
+        if isinstance(effect, AdvanceClock):
+            self._host.advance_soon(effect.ms)
+        else:
+            super().perform(effect)
 
     def released(self) -> None:
         """Continue with received requests, if nothing blocks the connection any more."""

@@ -48,7 +48,15 @@ class Shaped(NamedTuple):
     shape: Shape
 
 
-Effect = Respond | Close | Shaped
+class AdvanceClock(NamedTuple):
+    """Move the broker's clock forward, once the effects are performed."""
+
+    connection: Connection
+    """The connection whose request asks for it."""
+    ms: int
+
+
+Effect = Respond | Close | Shaped | AdvanceClock
 
 
 class Outcome(Enum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 from typing import Annotated, Literal
@@ -20,8 +19,6 @@ from wirebroker.testing.goals import Quiet
 MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 FURTHEST_MS = 366 * MS["days"]
 """The most that one request may move the clock."""
-STEP_MS = MS["hours"]
-"""The clock is moved in steps of this size, and the broker responds to its clients between them."""
 
 
 class Health(Form):
@@ -96,11 +93,7 @@ async def advance(controlled: ControlledBroker, body: Step) -> ClockState:
     asked = sum(getattr(body, name) * MS[name] for name in body.__struct_fields__)
     if asked > FURTHEST_MS:
         raise Problem(422, f"one request moves the clock by at most 366 days, not by {asked / MS['days']:g}")
-    left = round(asked)
-    while left > 0 and not controlled.closing:
-        await controlled.host.advance_beside(min(left, STEP_MS))
-        left -= STEP_MS
-        await asyncio.sleep(0)
+    await controlled.host.advance_beside(round(asked), lambda: not controlled.closing)
     return clock(controlled)
 
 

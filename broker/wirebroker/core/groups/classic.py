@@ -546,16 +546,24 @@ class Group(AnyGroup):
             member.heartbeat.cancel()
 
         def expire(when: int) -> None:
-            # A member that waits for the others keeps its session, unless this is its first JoinGroup.
-            waiting = member.joiner is not None or member.syncer is not None
-            if self.members.get(member.member_id) is member and (member.is_new or not waiting):
-                self.remove(member)
-                if self.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
-                    self.prepare_rebalance(when)
-                else:
-                    self._complete_join_after_loss(when)
+            self.session_ends(member, when)
 
         member.heartbeat = self._timers.at(now + timeout, expire)
+
+    def session_ends(self, member: Member, now: int) -> bool:
+        """Remove the member, whose session is over. Returns False if it stays.
+
+        A member that waits for the others keeps its session, unless this is its first JoinGroup.
+        """
+        waiting = member.joiner is not None or member.syncer is not None
+        if self.members.get(member.member_id) is not member or (waiting and not member.is_new):
+            return False
+        self.remove(member)
+        if self.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
+            self.prepare_rebalance(now)
+        else:
+            self._complete_join_after_loss(now)
+        return True
 
     def remove(self, member: Member) -> None:
         """The member leaves or is removed; the caller starts the rebalance."""

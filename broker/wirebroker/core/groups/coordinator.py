@@ -147,6 +147,18 @@ class GroupCoordinator:
         else:
             yield from self.classic.join(requested, joiner, now)
 
+    def expire_member(self, group_id: str, member_id: str, now: int) -> bool:
+        """Let the session of a member end. Returns whether the group had such a member."""
+        self.changes.finish()
+        group = self.groups.get(group_id)
+        if group is None:
+            return False
+        if isinstance(group, Group):
+            member = group.members.get(member_id)
+            return member is not None and group.session_ends(member, now)
+        modern = group.members.get(member_id)
+        return modern is not None and not self._modern[group.kind].fence(group, [modern], now)
+
     # Deleting
 
     def topic_deleted(self, topic: str, topic_id: bytes = b"") -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
@@ -13,9 +15,12 @@ from wirebroker.requests.effects import Outcome
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = [
-    "expire_producer", "expire_session", "expire_transactional_id", "fence", "lose_coordinator", "restart",
-    "slow_reassignment", "truncate", "withdraw_acl",
+    "advance", "expire_member", "expire_producer", "expire_session", "expire_transactional_id", "fence", "lose_coordinator",
+    "move_coordinator", "move_leader", "restart", "slow_reassignment", "truncate", "withdraw_acl",
 ]  # fmt: skip
+
+LONGEST_MS = 366 * 86_400_000
+"""The clock moves at most so far, in ms."""
 
 
 class expire_producer(Rule):
@@ -101,6 +106,62 @@ class slow_reassignment(Rule):
     def change(self, injection: Injection) -> bool:
         injection.broker.slow_reassignments(injection.exchange.now + self.ms)
         return True
+
+
+class expire_member(Rule):
+    """The session of the group's member that sends the request ends, as if its heartbeats had not arrived: the coordinator
+    removes it."""
+
+    example = 'faults.expire_member(api="OffsetCommit", group="team", nth=2)'
+    only_apis: ClassVar[tuple[str, ...]] = (
+        "JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "TxnOffsetCommit", "ConsumerGroupHeartbeat",
+        "ShareGroupHeartbeat", "StreamsGroupHeartbeat",
+    )  # fmt: skip
+    """The APIs whose requests name a member."""
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, injection: Injection) -> bool:
+        member_id = getattr(injection.request, "member_id", "")
+        return injection.broker.expire_member(injection.facts.groups, member_id, injection.exchange.now)
+
+
+class move_leader(Rule):
+    """The partitions of the request that match get another leader: another in-sync replica, or another broker, to which the
+    replica moves."""
+
+    example = 'faults.move_leader(api="Produce", topic="orders", nth=3)'
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, injection: Injection) -> bool:
+        facts = injection.facts
+        wanted = facts.partitions if injection.only is None else injection.only
+        partitions = [(topic, index) for topic, index in wanted if index is not None]
+        return injection.broker.move_leader(partitions, injection.exchange.now) > 0
+
+
+class move_coordinator(Rule):
+    """Another broker coordinates the groups and transactional ids that the request names."""
+
+    example = 'faults.move_coordinator(api="EndTxn", nth=1)'
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, injection: Injection) -> bool:
+        facts = injection.facts
+        return injection.broker.move_coordinator(facts.groups, facts.transactional_ids, injection.exchange.now) > 0
+
+
+class advance(Rule):
+    """The broker's clock moves `ms` forward while the request waits: sessions and transactions time out, and producers,
+    offsets and records expire."""
+
+    ms: Annotated[int, Meta(ge=1, le=LONGEST_MS, extra={"unit": "ms"})]
+
+    example = 'faults.advance(120_000, api="OffsetCommit", nth=2)'
+    needs_broker: ClassVar[bool] = True
+
+    def before(self, injection: Injection) -> Outcome:
+        injection.broker.advance(injection.exchange.connection, self.ms)
+        return injection.handle_later(self.ms)
 
 
 class restart(Rule):
