@@ -1,1 +1,1 @@
-"""The rules, pure: no sockets, no clock, no randomness of its own."""
+"""The rules of the broker. The package uses no sockets, no clock and no randomness of its own."""

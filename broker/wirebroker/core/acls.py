@@ -1,7 +1,7 @@
-"""ACLs and their rules, those of StandardAuthorizerData in Kafka 4.3.1 (KIP-11, KIP-290).
+"""ACLs and the rules of StandardAuthorizerData in Kafka 4.3.1 (KIP-11, KIP-290).
 
-One ACL that denies overrides all ACLs that allow. Without any ACL for a resource its access is refused, or allowed with
-allow.everyone.if.no.acl.found. Super users may do everything.
+One ACL that denies overrides all ACLs that allow. Access to a resource without any ACL is refused, unless
+allow.everyone.if.no.acl.found is set. Super users may do everything.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether an ACL denies or allows."""
+    """What an ACL does: deny or allow."""
 
     UNKNOWN, ANY, DENY, ALLOW = range(4)
 
@@ -61,7 +61,7 @@ IMPLIED_BY = {
     Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
 }
-"""Operations that an ACL for these operations allows, too. An ACL that denies only denies its own operation."""
+"""Operations that an ACL for these operations allows, too. An ACL that denies an operation denies no other operation."""
 
 
 class Acl(AclImage):
@@ -77,11 +77,11 @@ class Acl(AclImage):
         return f"an ACL {does} {self.principal} {Operation(self.operation).name} on {kind} {self.name}{many}{where}"
 
     def concerns(self, who: Collection[str], host: str) -> bool:
-        """Whether it is about one of these principals, from this host."""
+        """Tells whether the ACL applies to one of these principals from this host."""
         return self.principal in who and self.host in (WILDCARD, host)
 
     def covers(self, operation: Operation) -> bool:
-        """Whether it is about this operation."""
+        """Tells whether the ACL applies to this operation."""
         if self.operation == Operation.ALL:
             return True
         implied = IMPLIED_BY.get(operation, ()) if self.permission == Permission.ALLOW else ()
@@ -101,11 +101,12 @@ class Filter(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it has a number that Kafka reserves for unknown values."""
+        """Tells whether the filter has a number that Kafka reserves for unknown values."""
         return 0 in (self.resource_type, self.pattern_type, self.operation, self.permission)
 
     def matches(self, acl: Acl) -> bool:
-        """Whether it means this ACL. The pattern MATCH means all ACLs that apply to the resource of this name."""
+        """Tells whether the filter matches this ACL. The pattern MATCH selects all ACLs that apply to the resource of this
+        name."""
         exact = (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self.principal in (None, acl.principal)
@@ -123,13 +124,13 @@ class Filter(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """Whether something is allowed."""
+    """The decision to allow or refuse an operation."""
 
     allowed: bool
     by: Acl | None = None
-    """The ACL that decides, if one does."""
+    """The ACL that decides, or None."""
     known: bool = True
-    """Whether any ACL is about the resource."""
+    """Tells whether the resource has any ACL."""
 
 
 class Acls:
@@ -150,7 +151,7 @@ class Acls:
         return acl in self.ids
 
     def add(self, acl: Acl, acl_id: bytes) -> None:
-        """Add an ACL that is not there yet."""
+        """Add an ACL that does not exist yet."""
         self.ids[acl] = acl_id
         alike = self._named.get(_place(acl))
         if alike is None:
@@ -160,7 +161,7 @@ class Acls:
         alike[acl] = None
 
     def remove(self, acl: Acl) -> None:
-        """Remove an ACL. Raises KeyError if it is not there."""
+        """Remove an ACL. Raises KeyError if the ACL does not exist."""
         del self.ids[acl]
         alike = self._named[_place(acl)]
         del alike[acl]
@@ -193,7 +194,7 @@ class Acls:
         return [acl for acl in among if wanted.matches(acl)]
 
     def allows_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether some resource of the type could exist on which the operation is allowed (KIP-679).
+        """Tells whether the operation could be allowed on some resource of the type (KIP-679).
 
         Considers only ACLs for this operation or for ALL, as Kafka's `Authorizer.authorizeByResourceType` does.
         """
@@ -236,5 +237,5 @@ def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
 
 
 def bits(operations: Iterable[Operation]) -> int:
-    """The form of operations in responses: one bit for each."""
+    """Encodes operations as responses do: one bit for each operation."""
     return sum(1 << operation for operation in operations)

@@ -47,7 +47,7 @@ class FeatureChange(NamedTuple):
 
 
 class ProducerChange(NamedTuple):
-    """A partition begins to know a producer, sees a new epoch of it, or forgets it."""
+    """A partition adds a producer, sees a new epoch of the producer, or forgets the producer."""
 
     change: Literal["created", "epoch", "expired"]
     topic: str
@@ -57,7 +57,7 @@ class ProducerChange(NamedTuple):
 
 
 class TransactionChange(NamedTuple):
-    """A transactional id was written down."""
+    """The state of a transactional id was written to the log."""
 
     transactional_id: str
     producer_id: int

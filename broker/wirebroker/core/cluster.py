@@ -40,7 +40,7 @@ COORDINATOR_TOPICS = {"group": GROUP_TOPIC, "transaction": TRANSACTION_TOPIC, "s
 SETTINGS_OF = {
     GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log", SHARE_TOPIC: "share.coordinator.state.topic",
 }  # fmt: skip
-"""The first part of the names of their settings."""
+"""The first part of the names of the settings of these topics."""
 CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
@@ -56,13 +56,13 @@ class Broker:
     rack: str | None = None
     running: bool = True
     registered: bool = True
-    """Whether the controller knows it; a broker that starts registers itself."""
+    """Tells whether the controller knows the broker. A broker registers itself when it starts."""
     loggers: Loggers = field(default_factory=Loggers)
     """The levels of its loggers since it has started."""
 
     @property
     def alive(self) -> bool:
-        """Whether it can lead and follow."""
+        """Tells whether the broker can lead and follow partitions."""
         return self.running and self.registered
 
     def start(self) -> None:
@@ -136,7 +136,7 @@ class Cluster:
         self.cluster_id = cluster_id
         self._open_log = open_log
         self.log_dirs = log_dirs or LogDirs(configs)
-        """Which replica lies in which log directory."""
+        """The log directory of each replica."""
         self.producer_ids = ProducerIds()
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
@@ -159,7 +159,7 @@ class Cluster:
         self.growing: set[str] = set()
         """Topics that are being created, or get partitions, in slices."""
         self._due: dict[str, int] = {}
-        """When the topics come into being that clients have asked for."""
+        """The time at which each topic that a client's Metadata asked for is created."""
         self.version = 0
         """Rises with every change of the metadata: topics, partitions, leaders, configs."""
         self.topics_created = 0
@@ -208,12 +208,12 @@ class Cluster:
         return ""
 
     def alive(self, node_id: int) -> bool:
-        """Whether the broker exists, and is neither down nor unregistered."""
+        """Tells whether the broker exists and is neither down nor unregistered."""
         broker = self.brokers.get(node_id)
         return broker is not None and broker.alive
 
     def registered(self, node_id: int) -> bool:
-        """Whether the broker exists, and the controller knows it."""
+        """Tells whether the broker exists and the controller knows it."""
         broker = self.brokers.get(node_id)
         return broker is not None and broker.registered
 
@@ -235,8 +235,8 @@ class Cluster:
     ) -> Generator[None, Any, Topic]:  # fmt: skip
         """Create the topic, with its leaders spread over the brokers. The caller has checked name, counts and configs.
 
-        Nobody sees the topic before all of it is there, and it must not be in `growing`. Raises OSError, and creates nothing,
-        if a log cannot be created. The topic is removed again if `decisions` cannot write it down.
+        Nobody sees the topic before all of its partitions exist. The topic must not be in `growing`. Raises OSError, and
+        creates nothing, if a log cannot be created. The topic is removed again if `decisions` cannot write it down.
         """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
@@ -335,7 +335,7 @@ class Cluster:
         """Create a topic with the default settings after `auto_creation_ms`, unless it cannot be written down."""
         if not self.auto_creation_ms:
             self._auto_create(name, now)
-        elif self._due.get(name, now) <= now:  # also if a restart has forgotten the timer
+        elif self._due.get(name, now) <= now:  # holds even if a restart has lost the timer
             self._due[name] = now + self.auto_creation_ms
             self.timers.at(self._due[name], lambda when: self._auto_create(name, when))
 
@@ -355,7 +355,7 @@ class Cluster:
     def adding_partitions(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None
     ) -> Generator[None, Any, None]:
-        """Add partitions up to `total`, all of them in one moment; the first live replica of each leads it.
+        """Add partitions up to `total`, all at once. The first live replica of each partition becomes its leader.
 
         Like `creating_topic`, it raises OSError and changes nothing if a log cannot be created.
         """
@@ -465,7 +465,7 @@ class Cluster:
         self._unloaded.clear()
 
     def topics_like(self, name: str) -> Iterable[str]:
-        """The topics whose names differ from this one only in '.' and '_'."""
+        """The topics whose names differ from this name only in '.' and '_'."""
         return self._alike.get(name.replace(".", "_"), ())
 
     def delete_topic(self, topic: Topic, now: int, then: Callable[[], None]) -> None:
@@ -498,7 +498,7 @@ class Cluster:
         return made
 
     def find_topic(self, name: str, topic_id: bytes) -> Topic | None:
-        """The topic with this id or, in a version without ids, where it is zero, with this name."""
+        """The topic with this id. In a version without ids the id is zero, and the name decides."""
         return self.topics.get(name) if topic_id == ZERO_UUID else self.topics_by_id.get(topic_id)
 
     def partition(self, topic: str, index: int) -> Partition | None:

@@ -1,8 +1,8 @@
 """The schedule by which logs in memory are compacted (Kafka's LogCleaner). For logs on disk see `FolderStore.compact`.
 
 One log is compacted at a time, in slices, so that requests do not wait for it. As in Kafka, a log is considered
-log.cleaner.backoff.ms after one of its segments was closed. A coordinator's log is considered when the segment is closed, so
-that it stays small even while the clock stands still.
+log.cleaner.backoff.ms after one of its segments was closed. A coordinator's log is considered as soon as the segment is
+closed, so that the log stays small even while the clock stands still.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Compaction:
         self._dirty: dict[Partition, None] = {}
         """Partitions with a closed segment that is not compacted yet."""
         self._uncleanable: set[Partition] = set()
-        """Partitions whose compaction has failed. As in Kafka it is not repeated before the next start."""
+        """Partitions whose compaction has failed. As in Kafka, the compaction of such a partition is not tried again before
+        the next start."""
         self._running = False
         self._timer: Timer | None = None
         cluster.rolled = self.rolled

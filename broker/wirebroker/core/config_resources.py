@@ -1,4 +1,4 @@
-"""The resources that have settings, as DescribeConfigs and the AlterConfigs APIs see them.
+"""The resources with settings that DescribeConfigs and the AlterConfigs APIs show and change.
 
 They are topics, brokers, groups and client metrics. Kafka checks an alteration twice, first on the broker that received it
 (ConfigAdminManager) and then on the controller (ConfigurationControlManager), each in its own words. The checks here have
@@ -57,7 +57,7 @@ class Change(NamedTuple):
 
 
 class Alteration:
-    """One resource of an alter request. With `replaces`, the changes replace all settings of the resource."""
+    """One resource of an alter request. If `replaces` is set, the changes replace all settings of the resource."""
 
     def __init__(self, cluster: Cluster, node_id: int, kind: int, name: str, changes: list[Change], *, replaces: bool) -> None:
         self.cluster = cluster
@@ -69,7 +69,8 @@ class Alteration:
 
     @property
     def fails_controller(self) -> bool:
-        """Whether it has an operation that no version has. Kafka's controller fails on it, and on the whole request."""
+        """Tells whether a change has an operation that does not exist in any version. Kafka's controller then fails the whole
+        request."""
         unknown = any(change.operation not in tuple(Operation) for change in self.changes)
         return unknown and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
 
@@ -246,7 +247,7 @@ class Alteration:
 
 
 def unwritten(failed: OSError) -> Refusal:
-    """The refusal of a metadata change that was not made because it could not be written down."""
+    """The refusal of a metadata change that could not be written to the log."""
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The change cannot be written down: {failed.strerror or failed}")
 
 
@@ -290,7 +291,7 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> Refusal | Non
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         if key == "match" and isinstance(value, list):
             for pattern in value:
-                parts = pattern.rstrip("=").split("=")  # Java's split leaves out what is empty at the end
+                parts = pattern.rstrip("=").split("=")  # Java's split drops empty strings at the end
                 if len(parts) != 2 or parts[0].strip() not in _MATCHABLE or not is_java_pattern(parts[1].strip()):
                     return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None
@@ -302,7 +303,7 @@ _MATCHABLE = {"client_instance_id", "client_id", "client_software_name", "client
 
 
 def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) -> Refusal | None:
-    """Kafka's GroupConfig.validate: the broker's group.*.min.* and group.*.max.* bound what a group may ask for."""
+    """Kafka's GroupConfig.validate: the broker's group.*.min.* and group.*.max.* limit the settings of a group."""
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     for key, raw in wanted.items():
