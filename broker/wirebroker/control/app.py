@@ -73,7 +73,8 @@ register_url_convertor("id", _Id())
 
 
 def app(controlled: Controlled, hosts: Hosts) -> Starlette:
-    """The control of this broker or proxy as an ASGI application, which responds to requests for one of these host names."""
+    """Returns the control of this broker or proxy as an ASGI application, which responds to requests for one of these host
+    names."""
     made = Starlette(
         routes=_routes(isinstance(controlled, ControlledProxy)),
         exception_handlers={HTTPException: _refused_by_the_router},
@@ -176,7 +177,7 @@ async def _response(endpoint: Endpoint, request: Request) -> Response:
 
 
 async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
-    """The handler's arguments. Raises Problem, Misfit."""
+    """Returns the handler's arguments. Raises Problem, Misfit."""
     hints = endpoint.hints
     asked: dict[str, Any] = dict(request.path_params)
     if "query" in hints or request.query_params:
@@ -213,7 +214,7 @@ def _fitted(form: Any, value: Any) -> Any:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """The body. Raises Problem if it has more than `most` bytes."""
+    """Returns the body. Raises Problem if it has more than `most` bytes."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -235,7 +236,7 @@ class _Slowly(json.JSONDecoder):
 
 
 async def _read(body: bytes, reading: asyncio.Lock) -> Any:
-    """The JSON of the body; an empty body is an empty object. One large body is read at a time. Raises Problem."""
+    """Returns the JSON of the body; an empty body is an empty object. One large body is read at a time. Raises Problem."""
     if len(body) <= MOST_AT_ONCE:
         return _parsed(body, json.JSONDecoder)
     async with reading:

@@ -112,7 +112,7 @@ class Controlled:
         trace.kept = (trace.kept or KeptFrames()) if self._readers else None
 
     def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:
-        """The rules by their ids: each rule gets the next number when it is first seen here."""
+        """Returns the rules by their ids: each rule gets the next number when it is first seen here."""
         self._numbers = {rule: self._numbers.get(rule) or next(self._next) for rule in rules}
         return {number: rule for rule, number in self._numbers.items()}
 

@@ -48,7 +48,7 @@ class Endpoint:
 
     @property
     def of_brokers(self) -> bool:
-        """Whether a broker has it and a proxy does not."""
+        """Tells whether a broker has it and a proxy does not."""
         return self.hints["controlled"] is ControlledBroker
 
     @property

@@ -22,7 +22,7 @@ class Field(NamedTuple):
 
 
 def fields_of(endpoint: Endpoint) -> list[Field]:
-    """The fields of an endpoint's query and body, in their order."""
+    """Returns the fields of an endpoint's query and body, in their order."""
     found = []
     for where in ("query", "body"):
         form = endpoint.hints.get(where)

@@ -47,12 +47,12 @@ class Misfit(ValueError):
 
 
 def about(description: str, **limits: Any) -> Meta:
-    """The description of a field, with msgspec's limits and examples."""
+    """Returns the description of a field, with msgspec's limits and examples."""
     return Meta(description=description, **limits)
 
 
 def required(form: type[Form]) -> list[str]:
-    """The fields that must be given."""
+    """Returns the fields that must be given."""
     return [each.name for each in msgspec.structs.fields(form) if each.required]
 
 
@@ -60,7 +60,7 @@ def required(form: type[Form]) -> list[str]:
 
 
 def read(form: type[Form], value: Any, *, as_text: bool = False) -> Any:
-    """The value as this form. `as_text`: every value is a text, as in a query. Raises Misfit."""
+    """Returns the value as this form. `as_text`: every value is a text, as in a query. Raises Misfit."""
     if as_text:
         hints = get_type_hints(form)
         value = {name: _from_text(hints[name], text) if name in hints else text for name, text in value.items()}
@@ -76,7 +76,7 @@ def read(form: type[Form], value: Any, *, as_text: bool = False) -> Any:
 
 
 def _from_text(hint: Any, text: str) -> Any:
-    """The value that a text in a query stands for; the text itself if it is not a value of this type."""
+    """Returns the value that a text in a query stands for; the text itself if it is not a value of this type."""
     kinds = _alternatives(hint)
     if bool in kinds:
         return {"": True, "true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
@@ -116,7 +116,7 @@ def _explained(form: Any, value: Any, error: str) -> Misfit:
 
 
 def _at(kind: Any, value: Any, path: str) -> tuple[Any, Any, str]:
-    """The type, value and place at a path of msgspec, which leaves out the keys of dicts."""
+    """Returns the type, value and place at a path of msgspec, which leaves out the keys of dicts."""
     place = ""
     for name, index in _STEP.findall(path):
         if name:
@@ -140,7 +140,7 @@ def _fits(kind: Any, value: Any) -> bool:
 
 
 def _alternatives(hint: Any) -> list[Any]:
-    """The types that a type hint allows, without their annotations."""
+    """Returns the types that a type hint allows, without their annotations."""
     if get_origin(hint) is Annotated:
         return _alternatives(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):
@@ -165,7 +165,7 @@ def _shown(value: Any) -> str:
 
 
 def schema(hint: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a type. The schemas of forms are put into `named` and referred to."""
+    """Returns the JSON schema of a type. The schemas of forms are put into `named` and referred to."""
     if hasattr(hint, "json_schema"):
         described: dict[str, Any] = hint.json_schema()
         return described

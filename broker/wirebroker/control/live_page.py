@@ -18,7 +18,7 @@ HEADERS = {
 
 
 def pages() -> dict[str, tuple[bytes, str]]:
-    """The contents and the media type of each file, by its path below `/live/`; "" is the page itself."""
+    """Returns the contents and the media type of each file, by its path below `/live/`; "" is the page itself."""
     found = dict(_below(files("wirebroker.control") / "live", ""))
     return found | {"": found["index.html"]}
 

@@ -17,7 +17,7 @@ class Problem(Exception):
         self.field = field
 
     def described(self) -> dict[str, object]:
-        """The members of the problem document."""
+        """Returns the members of the problem document."""
         said: dict[str, object] = {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,

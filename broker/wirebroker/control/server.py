@@ -43,12 +43,12 @@ LAST_RESPONSES_S = 1
 
 
 def control_of_broker(host: Host, new_engine: Callable[[], Engine], allow_hosts: Iterable[str] = ()) -> Control:
-    """The HTTP control of a broker; `new_engine` makes the engine for a reset."""
+    """Returns the HTTP control of a broker; `new_engine` makes the engine for a reset."""
     return Control(ControlledBroker(host, new_engine), allow_hosts)
 
 
 def control_of_proxy(host: ProxyHost, allow_hosts: Iterable[str] = ()) -> Control:
-    """The HTTP control of a proxy."""
+    """Returns the HTTP control of a proxy."""
     return Control(ControlledProxy(host), allow_hosts)
 
 
@@ -74,7 +74,7 @@ class Control:
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:
-        """The file descriptors of the listener and all connections."""
+        """Yields the file descriptors of the listener and all connections."""
         if self._server is not None:
             yield from (each.fileno() for each in self._server.sockets)
         for connection in self._state.connections:

@@ -175,7 +175,7 @@ class Acls:
                 del lengths[len(acl.name)]
 
     def about(self, resource_type: ResourceType, name: str) -> list[Acl]:
-        """The ACLs that apply to a resource."""
+        """Returns the ACLs that apply to a resource."""
         named = self._named
         found = [*named.get((resource_type, PatternType.LITERAL, name), ())]
         if name != WILDCARD:
@@ -211,7 +211,7 @@ class Acls:
 
 
 def ruling(about: Collection[Acl], principal: str, host: str, operation: Operation) -> Ruling:
-    """The decision of a resource's ACLs about this operation. Without any ACL it is not allowed."""
+    """Returns the decision of a resource's ACLs about this operation. Without any ACL it is not allowed."""
     who = (principal, EVERYBODY)
     allowing: Acl | None = None
     for acl in about:
@@ -227,7 +227,7 @@ def _place(acl: Acl) -> tuple[int, int, str]:
 
 
 def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
-    """Whether an ACL allows the operation and no ACL denies it for the same name or a prefix."""
+    """Tells whether an ACL allows the operation and no ACL denies it for the same name or a prefix."""
     literal = acl.pattern_type == PatternType.LITERAL
     if literal and acl.name == WILDCARD:
         return True

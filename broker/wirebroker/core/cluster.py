@@ -71,7 +71,7 @@ class Broker:
         self.loggers = Loggers()
 
     def address(self, listener: str) -> tuple[str, int]:
-        """The advertised host and port for this listener; for an unknown listener those of the first one."""
+        """Returns the advertised host and port for this listener; for an unknown listener those of the first one."""
         return self.addresses.get(listener) or next(iter(self.addresses.values()), ("", -1))
 
 
@@ -86,11 +86,11 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether it is a coordinators' topic, which clients must not write to."""
+        """Tells whether it is a coordinators' topic, which clients must not write to."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> Partition | None:
-        """The partition with this index, or None."""
+        """Returns the partition with this index, or None."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
@@ -106,7 +106,7 @@ OpenLog = Callable[[Topic, int, Mapping[int, str], int], Log]
 
 
 def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> Log:
-    """A new log in memory."""
+    """Returns a new log in memory."""
     return MemoryLog(0, now, INTERNAL_SEGMENT if topic.internal else ANY_SIZE)
 
 
@@ -218,7 +218,7 @@ class Cluster:
         return broker is not None and broker.registered
 
     def offline(self, partition: Partition) -> list[int]:
-        """The replicas of the partition whose brokers are down or whose log directories have failed."""
+        """Returns the replicas of the partition whose brokers are down or whose log directories have failed."""
         at = partition.offline_at
         return [node_id for node_id in partition.replicas if not self.alive(node_id) or node_id == at]
 
@@ -398,7 +398,7 @@ class Cluster:
         return made
 
     def _replicas(self, index: int, factor: int) -> list[int]:
-        """The brokers of a new partition."""
+        """Returns the brokers of a new partition."""
         usable = self.usable_brokers
         nodes = spread(broker for broker in usable.values() if broker.alive)
         start = index % max(len(nodes), 1)
@@ -465,7 +465,7 @@ class Cluster:
         self._unloaded.clear()
 
     def topics_like(self, name: str) -> Iterable[str]:
-        """The topics whose names differ from this name only in '.' and '_'."""
+        """Returns the topics whose names differ from this name only in '.' and '_'."""
         return self._alike.get(name.replace(".", "_"), ())
 
     def delete_topic(self, topic: Topic, now: int, then: Callable[[], None]) -> None:
@@ -498,21 +498,21 @@ class Cluster:
         return made
 
     def find_topic(self, name: str, topic_id: bytes) -> Topic | None:
-        """The topic with this id. In a version without ids the id is zero, and the name decides."""
+        """Returns the topic with this id. In a version without ids the id is zero, and the name decides."""
         return self.topics.get(name) if topic_id == ZERO_UUID else self.topics_by_id.get(topic_id)
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None if the cluster has no such partition."""
+        """Returns the partition, or None if the cluster has no such partition."""
         found = self.topics.get(topic)
         return found.partition(index) if found else None
 
     def no_partition(self, topic: str, index: int) -> str:
-        """A sentence about a partition that does not exist."""
+        """Returns a sentence about a partition that does not exist."""
         advice = "" if topic in self.topics else did_you_mean(topic, self.topics)
         return f"there is no partition {topic}-{index}{advice}"
 
     def partitions(self) -> Iterator[Partition]:
-        """Every partition of every topic."""
+        """Yields every partition of every topic."""
         for topic in self.topics.values():
             yield from topic.partitions
 
@@ -522,8 +522,8 @@ class Cluster:
         return abs_hash(key) % len(topic.partitions) if topic else None
 
     def coordinator(self, kind: str, key: str) -> int | None:
-        """The broker that coordinates this group ("group"), transactional id ("transaction") or share partition ("share"), or
-        None.
+        """Returns the broker that coordinates this group ("group"), transactional id ("transaction") or share partition
+        ("share"), or None.
         """
         log = self.coordinator_log(kind, key)
         return log.leader if log is not None and log.leader != NO_LEADER else None
@@ -534,13 +534,15 @@ class Cluster:
         return None if index is None else self.partition(COORDINATOR_TOPICS[kind], index)
 
     def coordinator_log_error(self, kind: str, key: str) -> ErrorCode:
-        """COORDINATOR_NOT_AVAILABLE if too few replicas of the coordinator's log are in sync to write to it, else NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if too few replicas of the coordinator's log are in sync to write to it, else
+        NONE."""
         log = self.coordinator_log(kind, key)
         unavailable = log is not None and (log.leader == NO_LEADER or log.replication.too_few)
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_error(self, kind: str, key: str, node_id: int) -> ErrorCode:
-        """NOT_COORDINATOR if another broker coordinates the key, or on the first call while a new topic loads; else NONE."""
+        """Returns NOT_COORDINATOR if another broker coordinates the key, or on the first call while a new topic loads; else
+        NONE."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR
         topic = COORDINATOR_TOPICS[kind]

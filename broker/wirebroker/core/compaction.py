@@ -89,7 +89,7 @@ class Compaction:
             self._wait(now)
 
     def _dirtiest(self, now: int) -> tuple[Partition, Steps[None]] | None:
-        """The partition to compact next, and the steps of its compaction."""
+        """Returns the partition to compact next, and the steps of its compaction."""
         self._dirty = {partition: None for partition in self._dirty if self._is_dirty(partition)}
         if not self._cluster.configs.value("log.cleaner.enable"):
             return None

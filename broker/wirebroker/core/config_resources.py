@@ -247,12 +247,12 @@ class Alteration:
 
 
 def unwritten(failed: OSError) -> Refusal:
-    """The refusal of a metadata change that could not be written to the log."""
+    """Returns the refusal of a metadata change that could not be written to the log."""
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The change cannot be written down: {failed.strerror or failed}")
 
 
 def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
-    """The settings of this resource itself, as text."""
+    """Returns the settings of this resource itself, as text."""
     if kind == ResourceType.TOPIC:
         return cluster.topics[name].configs.overrides if name in cluster.topics else {}
     if kind == ResourceType.BROKER:
@@ -263,7 +263,7 @@ def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
 
 
 def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """The resources that a request names more than once. Kafka refuses each such change."""
+    """Returns the resources that a request names more than once. Kafka refuses each such change."""
     seen: set[tuple[int, str]] = set()
     twice: set[tuple[int, str]] = set()
     for resource in resources:
@@ -335,12 +335,12 @@ def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerC
 
 
 def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) -> int:
-    """A group's numeric setting: the group's own, else the broker's."""
+    """Returns a group's numeric setting: the group's own, else the broker's."""
     return int(wanted[name]) if name in wanted else broker.integer(f"group.{name}")
 
 
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:
-    """The settings of a group; an unknown group has the broker's."""
+    """Returns the settings of a group; an unknown group has the broker's."""
     own = configs.groups.get(name, {})
     entries = []
     for setting in GROUP_SETTINGS.values():
@@ -359,7 +359,7 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
 
 
 def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
-    """The settings of a subscription to client metrics."""
+    """Returns the settings of a subscription to client metrics."""
     own = configs.client_metrics.get(name, {})
     entries = []
     for setting in CLIENT_METRICS_SETTINGS.values():

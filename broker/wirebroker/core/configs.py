@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The broker settings that Kafka reads for this one, including itself."""
+    """Returns the broker settings that Kafka reads for this one, including itself."""
     for group in _SAME:
         if name in group:
             return group
@@ -74,7 +74,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def _own_defaults(brokers: int) -> dict[str, str]:
-    """The defaults that differ from Kafka's: tests should not wait, and a machine usually runs one broker."""
+    """Returns the defaults that differ from Kafka's: tests should not wait, and a machine usually runs one broker."""
     return {
         "connection.failed.authentication.delay.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
@@ -93,18 +93,18 @@ class Configs:
     """Typed values of settings by name."""
 
     def value(self, name: str) -> Value:
-        """The typed value. Raises KeyError for an unknown name."""
+        """Returns the typed value. Raises KeyError for an unknown name."""
         raise NotImplementedError
 
     def integer(self, name: str) -> int:
-        """The value of a setting that is a whole number."""
+        """Returns the value of a setting that is a whole number."""
         value = self.value(name)
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} is not a whole number but {value!r}")
         return value
 
     def text(self, name: str) -> str:
-        """The value as Kafka writes it; empty if there is none."""
+        """Returns the value as Kafka writes it; empty if there is none."""
         value = self.value(name)
         return "" if value is None else Setting.text(value)
 
@@ -165,7 +165,7 @@ class BrokerConfigs(Configs):
         given[target] = raw
 
     def _merged(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> dict[str, str]:
-        """The settings of all layers together; a later layer also hides the synonyms of its settings, as in Kafka."""
+        """Returns the settings of all layers together; a later layer also hides the synonyms of its settings, as in Kafka."""
         props = dict(self.static)
         for node in sorted(dynamic, key=lambda node: (node is not None, -(node or 0))):
             for name, raw in dynamic[node].items():
@@ -183,7 +183,7 @@ class BrokerConfigs(Configs):
                 raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
 
     def value(self, name: str) -> Value:
-        """The typed value of a broker setting, or the default of a topic setting. Raises KeyError for other names."""
+        """Returns the typed value of a broker setting, or the default of a topic setting. Raises KeyError for other names."""
         try:
             return self._cache[name]
         except KeyError:
@@ -193,7 +193,7 @@ class BrokerConfigs(Configs):
             return found
 
     def at(self, listener: str, name: str, mechanism: str = "") -> Value:
-        """The value at a listener: its own for a SASL mechanism, else its own, else the broker's."""
+        """Returns the value at a listener: its own for a SASL mechanism, else its own, else the broker's."""
         for prefix in (f"{listener.lower()}.{mechanism.lower()}.", f"{listener.lower()}."):
             raw = self._props.get(f"{PER_LISTENER}{prefix}{name}")
             if raw is not None:
@@ -276,7 +276,7 @@ class BrokerConfigs(Configs):
         self._cache.clear()
 
     def layers(self, node: int, facts: Mapping[str, str] | None = None) -> tuple[tuple[Mapping[str, str], Source], ...]:
-        """The settings of this broker by layer, the one with precedence first; for `facts` see `synonyms`."""
+        """Returns the settings of this broker by layer, the one with precedence first; for `facts` see `synonyms`."""
         return (
             (self.dynamic.get(node, {}), Source.BROKER),
             (self.dynamic[None], Source.ALL_BROKERS),
@@ -284,7 +284,7 @@ class BrokerConfigs(Configs):
         )
 
     def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
-        """Every place that gives this broker setting a value at this broker, the one in effect first.
+        """Returns every place that gives this broker setting a value at this broker, the one in effect first.
 
         `facts` are settings that only the running broker knows, such as its listeners; they have the rank of options at start.
         """
@@ -302,7 +302,8 @@ class BrokerConfigs(Configs):
         return found
 
     def shown(self, key: Hashable, make: Callable[[], list[Entry]]) -> list[Entry]:
-        """The result of `make()`, which is called once for a key until a setting changes. Callers must not change the list."""
+        """Returns the result of `make()`, which is called once for a key until a setting changes. Callers must not change the
+        list."""
         if self._shown[0] != self.version:
             self._shown = (self.version, {})
         kept = self._shown[1]
@@ -312,7 +313,7 @@ class BrokerConfigs(Configs):
         return found
 
     def topic_defaults(self, node: int) -> list[Entry]:
-        """All topic settings as this broker shows them for a topic without overrides, including internal ones."""
+        """Returns all topic settings as this broker shows them for a topic without overrides, including internal ones."""
         return self.shown(node, lambda: [self._topic_default(setting, node) for setting in TOPIC_SETTINGS.values()])
 
     def _topic_default(self, setting: Setting, node: int) -> Entry:
@@ -322,7 +323,7 @@ class BrokerConfigs(Configs):
         return Entry(setting.name, self.text(setting.name), source, False, False, setting.type, synonyms)
 
     def describe(self, node: int, facts: Mapping[str, str] | None = None) -> list[Entry]:
-        """All settings of one broker: first Kafka's own, then names that Kafka does not know."""
+        """Returns all settings of one broker: first Kafka's own, then names that Kafka does not know."""
         return self.shown((node, *(facts or {}).items()), lambda: self._describe(node, facts))
 
     def _describe(self, node: int, facts: Mapping[str, str] | None) -> list[Entry]:
@@ -342,7 +343,7 @@ class BrokerConfigs(Configs):
         return entries
 
     def describe_altered(self) -> list[Entry]:
-        """The settings altered for all brokers, which DescribeConfigs shows for the broker with the empty name."""
+        """Returns the settings altered for all brokers, which DescribeConfigs shows for the broker with the empty name."""
         entries = []
         for name, raw in self.dynamic[None].items():
             synonym = _synonym(name, raw, Source.ALL_BROKERS)
@@ -357,12 +358,13 @@ def _synonym(name: str, raw: str, source: Source) -> Synonym:
 
 
 def _read_only(name: str) -> bool:
-    """Whether only a start of the broker can change the setting, as DescribeConfigs shows it."""
+    """Tells whether only a start of the broker can change the setting, as DescribeConfigs shows it."""
     return broker_setting(name).read_only or name.startswith(PER_LISTENER)
 
 
 def broker_setting(name: str) -> Setting:
-    """The definition of a broker setting, also of one listener; a name that Kafka does not know is shown as a secret."""
+    """Returns the definition of a broker setting, also of one listener; a name that Kafka does not know is shown as a
+    secret."""
     unknown = Setting(name, ConfigType.UNKNOWN, None, "-", frozenset())
     return BROKER_SETTINGS.get(name) or setting_of_listener(name) or unknown
 
@@ -376,7 +378,7 @@ def setting_of_listener(name: str) -> Setting | None:
 
 
 def is_setting(name: str) -> bool:
-    """Whether Kafka has a broker or topic setting of this name."""
+    """Tells whether Kafka has a broker or topic setting of this name."""
     return name in BROKER_SETTINGS or name in TOPIC_SETTINGS or setting_of_listener(name) is not None
 
 
@@ -417,7 +419,7 @@ def _check_pool(name: str, before: int, after: int) -> None:
 
 
 def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> dict[str, Value]:
-    """The typed values. Raises ConfigError if they are wrong or contradict each other (LogConfig.validate)."""
+    """Returns the typed values. Raises ConfigError if they are wrong or contradict each other (LogConfig.validate)."""
     for name in overrides:
         if name not in TOPIC_SETTINGS:
             raise ConfigError(f"Unknown topic config name: {name}")
@@ -451,7 +453,7 @@ class TopicConfigs(Configs):
         self.broker.version += 1
 
     def value(self, name: str) -> Value:
-        """The typed value. Raises KeyError if topics have no such setting."""
+        """Returns the typed value. Raises KeyError if topics have no such setting."""
         if name in self._values:
             return self._values[name]
         if name not in TOPIC_SETTINGS:
@@ -460,11 +462,11 @@ class TopicConfigs(Configs):
 
     @property
     def keeps_eligible(self) -> bool:
-        """Whether the cluster has eligible leader replicas (KIP-966)."""
+        """Tells whether the cluster has eligible leader replicas (KIP-966)."""
         return self.broker.features[ELIGIBLE_REPLICAS] > 0
 
     def source(self, name: str, node: int) -> Source:
-        """The value's source as the controller reports it, which knows all corresponding broker settings."""
+        """Returns the value's source as the controller reports it, which knows all corresponding broker settings."""
         if name in self.overrides:
             return Source.TOPIC
         for layer, source in self.broker.layers(node):
@@ -473,13 +475,13 @@ class TopicConfigs(Configs):
         return Source.DEFAULT
 
     def describe(self, node: int, names: Iterable[str] | None = None) -> list[Entry]:
-        """The topic's settings as this broker shows them; with `names` only these. Callers must not change the list."""
+        """Returns the topic's settings as this broker shows them; with `names` only these. Callers must not change the list."""
         if names is None and not self.overrides:
             return self.broker.shown((node, "topics"), lambda: self._describe(node, None))
         return self._describe(node, names)
 
     def describe_created(self, node: int) -> list[Entry]:
-        """The topic's settings as the controller shows them when it creates the topic, with the sources of `source`."""
+        """Returns the topic's settings as the controller shows them when it creates the topic, with the sources of `source`."""
         if self.overrides:
             return self._describe_created(node)
         return self.broker.shown((node, "created"), lambda: self._describe_created(node))

@@ -22,11 +22,11 @@ class Assignment(NamedTuple):
 
     @property
     def in_progress(self) -> bool:
-        """Whether replicas are being moved."""
+        """Tells whether replicas are being moved."""
         return bool(self.adding or self.removing)
 
     def towards(self, wanted: Sequence[int]) -> Assignment:
-        """The assignment while replicas move to these brokers (PartitionReassignmentReplicas).
+        """Returns the assignment while replicas move to these brokers (PartitionReassignmentReplicas).
 
         As in Kafka, if a request adds no replicas, the additions of the previous request stay in progress; the same holds for
         removals.
@@ -36,15 +36,15 @@ class Assignment(NamedTuple):
         return Assignment((*wanted, *removing), adding or self.adding, removing or self.removing)
 
     def reverted(self) -> Assignment:
-        """The assignment without the replicas that are being added (PartitionReassignmentRevert)."""
+        """Returns the assignment without the replicas that are being added (PartitionReassignmentRevert)."""
         return Assignment(tuple(each for each in self.replicas if each not in self.adding))
 
     def completed(self) -> Assignment:
-        """The assignment without the replicas that are being removed."""
+        """Returns the assignment without the replicas that are being removed."""
         return Assignment(tuple(each for each in self.replicas if each not in self.removing))
 
     def may_complete(self, in_sync: Iterable[int]) -> bool:
-        """Whether enough of the new replicas are in sync (maybeCompleteReassignment)."""
+        """Tells whether enough of the new replicas are in sync (maybeCompleteReassignment)."""
         kept, left = self.completed().replicas, {each for each in in_sync if each not in self.removing}
         if not self.in_progress or (self.removing and not (left and kept)):
             return False
@@ -70,15 +70,15 @@ class Circumstances(NamedTuple):
     min_in_sync: int
     """min.insync.replicas, but at most the number of replicas."""
     unclean: bool
-    """Whether a replica that is not in sync may lead, if no other can (unclean.leader.election.enable)."""
+    """Tells whether a replica that is not in sync may lead, if no other can (unclean.leader.election.enable)."""
     keeps_eligible: bool = True
-    """Whether the cluster has eligible leader replicas; without them the last in-sync replicas stay in sync."""
+    """Tells whether the cluster has eligible leader replicas; without them the last in-sync replicas stay in sync."""
 
 
 def elect(
     known: Registration, where: Circumstances, in_sync: Iterable[int], *, to: Assignment | None = None, preferred: bool = False
 ) -> Registration:
-    """The partition's state once these are its in-sync replicas, and `to` its assignment, if that changes.
+    """Returns the partition's state once these are its in-sync replicas, and `to` its assignment, if that changes.
 
     A reassignment that can be completed is completed. The leader stays if it may lead; otherwise the first replica that may
     lead becomes the leader. With `preferred`, the first replica becomes the leader if it may lead.

@@ -89,7 +89,7 @@ class FastPath:
         self.version = self._settings.version
 
     def read_policy(self) -> RecordPolicy:
-        """The topic's settings for records as they are now."""
+        """Returns the topic's settings for records as they are now."""
         partition = self._partition
         return RecordPolicy.from_configs(f"{partition.topic}-{partition.index}", partition.configs)
 

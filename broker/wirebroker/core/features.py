@@ -44,12 +44,12 @@ class Update(NamedTuple):
 
 
 def new_levels() -> dict[str, int]:
-    """The levels of a new cluster of Kafka 4.3.1."""
+    """Returns the levels of a new cluster of Kafka 4.3.1."""
     return {name: feature.level for name, feature in FEATURES.items()}
 
 
 def refusal(updates: Sequence[Update], levels: Mapping[str, int], node_id: int) -> str:
-    """The first reason why these updates are refused, in Kafka's words; empty if they may be made."""
+    """Returns the first reason why these updates are refused, in Kafka's words; empty if they may be made."""
     for update in {each.feature: each for each in updates}.values():
         if reason := _refusal(update, levels.get(update.feature, 0), node_id):
             return reason

@@ -79,7 +79,7 @@ class FetchContext:
     error: ErrorCode = ErrorCode.NONE
 
     def response(self, results: Results) -> Results:
-        """The results that the response names: all in a full fetch, the changed ones in an incremental one."""
+        """Returns the results that the response names: all in a full fetch, the changed ones in an incremental one."""
         if self.session is None:
             return results
         named = []
@@ -104,7 +104,7 @@ class FetchContext:
         return named
 
     def kept(self) -> dict[PartitionKey, tuple[Cached, int, int]]:
-        """The partitions of the session as they are before a response, for `FetchSessions.restore`."""
+        """Returns the partitions of the session as they are before a response, for `FetchSessions.restore`."""
         held = self.session.partitions if self.session is not None else {}
         return {key: (cached, cached.high_watermark, cached.log_start_offset) for key, cached in held.items()}
 
@@ -138,7 +138,8 @@ class FetchSessions:
             cached.high_watermark, cached.log_start_offset = high_watermark, log_start_offset
 
     def held(self, request: FetchRequest, node_id: int) -> list[PartitionKey]:
-        """The partitions that an incremental request fetches besides those it names; empty if the session is unknown."""
+        """Returns the partitions that an incremental request fetches besides those it names; empty if the session is
+        unknown."""
         session = self._sessions.get((node_id, request.session_id))
         if session is None or session.epoch != request.session_epoch:
             return []
@@ -171,7 +172,7 @@ class FetchSessions:
         return context
 
     def _find(self, request: FetchRequest, requested: Requested, version: int, node_id: int, now: int) -> FetchContext:
-        """The request's session, which does not hold the requested partitions yet."""
+        """Returns the request's session, which does not hold the requested partitions yet."""
         if version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if request.session_id:
                 self._sessions.pop((node_id, request.session_id), None)
@@ -202,7 +203,7 @@ class FetchSessions:
         return session
 
     def _has_room(self, size: int, node_id: int, now: int) -> bool:
-        """Whether this broker has room for a session of this many partitions; evicts another session if necessary."""
+        """Tells whether this broker has room for a session of this many partitions; evicts another session if necessary."""
         if len(self._sessions) < self._slots:
             return True
         held = [(key, session) for key, session in self._sessions.items() if key[0] == node_id]
@@ -233,8 +234,8 @@ class FetchSessions:
 
 
 def _named(request: FetchRequest, version: int) -> Iterator[Named]:
-    """The partitions that the request names. As in FetchRequest.fetchData, a partition named twice keeps its first place and
-    has the fields of its last mention.
+    """Yields the partitions that the request names. As in FetchRequest.fetchData, a partition named twice keeps its first
+    place and has the fields of its last mention.
     """
     for topic in request.topics:
         name = topic.topic_id if version >= BY_TOPIC_ID_SINCE else topic.topic
@@ -243,7 +244,7 @@ def _named(request: FetchRequest, version: int) -> Iterator[Named]:
 
 
 def _forgotten(request: FetchRequest, session: Session) -> Iterator[PartitionKey]:
-    """The partitions that a request removes from its session."""
+    """Yields the partitions that a request removes from its session."""
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             yield (forgotten.topic_id if session.by_topic_id else forgotten.topic), index

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def image_of(cluster: Cluster) -> Image:
-    """The image of the cluster as it is now, without its topics."""
+    """Returns the image of the cluster as it is now, without its topics."""
     configs = cluster.configs
     image = Image(next_producer_id=cluster.producer_ids.next_block, scram=dict(cluster.scram))
     for node, layer in configs.dynamic.items():

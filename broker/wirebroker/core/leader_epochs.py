@@ -30,11 +30,11 @@ class LeaderEpochs:
             self.starts.pop()
 
     def at(self, offset: int) -> int:
-        """The leader epoch of the record at `offset`."""
+        """Returns the leader epoch of the record at `offset`."""
         return next((epoch for epoch, start in reversed(self.starts) if start <= offset), self.starts[0][0])
 
     def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch at or below `epoch`, and its end offset.
+        """Returns the largest known epoch at or below `epoch`, and its end offset.
 
         An epoch older than all known ones ended where the first known one begins.
         """

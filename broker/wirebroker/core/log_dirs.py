@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CORDONED = "cordoned.log.dirs"
 ALL = "*"
 _BUCKETS, _FULL = 16, 0.75
-"""How many buckets a new HashMap of Java has, and how full it may be before it gets more."""
+"""The number of buckets of a new HashMap of Java, and the share of them that may be in use before it grows."""
 
 Where = tuple[str, int]
 Move = Callable[["Partition", int, str], None]
@@ -47,27 +47,27 @@ class LogDirs:
         self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
 
     def paths(self, node_id: int) -> Sequence[str]:
-        """The directories of this broker."""
+        """Returns the directories of this broker."""
         return self._stored.get(node_id, self._named)
 
     def of(self, partition: Partition, node_id: int) -> str:
-        """The directory in which this broker has its replica of the partition."""
+        """Returns the directory in which this broker has its replica of the partition."""
         return partition.log_dirs.get(node_id) or self.paths(node_id)[0]
 
     def future(self, partition: Partition, node_id: int) -> str | None:
-        """The directory that this broker is just moving its replica to."""
+        """Returns the directory that this broker is just moving its replica to."""
         return self.moves.get((partition, node_id))
 
     # Cordoned directories
 
     def cordoned(self, node_id: int) -> Collection[str]:
-        """The directories of this broker that accept no new replicas."""
+        """Returns the directories of this broker that accept no new replicas."""
         given = self._configs.dynamic.get(node_id, {}).get(CORDONED)
         names = _listed(self._configs.static.get(CORDONED, "") if given is None else given)
         return self.paths(node_id) if ALL in names else names
 
     def takes_replicas(self, node_id: int) -> bool:
-        """Whether a directory of this broker is not cordoned."""
+        """Tells whether a directory of this broker is not cordoned."""
         cordoned = self.cordoned(node_id)
         return not cordoned or any(path not in cordoned for path in self.paths(node_id))
 
@@ -88,7 +88,7 @@ class LogDirs:
     # New replicas
 
     def planned(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> dict[int, dict[int, str]]:
-        """The directories of new partitions, by index and by broker; each partition's first replica is to lead it.
+        """Returns the directories of new partitions, by index and by broker; each partition's first replica is to lead it.
 
         A broker makes the logs that it leads first, in the order of Java's HashMap, each where the fewest are.
         """
@@ -169,7 +169,8 @@ def _absolute(name: str) -> str:
 
 
 def _in_order(topic: str, indexes: Iterable[int]) -> list[int]:
-    """The partitions as TopicsDelta.localChanges has them: put into a HashMap one by one, and from there into a second one."""
+    """Returns the partitions as TopicsDelta.localChanges has them: put into a HashMap one by one, and from there into a
+    second one."""
     name, indexes = java_hash(topic), sorted(indexes)
 
     def hashed(index: int) -> int:

@@ -25,7 +25,7 @@ class Loggers:
         """The levels that clients have set; "" where one has removed a logger's own level."""
 
     def levels(self) -> Iterator[tuple[str, str]]:
-        """Each logger and the level in effect for it."""
+        """Returns each logger and the level in effect for it."""
         return ((name, self._level(name)) for name in _names())
 
     def _level(self, name: str) -> str:
@@ -58,6 +58,6 @@ class Loggers:
 
 @cache
 def _names() -> dict[str, str]:
-    """Every logger, and its own level, "" for most."""
+    """Returns every logger, and its own level, "" for most."""
     lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
     return {name: level for name, _, level in (line.partition(" ") for line in lines)}

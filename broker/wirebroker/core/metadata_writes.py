@@ -52,7 +52,7 @@ class Decisions:
 
     @property
     def pending(self) -> bool:
-        """Whether there are changes that are neither written down nor refused."""
+        """Tells whether there are changes that are neither written down nor refused."""
         return self._write is not None and (now := self._versions()) != self._written and now != self._given_up
 
     def write_down(self, now: int, only: Sequence[Partition] = ()) -> OSError | None:

@@ -31,7 +31,7 @@ def topic_name_error(name: str) -> str | None:
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`, as an unsigned number of 32 bits."""
+    """Returns Java's `String.hashCode`, as an unsigned number of 32 bits."""
     return _remembered_hash(text) if len(text) <= LONGEST else _hash(text)
 
 
@@ -52,7 +52,7 @@ _remembered_hash = lru_cache(maxsize=1 << 15)(_hash)
 
 
 def abs_hash(text: str) -> int:
-    """The same hash, made non-negative as by Kafka's Utils.abs; it selects the partition that coordinates a key."""
+    """Returns the same hash, made non-negative as by Kafka's Utils.abs; it selects the partition that coordinates a key."""
     value = java_hash(text)
     if value == 0x80000000:
         return 0
@@ -60,7 +60,7 @@ def abs_hash(text: str) -> int:
 
 
 def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
-    """The keys in the order of a HashMap with this number of buckets; `keys` are in the order of insertion."""
+    """Returns the keys in the order of a HashMap with this number of buckets; `keys` are in the order of insertion."""
     mask, keys = buckets - 1, list(keys)
     if len(keys) < 2:
         return keys

@@ -53,7 +53,8 @@ class OpenTransactions:
             self._aborted.append(AbortedTransaction(producer_id, first, marker_offset, stable))
 
     def aborted_between(self, start: int, stop: int) -> list[AbortedTransaction]:
-        """The aborted transactions within the offsets from `start` up to `stop` (TransactionIndex.collectAbortedTxns)."""
+        """Returns the aborted transactions within the offsets from `start` up to `stop`
+        (TransactionIndex.collectAbortedTxns)."""
         found = []
         for aborted in self._aborted[bisect_left(self._aborted, start, key=lambda a: a.last_offset) :]:
             if aborted.first_offset < stop:
@@ -67,14 +68,14 @@ class OpenTransactions:
         self._unreplicated = [ended for ended in self._unreplicated if ended[1] >= high_watermark]
 
     def copy(self) -> OpenTransactions:
-        """An independent copy, without the expected first batches, which only a leader has."""
+        """Returns an independent copy, without the expected first batches, which only a leader has."""
         made = OpenTransactions()
         made._first_offsets, made._aborted = dict(self._first_offsets), list(self._aborted)
         made._unreplicated = list(self._unreplicated)
         return made
 
     def ended_between(self, start: int, stop: int) -> list[AbortedTransaction]:
-        """The transactions aborted by a marker at the offsets from `start` up to `stop`."""
+        """Returns the transactions aborted by a marker at the offsets from `start` up to `stop`."""
         first, end = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
         return self._aborted[first:end]
 

@@ -56,7 +56,7 @@ from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, c
 from wirebroker.core.replication import Prefix, Replication
 
 CHECKPOINT_MS = 60_000
-"""How often Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""
+"""The interval at which Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""
 NEVER = 2**63 - 1
 """An offset that no record has."""
 
@@ -77,7 +77,7 @@ class Appended(NamedTuple):
 
 
 def appended_next(base_offset: int, header: BatchHeader) -> Appended:
-    """The result of `append` for a batch that the fast path stored, as far as the trace needs it."""
+    """Returns the result of `append` for a batch that the fast path stored, as far as the trace needs it."""
     return Appended(Accept(base_offset, "next"), 0, base_offset, -1, -1, header, None)
 
 
@@ -162,7 +162,7 @@ class Partition:
 
     @property
     def moves(self) -> bool:
-        """Whether a reassignment is in progress."""
+        """Tells whether a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     @property
@@ -241,7 +241,7 @@ class Partition:
         return Appended(verdict, verdict.code, -1, -1, self.log_start_offset, header, state)
 
     def _other_key(self, header: BatchHeader, client_id: str | None) -> Key | None:
-        """The key of a producer that has no id, or that the profile identifies by its client id."""
+        """Returns the key of a producer that has no id, or that the profile identifies by its client id."""
         by_name = self.rules.key == "client_id" and header.base_sequence >= 0
         return client_id if by_name else None
 
@@ -370,7 +370,7 @@ class Partition:
         return ErrorCode.NONE
 
     def aborted_transactions(self, fetch_offset: int, read: Slice) -> list[AbortedTransaction]:
-        """The aborted transactions within a slice that was read from `fetch_offset` on."""
+        """Returns the aborted transactions within a slice that was read from `fetch_offset` on."""
         return self.transactions.aborted_between(fetch_offset, self.log.offset_after(fetch_offset, len(read.data)))
 
     def _joins_transaction(self, producer_id: int, state_before: bytes | None, base_offset: int) -> None:
@@ -386,11 +386,12 @@ class Partition:
     # Reading
 
     def seen_at(self, node_id: int) -> Partition | Prefix:
-        """The offsets as this replica sees them. The records are in `log`."""
+        """Returns the offsets as this replica sees them. The records are in `log`."""
         return self.replication.lagging.get(node_id, self)
 
     def offset_for(self, timestamp: int, committed: bool = False) -> TimestampedOffset:
-        """The offset that ListOffsets looks for: by a time in ms since the epoch, or by one of its negative constants."""
+        """Returns the offset that ListOffsets looks for: by a time in ms since the epoch, or by one of its negative
+        constants."""
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return TimestampedOffset(self.log_start_offset, -1, self.epochs.at(self.log_start_offset))
         if timestamp == LATEST:
@@ -404,7 +405,8 @@ class Partition:
         return found if found.offset < visible else NOTHING_FOUND
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch at or below `epoch`, and the offset at which it ended; (−1, −1) for a later epoch."""
+        """Returns the largest leader epoch at or below `epoch`, and the offset at which it ended; (−1, −1) for a later
+        epoch."""
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
         if epoch > self.leader_epoch or epoch == -1:
@@ -421,7 +423,7 @@ class Partition:
             self.log.keep_epochs(self.epochs.starts)
 
     def prefix(self, now: int) -> Prefix:
-        """The state of a replica that stops following now."""
+        """Returns the state of a replica that stops following now."""
         return Prefix(
             self.log_end_offset, self.log_start_offset, self.high_watermark, dict(self.producers),
             self.transactions.copy(), list(self.epochs.starts), now,
@@ -595,11 +597,11 @@ class Partition:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each replica has the whole log, and stays in its directory."""
+        """Tells whether each replica has the whole log, and stays in its directory."""
         return not (self.moves or self.replication.lagging or self.offline_at is not None)
 
     def copied(self, dirs: dict[int, str]) -> PartitionCopy:
-        """A copy of its state, for a partition that `is_whole`; `dirs` are the directories of its replicas."""
+        """Returns a copy of its state, for a partition that `is_whole`; `dirs` are the directories of its replicas."""
         assert isinstance(self.log, MemoryLog)
         return PartitionCopy(
             dirs, self.leader, self.leader_epoch, list(self.epochs.starts), self.log.copy(), self.log_start_offset,
@@ -621,7 +623,7 @@ class Partition:
         self.fast_path.invalidate()
 
     def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
-        """The producers' states after a restart, with a log from `start` to `end`: the last batch of each.
+        """Returns the producers' states after a restart, with a log from `start` to `end`: the last batch of each.
 
         The snapshot at the end of the log has all producers, also producers without remaining batches. Kafka deletes a snapshot
         that is not after the log start offset (ProducerStateManager.truncateAndReload), so an empty log has no producers.

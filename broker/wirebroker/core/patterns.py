@@ -62,11 +62,11 @@ class Pattern:
         self._states: int = compiled.programsize
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches, like RE2/J's `matches`."""
+        """Tells whether the whole text matches, like RE2/J's `matches`."""
         return self._compiled.fullmatch(text.encode()) is not None
 
     def found_in(self, text: str) -> bool:
-        """Whether some part of the text matches."""
+        """Tells whether some part of the text matches."""
         return self._compiled.search(text.encode()) is not None
 
     def learn(self, names: Iterable[str], steps: int) -> bool:
@@ -88,7 +88,7 @@ class Pattern:
         return True
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """The names that match."""
+        """Returns the names that match."""
         known = self._known
         return frozenset(name for name in names if (known[name] if name in known else self.matches(name)))
 
@@ -99,7 +99,7 @@ CALL = 500
 
 @lru_cache(maxsize=64)
 def compile_pattern(pattern: str) -> Pattern:
-    """The compiled pattern. Raises PatternError."""
+    """Returns the compiled pattern. Raises PatternError."""
     classes = pattern.count(r"\p") + pattern.count(r"\P")
     if len(pattern) > LONGEST or classes > MOST_UNICODE_CLASSES:
         raise PatternError(TOO_LARGE)
@@ -143,7 +143,7 @@ def _check_differences(pattern: str) -> None:
 
 
 def is_java_pattern(text: str) -> bool:
-    """Whether java.util.regex would accept it, as far as Python's `re` can tell. It is only checked, never used."""
+    """Tells whether java.util.regex would accept it, as far as Python's `re` can tell. It is only checked, never used."""
     try:
         re.compile(text[: LONGEST + 1])
     except (re.error, RecursionError, OverflowError):

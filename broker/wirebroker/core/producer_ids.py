@@ -13,7 +13,7 @@ class ProducerIds:
         self._blocks: dict[int, tuple[int, int]] = {}
 
     def allocate(self, node_id: int) -> int:
-        """The next id of this broker."""
+        """Returns the next id of this broker."""
         following, end = self._blocks.get(node_id, (0, 0))
         if following >= end:
             following = self.next_block
@@ -27,7 +27,7 @@ class ProducerIds:
         self.next_block = next_block
 
     def issued(self, producer_id: int) -> bool:
-        """Whether a broker has issued this id."""
+        """Tells whether a broker has issued this id."""
         if not 0 <= producer_id < self.next_block:
             return False
         return all(not following <= producer_id < end for following, end in self._blocks.values())

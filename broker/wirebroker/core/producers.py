@@ -98,7 +98,7 @@ class Reject(NamedTuple):
     got: int
     expected: int
     poisons: bool = False
-    """Whether the producer is refused from now on: the caller commits `poison(state)`."""
+    """Tells whether the producer is refused from now on: the caller commits `poison(state)`."""
 
 
 Verdict = Accept | Duplicate | Reject
@@ -136,14 +136,14 @@ class ProducerEntry(NamedTuple):
 
 
 def unpack(state: bytes) -> ProducerEntry:
-    """The packed state as an object."""
+    """Returns the packed state as an object."""
     epoch, coordinator_epoch, txn_start, flags, last, timestamp = _HEAD.unpack_from(state)
     batches = tuple(BatchMetadata._make(fields) for fields in _BATCH.iter_unpack(state[_START:]))
     return ProducerEntry(epoch, last, coordinator_epoch, timestamp, txn_start, bool(flags & _POISONED), batches[::-1])
 
 
 def pack(entry: ProducerEntry) -> bytes:
-    """The object as packed state."""
+    """Returns the object as packed state."""
     head = _HEAD.pack(
         entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_first_offset,
         _POISONED * entry.poisoned | _OPEN * (entry.current_txn_first_offset >= 0), entry.last_sequence, entry.last_timestamp,
@@ -152,34 +152,34 @@ def pack(entry: ProducerEntry) -> bytes:
 
 
 def last_timestamp(state: bytes) -> int:
-    """The max timestamp of the last batch, in ms since the epoch; a producer's expiration counts from it."""
+    """Returns the max timestamp of the last batch, in ms since the epoch; a producer's expiration counts from it."""
     timestamp: int = _HEAD.unpack_from(state)[5]
     return timestamp
 
 
 def last_offset(state: bytes) -> int:
-    """The last offset that the producer wrote, −1 if unknown."""
+    """Returns the last offset that the producer wrote, −1 if unknown."""
     return int(_BATCH.unpack_from(state, _START)[1]) if len(state) > _START else -1
 
 
 def open_since(state: bytes | None) -> int:
-    """The first offset of the producer's open transaction, −1 if it has none."""
+    """Returns the first offset of the producer's open transaction, −1 if it has none."""
     return int(_HEAD.unpack_from(state)[2]) if state is not None else -1
 
 
 def epoch_of(state: bytes) -> int:
-    """The producer's epoch, −1 while it has none."""
+    """Returns the producer's epoch, −1 while it has none."""
     epoch: int = _QUICK.unpack_from(state)[0]
     return epoch
 
 
 def last_batch_only(state: bytes) -> bytes:
-    """The state in a snapshot, which has only the last batch."""
+    """Returns the state in a snapshot, which has only the last batch."""
     return state[: _START + _BATCH.size]
 
 
 def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
-    """A follower's state of a producer, if `mine` was its state when its log ended at offset `since`.
+    """Returns a follower's state of a producer, if `mine` was its state when its log ended at offset `since`.
 
     `leaders` is the leader's state of the same log. The follower has appended the batches from `since` on itself; its state
     about earlier batches is the state at that time. None if it does not know the producer.
@@ -195,7 +195,7 @@ def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) 
 
 
 def poison(state: bytes) -> bytes:
-    """The state of a producer that is refused until it has a new id (`gap=45_until_new_id`)."""
+    """Returns the state of a producer that is refused until it has a new id (`gap=45_until_new_id`)."""
     return state[:_FLAGS_AT] + bytes([state[_FLAGS_AT] | _POISONED]) + state[_KEPT:]
 
 
@@ -296,7 +296,7 @@ def _judge_epoch(batch: BatchHeader, epoch: int) -> Reject | None:
 
 
 def _find_duplicate(state: bytes, batch: BatchHeader, epoch: int, rules: Rules) -> Duplicate | None:
-    """The stored batch of the same epoch with exactly these sequences; `rules.duplicate` decides how it is answered."""
+    """Returns the stored batch of the same epoch with exactly these sequences; `rules.duplicate` decides how it is answered."""
     if batch.producer_epoch != epoch:
         return None
     last, delta = batch.last_sequence, batch.last_offset_delta
@@ -360,7 +360,7 @@ def _judge_by_name(state: bytes, batch: BatchHeader, rules: Rules, log_end_offse
 
 
 def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp: int, rules: Rules) -> bytes:
-    """The state after the batch was stored at `base_offset`; `timestamp` is the largest of its records', in ms."""
+    """Returns the state after the batch was stored at `base_offset`; `timestamp` is the largest of its records', in ms."""
     epoch, delta, sequence = batch.producer_epoch, batch.last_offset_delta, batch.base_sequence
     last = (sequence + delta) % SEQUENCES if sequence >= 0 else -1
     newest = _NEXT.pack(last, timestamp, last, base_offset + delta, delta, timestamp)
@@ -398,7 +398,7 @@ def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: in
 
 
 def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> bytes:
-    """The state after the marker was stored; with a new epoch the batches of the old one are forgotten."""
+    """Returns the state after the marker was stored; with a new epoch the batches of the old one are forgotten."""
     epoch, last, batches = -1, -1, b""
     if state is not None:
         epoch, _, _, _, last, _ = _HEAD.unpack_from(state)
@@ -409,7 +409,7 @@ def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch:
 
 
 def without_transaction(state: bytes) -> bytes:
-    """The state of a producer whose open transaction is forgotten, without a marker: its sequences go on."""
+    """Returns the state of a producer whose open transaction is forgotten, without a marker: its sequences go on."""
     epoch, coordinator_epoch, _, flags, last, timestamp = _HEAD.unpack_from(state)
     return _HEAD.pack(epoch, coordinator_epoch, -1, flags & ~_OPEN, last, timestamp) + state[_START:]
 
@@ -430,7 +430,7 @@ def advance_in_order(
 
 
 def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: str, partition: int) -> str:
-    """The verdict as a sentence: the received and expected sequences, and the batches in the window."""
+    """Returns the verdict as a sentence: the received and expected sequences, and the batches in the window."""
     one = batch.base_sequence == batch.last_sequence
     who = f"producer {batch.producer_id} epoch {batch.producer_epoch}"
     came = f"sequence{'' if one else 's'} {_range(batch.base_sequence, batch.last_sequence)}"

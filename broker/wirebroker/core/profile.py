@@ -42,12 +42,12 @@ class Rules:
 
     @property
     def needs_issued(self) -> bool:
-        """Whether the judge needs to know if a producer id was ever issued."""
+        """Tells whether the judge needs to know if a producer id was ever issued."""
         return self.unissued != "accept"
 
     @property
     def keeps_state_on_log_start_advance(self) -> bool:
-        """Whether a producer's state remains when its last batch is deleted."""
+        """Tells whether a producer's state remains when its last batch is deleted."""
         return self.state_after_delete == "kept"
 
     def __post_init__(self) -> None:
@@ -60,7 +60,8 @@ class Rules:
                 raise ValueError(f"rule {rule} is one of {choices}, not {getattr(self, rule)!r}")
 
     def with_setting(self, rule: str, value: Any) -> Rules:
-        """These rules with one changed; `value` may be text. The ValueError for an unknown rule names the nearest one."""
+        """Returns these rules with one changed; `value` may be text. The ValueError for an unknown rule names the nearest
+        one."""
         known = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "api_versions")]
         if rule not in known:
             raise ValueError(f"there is no rule {rule!r}{did_you_mean(rule, known, 0.4)}")
@@ -106,7 +107,7 @@ PROFILES: dict[str, Rules] = {
 
 
 def profile(name: str, **overrides: Any) -> Rules:
-    """A preset, with single rules changed. The ValueError for an unknown profile or rule names the nearest one."""
+    """Returns a preset, with single rules changed. The ValueError for an unknown profile or rule names the nearest one."""
     if name not in PROFILES:
         raise ValueError(f"there is no profile {name!r}{nearest(name, PROFILES)}")
     rules = PROFILES[name]

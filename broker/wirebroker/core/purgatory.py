@@ -82,11 +82,11 @@ class Timers:
 
     @property
     def busy(self) -> bool:
-        """Whether there is unfinished work."""
+        """Tells whether there is unfinished work."""
         return bool(self._work)
 
     def deadline(self) -> int | None:
-        """The time at which the next timer is due, or None; 0 while there is unfinished work."""
+        """Returns the time at which the next timer is due, or None; 0 while there is unfinished work."""
         if self._work:
             return 0
         while self._heap and self._heap[0][2].action is None:
@@ -94,7 +94,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def is_due(self, now: int) -> bool:
-        """Whether a timer is due."""
+        """Tells whether a timer is due."""
         return bool(self._heap) and self._heap[0][0] <= now
 
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:

@@ -23,7 +23,7 @@ BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
 """The largest value of each limit that is a whole number."""
 ALMOST_WHOLE = 1e-6
-"""How far a value may be above a whole number where Kafka requires a whole number."""
+"""The largest distance from a whole number that Kafka accepts where it requires a whole number."""
 SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")
 """An IPv4 address with fewer than four numbers, which Java accepts."""
 Change = tuple[QuotaEntity, str, float | None]
@@ -31,12 +31,13 @@ Change = tuple[QuotaEntity, str, float | None]
 
 
 def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
-    """The entity with these names by their types. None is the default: it stands for all that have no limit of their own."""
+    """Returns the entity with these names by their types. None is the default: it stands for all that have no limit of their
+    own."""
     return tuple(sorted(names.items()))
 
 
 def java_buckets(capacity: int, count: int) -> int:
-    """The number of buckets of a HashMap that was made for `capacity` keys, after `count` were put into it."""
+    """Returns the number of buckets of a HashMap that was made for `capacity` keys, after `count` were put into it."""
     buckets = 1 << max(capacity - 1, 0).bit_length()
     while count > buckets * 3 // 4:
         buckets *= 2
@@ -44,7 +45,7 @@ def java_buckets(capacity: int, count: int) -> int:
 
 
 def entity_hash(entity: QuotaEntity) -> int:
-    """Kafka's `ClientQuotaEntity.hashCode`, as an unsigned number of 32 bits."""
+    """Returns Kafka's `ClientQuotaEntity.hashCode`, as an unsigned number of 32 bits."""
     pairs = sum(java_hash(kind) ^ (0 if name is None else java_hash(name)) for kind, name in entity)
     return (31 + pairs) & 0xFFFFFFFF
 
@@ -68,7 +69,7 @@ def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str |
 
 
 def _is_address(text: str) -> bool:
-    """Whether this is an address. Kafka also looks up names; here only localhost has an address."""
+    """Tells whether this is an address. Kafka also looks up names; here only localhost has an address."""
     if text == "localhost" or SHORT_ADDRESS.fullmatch(text):
         return True
     try:
@@ -117,7 +118,7 @@ class Quotas:
 
     @staticmethod
     def _altered(held: dict[str, float], changes: dict[str, float | None] | None) -> dict[str, float]:
-        """The limits of an entity after changes."""
+        """Returns the limits of an entity after changes."""
         if changes is None:
             return held
         new = {key: changes[key] for key in hash_order(changes, java_hash, java_buckets(16, len(changes)))}
@@ -143,7 +144,7 @@ class KeyedQuotas:
         return bool(self._values)
 
     def measured(self, user: str, client_id: str | None) -> Measured:
-        """The clients with which a client is measured together."""
+        """Returns the clients with which a client is measured together."""
         if self._levels == {(CLIENT_ID,)}:
             return Measured("", client_id)
         if self._levels == {(USER,)}:
@@ -221,12 +222,12 @@ class Rate:
         sample.last_event = now
 
     def measure(self, window: Window, now: int) -> float:
-        """The use in a second."""
+        """Returns the use in a second."""
         size = self.window_size(window, now)
         return sum(sample.value for sample in self._samples) / (size / 1000)
 
     def window_size(self, window: Window, now: int) -> int:
-        """The ms over which the rate is measured; at least all samples but one."""
+        """Returns the ms over which the rate is measured; at least all samples but one."""
         for sample in self._samples:
             if now - sample.last_event >= window.samples * window.ms:
                 sample.reset(now)
@@ -252,7 +253,7 @@ class TokenBucket:
         self._updated = 0
 
     def refill(self, window: Window, limit: float, now: int) -> float:
-        """The tokens in it now; negative if too many were taken."""
+        """Returns the tokens in it now; negative if too many were taken."""
         burst = window.samples * (window.ms / 1000) * limit
         self._tokens = min(burst, self._tokens + limit * ((now - self._updated) / 1000))
         self._updated = now
@@ -269,12 +270,12 @@ class TokenBucket:
 
 
 def java_round(value: float) -> int:
-    """Java's `Math.round(value)`."""
+    """Returns Java's `Math.round(value)`."""
     if math.isnan(value):
         return 0
     return 2**63 - 1 if value >= 2**63 else -(2**63) if value <= -(2**63) else math.floor(value + 0.5)
 
 
 def java_int(number: int) -> int:
-    """Java's `(int)`, which wraps around."""
+    """Returns Java's `(int)`, which wraps around."""
     return (number + 2**31) % 2**32 - 2**31

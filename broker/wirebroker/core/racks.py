@@ -21,11 +21,12 @@ class Racked(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it can lead and follow."""
+        """Tells whether it can lead and follow."""
 
 
 def racks(value: str, brokers: int) -> list[str | None]:
-    """The rack of each broker from `broker.rack`: one for all, or one for each with commas between them. Raises ConfigError.
+    """Returns the rack of each broker from `broker.rack`: one for all, or one for each with commas between them. Raises
+    ConfigError.
 
     All brokers of a cluster are one process here and share their settings.
     """
@@ -38,7 +39,7 @@ def racks(value: str, brokers: int) -> list[str | None]:
 
 
 def spread(brokers: Iterable[Racked]) -> list[int]:
-    """The ids of these brokers, in an order in which neighbours are in different racks as far as possible."""
+    """Returns the ids of these brokers, in an order in which neighbours are in different racks as far as possible."""
     taken: Counter[str | None] = Counter()
     order = []
     for broker in sorted(brokers, key=lambda each: each.node_id):

@@ -79,7 +79,7 @@ class RecordPolicy(NamedTuple):
 
     @classmethod
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
-        """The policy of these settings."""
+        """Returns the policy of these settings."""
         compression = configs.text("compression.type")
         compacted = "compact" in configs.text("cleanup.policy")
         segment_ms = configs.integer("segment.ms")
@@ -199,7 +199,7 @@ def _first_batch(
 
 
 def size_of_only_batch(records: memoryview | None, produce_version: int) -> int | RecordReject:
-    """The size of the only batch in the record data, or the rejection by ProduceRequest.validateRecords.
+    """Returns the size of the only batch in the record data, or the rejection by ProduceRequest.validateRecords.
 
     As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged one is an error. Kafka never responds
     null records; INVALID_RECORD is the code that it would mean.
@@ -244,7 +244,7 @@ def _codec_of_later_version(codec: int, header: BatchHeader | None) -> RecordRej
 
 
 def _header_error(header: BatchHeader) -> RecordReject:
-    """The first check of the header that fails: UnifiedLog's of the codec, then those of LogValidator.validateBatch."""
+    """Returns the first check of the header that fails: UnifiedLog's of the codec, then those of LogValidator.validateBatch."""
     code = ErrorCode.INVALID_RECORD
     if header.compression > ZSTD:
         code, rule = ErrorCode.UNKNOWN_SERVER_ERROR, "unknown_compression"
@@ -264,7 +264,7 @@ def _damaged(header: BatchHeader, damage: Exception) -> RecordReject:
 
 
 def _server_error(header: BatchHeader, rule: str) -> RecordReject:
-    """The rejection of data that Kafka does not foresee, and refuses with UNKNOWN_SERVER_ERROR."""
+    """Returns the rejection of data that Kafka does not foresee, and refuses with UNKNOWN_SERVER_ERROR."""
     return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, rule, log_start_known=True, header=header)
 
 
@@ -330,7 +330,7 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
-    """Whether a record may have to be refused; only then is each record checked. `check` contains a copy of this
+    """Tells whether a record may have to be refused; only then is each record checked. `check` contains a copy of this
     condition."""
     return (
         header.is_log_append_time
@@ -341,7 +341,7 @@ def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: 
 
 
 def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, now: int) -> RecordReject | None:
-    """The rejection that names each refused record, as LogValidator does, or None. The body has already been walked."""
+    """Returns the rejection that names each refused record, as LogValidator does, or None. The body has already been walked."""
     errors: list[tuple[int, str | None]] = []
     found = 0
     code = ErrorCode.INVALID_RECORD
@@ -436,7 +436,7 @@ def _check_records(
 
 
 def _target(header: BatchHeader, policy: RecordPolicy) -> int:
-    """The compression that the topic stores this batch with."""
+    """Returns the compression that the topic stores this batch with."""
     if policy.compression == "producer":
         return header.compression
     return 0 if policy.compression == "uncompressed" else NAMES.index(policy.compression)
@@ -447,7 +447,7 @@ def _codec_missing(header: BatchHeader, missing: CodecMissing) -> RecordReject:
 
 
 def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: RecordPolicy, now: int) -> Checked:
-    """The batch with its topic's timestamp type and its true max timestamp."""
+    """Returns the batch with its topic's timestamp type and its true max timestamp."""
     if latest > _LATEST:
         latest = NO_TIMESTAMP  # Java wraps around after 64 bits, to negative numbers
     stamp = now if policy.append_time else latest
@@ -459,7 +459,8 @@ def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: Re
 
 
 def _rebuilt(body: memoryview, header: BatchHeader, target: int, policy: RecordPolicy, now: int) -> Checked | RecordReject:
-    """The same records in a new batch, numbered from 0, with the first one's timestamp as base (MemoryRecordsBuilder)."""
+    """Returns the same records in a new batch, numbered from 0, with the first one's timestamp as base
+    (MemoryRecordsBuilder)."""
     if header.producer_id == -1 and header.is_transactional:
         return _server_error(header, "transactional_without_producer_id")
     if header.producer_id != -1 and (header.producer_epoch == -1 or header.base_sequence < 0):

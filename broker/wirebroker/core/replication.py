@@ -34,9 +34,9 @@ class Prefix:
     caught_up: int
     """The time at which it last had the leader's whole log, in ms since the epoch."""
     forgetful: bool = False
-    """Whether it was restarted, and so knows only the last earlier batch of each producer."""
+    """Tells whether it was restarted, and so knows only the last earlier batch of each producer."""
     cut_off: bool = False
-    """Whether its log was truncated to that of a new leader; its state is then read from the log again."""
+    """Tells whether its log was truncated to that of a new leader; its state is then read from the log again."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -72,7 +72,7 @@ class Replicated(Protocol):
         """The offset up to which records are replicated."""
 
     def prefix(self, now: int) -> Prefix:
-        """The state of a replica that stops following now."""
+        """Returns the state of a replica that stops following now."""
 
     def take_over(self, prefix: Prefix) -> None:
         """Continue from a new leader's state."""
@@ -81,7 +81,7 @@ class Replicated(Protocol):
         """A new leader epoch begins."""
 
     def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
-        """The producers' states after a restart, with a log from `start` to `end`."""
+        """Returns the producers' states after a restart, with a log from `start` to `end`."""
 
     def notify(self, now: int) -> None:
         """Call the waiting requests: more is visible, or the leader has changed."""
@@ -109,7 +109,7 @@ class Replication:
 
     @property
     def too_few(self) -> bool:
-        """Whether fewer replicas are in sync than acks=all requires."""
+        """Tells whether fewer replicas are in sync than acks=all requires."""
         in_sync = self._partition.in_sync
         return len(in_sync) < len(self._partition.replicas) and len(in_sync) < self.min_in_sync
 
@@ -120,7 +120,7 @@ class Replication:
         return min([self._partition.log_start_offset, *starts])
 
     def lags(self, now: int, longest_ms: int) -> list[int]:
-        """The in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms)."""
+        """Returns the in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms)."""
         partition = self._partition
         return [
             node
@@ -321,7 +321,7 @@ class Replication:
         self.since_restart = {node: own for node, own in self.since_restart.items() if own.log_end_offset <= end}
 
     def _followed(self, restarted: Prefix) -> dict[Key, bytes]:
-        """The producers' states of a follower that was restarted and has followed since."""
+        """Returns the producers' states of a follower that was restarted and has followed since."""
         partition, followed = self._partition, {}
         for key, leaders in partition.producers.items():
             mine = restarted.producers.get(key)

@@ -26,7 +26,7 @@ class ExchangeParts(Received, Parked, Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether the client still waits for the response."""
+        """Tells whether the client still waits for the response."""
 
     def handle(self, request: Message) -> None:
         """Have the request handled; its response passes `FaultPlan.answered`, now or later."""
@@ -173,7 +173,7 @@ class Greeting:
     listener: str
     now: int
     can_expire: bool
-    """Whether there is an expired certificate to show."""
+    """Tells whether there is an expired certificate to show."""
     expired: bool = False
     stalled_by: Hashable | None = None
     """The rule that stalls it."""

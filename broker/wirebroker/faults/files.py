@@ -28,7 +28,7 @@ MOST_DOTS = 100
 
 
 def file_kinds() -> list[str]:
-    """The names of the kinds that can be written down."""
+    """Returns the names of the kinds that can be written down."""
     return [name for name, kind in KINDS.items() if kind.in_files]
 
 
@@ -67,7 +67,7 @@ def loads(text: str, where: str) -> FaultFile:
 
 
 def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
-    """The rules of a document. `text` is its source, for the lines in errors. Raises FaultFileError."""
+    """Returns the rules of a document. `text` is its source, for the lines in errors. Raises FaultFileError."""
     lines = _Lines(where, text)
     for key in document:
         if key not in ("seed", "fault"):
@@ -90,7 +90,7 @@ def _rule(table: dict[str, Any], lines: _Lines, number: int) -> Rule:
 
 
 def read_rule(table: Mapping[str, Any]) -> Rule:
-    """A rule from the words of one [[fault]]. Raises FaultError."""
+    """Returns a rule from the words of one [[fault]]. Raises FaultError."""
     name = table.get("kind")
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None or not kind.in_files:
@@ -128,7 +128,7 @@ class _Lines:
 
 
 def dump(rules: Iterable[Rule], seed: int) -> str:
-    """The rules as a fault file. A rule with a function cannot be written down; a comment names it."""
+    """Returns the rules as a fault file. A rule with a function cannot be written down; a comment names it."""
     parts = [f"seed = {seed}\n"]
     for rule in rules:
         if not rule.in_files:
@@ -140,12 +140,12 @@ def dump(rules: Iterable[Rule], seed: int) -> str:
 
 
 def toml_of(value: Any) -> str:
-    """A value as TOML, which is JSON except for a few characters."""
+    """Returns a value as TOML, which is JSON except for a few characters."""
     return printable(json.dumps(value, ensure_ascii=False), as_toml)
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a fault file."""
+    """Returns the JSON schema of a fault file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "wirebroker fault file",
@@ -159,7 +159,7 @@ def schema() -> dict[str, Any]:
 
 
 def rule_schema() -> dict[str, Any]:
-    """The JSON schema of one [[fault]]."""
+    """Returns the JSON schema of one [[fault]]."""
     return {"oneOf": [_schema_of_kind(KINDS[name]) for name in file_kinds()]}
 
 

@@ -42,14 +42,14 @@ def check_value(kind: str, word: str, value: Any, hint: Any) -> None:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """The JSON schema of a hint; None, which stands for a word that is not given, is left out."""
+    """Returns the JSON schema of a hint; None, which stands for a word that is not given, is left out."""
     if get_origin(hint) in (Union, UnionType):
         hint = Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007
     return msgspec.json.schema(hint)
 
 
 def expected(schema: dict[str, Any]) -> str:
-    """A schema in words."""
+    """Returns a schema in words."""
     if "anyOf" in schema:
         either, other = schema["anyOf"]
         return f"{expected(either)}, or {_several(other) if other.get('items') == either else expected(other)}"

@@ -19,7 +19,7 @@ class MatchedRule(NamedTuple):
     batches: list[Batch | None]
 
     def without(self, gone: Where) -> MatchedRule:
-        """The match on the partitions that are still in the request."""
+        """Returns the match on the partitions that are still in the request."""
         only = None if self.only is None else self.only - gone
         batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
         return MatchedRule(self.rule, only, [] if only is not None and not only else batches)
@@ -43,15 +43,15 @@ class Matches:
     gone: Where = frozenset()
     """The partitions that were not handled."""
     slow: dict[TopicPartition, int] = field(default_factory=dict)
-    """How many ms a write to these partitions takes."""
+    """The time in ms that a write to these partitions takes."""
     slow_rule: Rule | None = None
     """The rule that made it slow, the last one of several."""
     failing: list[tuple[MatchedRule, TopicPartition]] = field(default_factory=list)
     """Partitions whose write is to fail."""
     crashes: bool = False
-    """Whether the broker is killed once the request is handled."""
+    """Tells whether the broker is killed once the request is handled."""
 
     @property
     def needs_outcome(self) -> bool:
-        """Whether a fault waits for the request to be handled: a failing or slow write, or a crash."""
+        """Tells whether a fault waits for the request to be handled: a failing or slow write, or a crash."""
         return bool(self.failing) or self.crashes or self.slow_rule is not None

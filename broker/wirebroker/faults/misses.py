@@ -56,12 +56,12 @@ class Misses:
             kept |= dict.fromkeys(islice(values, max(MOST_VALUES - len(kept), 0)))
 
     def sentence(self, wanted: Mapping[str, object]) -> str:
-        """The requests that differed least from the rule, and the number of requests of each API."""
+        """Returns the requests that differed least from the rule, and the number of requests of each API."""
         parts = [*self._nearest(wanted), self._arrivals()]
         return "; ".join(parts)
 
     def _nearest(self, wanted: Mapping[str, object]) -> Iterable[str]:
-        """The requests that fitted in all words but the fewest."""
+        """Yields the requests that fitted in all words but the fewest."""
         fewest = min((len(words) for _, words in self._reasons), default=0)
         nearest = {key: reason for key, reason in self._reasons.items() if len(key[1]) == fewest}
         for (api, words), reason in sorted(nearest.items(), key=lambda each: -each[1].count)[:2]:
@@ -87,7 +87,7 @@ def _listed(values: Iterable[object]) -> str:
 
 
 def _advice(wanted: Mapping[str, object], reason: _Reason) -> str:
-    """The nearest name to one of the words that did not fit."""
+    """Returns the nearest name to one of the words that did not fit."""
     for word, values in reason.found.items():
         asked = wanted.get(word)
         if isinstance(asked, str) and (advice := did_you_mean(asked, [each for each in values if isinstance(each, str)])):

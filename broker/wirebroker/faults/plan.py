@@ -135,7 +135,7 @@ class FaultPlan:
             self._let_go(held, self.host.now)
 
     def unfired(self) -> list[Rule]:
-        """The rules that never fired, oldest first: unloaded and loaded rules."""
+        """Returns the rules that never fired, oldest first: unloaded and loaded rules."""
         return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:
@@ -158,7 +158,7 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Whether a request of this API must pass the plan: rules may match it, or it waits, or others wait for it."""
+        """Tells whether a request of this API must pass the plan: rules may match it, or it waits, or others wait for it."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
@@ -291,7 +291,7 @@ class FaultPlan:
             injection.report(done)
 
     def _remaining(self, matched: MatchedRule, gone: Where = NOTHING) -> MatchedRule:
-        """The match without the partitions that others have refused; without anything once its rule is unloaded."""
+        """Returns the match without the partitions that others have refused; without anything once its rule is unloaded."""
         remaining = matched.without(gone) if matched.rule in self.rules else matched._replace(batches=[])
         matched.rule.fired -= len(matched.batches) - len(remaining.batches)
         return remaining
@@ -551,6 +551,6 @@ class _Injection(Injection):
 
 
 def _matches(exchange: Planned) -> Matches:
-    """The rules that match a request; `receive` has set them."""
+    """Returns the rules that match a request; `receive` has set them."""
     assert exchange.matches is not None
     return exchange.matches

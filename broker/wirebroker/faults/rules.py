@@ -74,11 +74,11 @@ class Match:
     group: str | None = None
 
     def header_fits(self, facts: Facts) -> bool:
-        """Whether the request's header and the broker that it reached match."""
+        """Tells whether the request's header and the broker that it reached match."""
         return next(self._header_misfits(facts), None) is None
 
     def matching(self, facts: Facts) -> list[Batch | None]:
-        """The matching batches of a Produce; any other request that matches counts once, as None."""
+        """Returns the matching batches of a Produce; any other request that matches counts once, as None."""
         if not self.header_fits(facts):
             return []
         return [each for each in _parts(facts) if next(self._misfits(facts, each), None) is None]
@@ -133,7 +133,7 @@ class Match:
 
 
 def _parts(facts: Facts) -> Sequence[Batch | None]:
-    """The parts of a request that a rule counts: the batches of a Produce, else the whole request as None."""
+    """Returns the parts of a request that a rule counts: the batches of a Produce, else the whole request as None."""
     return facts.batches if facts.api == "Produce" else (None,)
 
 
@@ -193,11 +193,11 @@ class Rule(_Declared, kw_only=True):
     needed: ClassVar[tuple[str, ...]] = ()
     """Words that must be given, beside options without a default."""
     needs_broker: ClassVar[bool] = False
-    """Whether it acts inside a broker; a proxy before a real cluster cannot have such a rule."""
+    """Tells whether it acts inside a broker; a proxy before a real cluster cannot have such a rule."""
     may_miss: ClassVar[bool] = False
-    """Whether it may find nothing to do in a response; it then calls `Injection.report` itself."""
+    """Tells whether it may find nothing to do in a response; it then calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True
-    """Whether it can be written down."""
+    """Tells whether it can be written down."""
     example: ClassVar[str]
     """A call that makes one, for the documentation."""
 
@@ -264,7 +264,7 @@ class Rule(_Declared, kw_only=True):
         raise NotImplementedError
 
     def greets(self, greeting: Greeting) -> bool:
-        """Whether it matches a TLS handshake that begins."""
+        """Tells whether it matches a TLS handshake that begins."""
         raise NotImplementedError
 
     def greet(self, greeting: Greeting) -> None:
@@ -277,12 +277,13 @@ class Rule(_Declared, kw_only=True):
         return InjectionPoint.RESPONSE if getattr(self, "after", False) else self.acts_at
 
     def matching(self, facts: Facts) -> list[Batch | None]:
-        """The matching batches of a Produce; any other request that matches counts once, as None."""
+        """Returns the matching batches of a Produce; any other request that matches counts once, as None."""
         return [] if self._unanswered(facts) else self.match.matching(facts)
 
     @property
     def arrival_bytes(self) -> int:
-        """How many bytes of a request must have arrived before it acts, its size among them (`InjectionPoint.ARRIVAL`)."""
+        """Tells how many bytes of a request must have arrived before it acts, its size among them
+        (`InjectionPoint.ARRIVAL`)."""
         return 0
 
     @property
@@ -340,7 +341,7 @@ class Rule(_Declared, kw_only=True):
         )
 
     def copy(self) -> Self:
-        """The same rule with its counts at zero."""
+        """Returns the same rule with its counts at zero."""
         self.copied = True
         made = copy(self)
         made.seen = made.fired = 0
@@ -356,7 +357,7 @@ class Rule(_Declared, kw_only=True):
     __repr__ = __str__
 
     def described(self) -> dict[str, Any]:
-        """The rule in the words of a fault file."""
+        """Returns the rule in the words of a fault file."""
         words: dict[str, Any] = {"kind": self.kind}
         for part in (self.match, self.count):
             words |= {word: _written(value) for word in part.__slots__ if (value := getattr(part, word)) is not None}
@@ -399,26 +400,26 @@ _HINTS: dict[type[Rule], dict[str, Any]] = {}
 
 
 def _hints_of(kind: type[Rule]) -> dict[str, Any]:
-    """The type hints of a kind's options; finding them takes 1 ms, and a fault file may have thousands of faults."""
+    """Returns the type hints of a kind's options; finding them takes 1 ms, and a fault file may have thousands of faults."""
     if kind not in _HINTS:
         _HINTS[kind] = get_type_hints(kind, include_extras=True)
     return _HINTS[kind]
 
 
 def words_of(kind: type[Rule]) -> dict[str, Any]:
-    """The words that a rule of this kind may have, beside its kind, with their hints."""
+    """Returns the words that a rule of this kind may have, beside its kind, with their hints."""
     hints = _hints_of(kind)
     words = (*kind.match_words, *Count.__slots__, "name", *options_of(kind))
     return {word: hints[word] for word in words}
 
 
 def needed_by(kind: type[Rule]) -> tuple[str, ...]:
-    """The words that a rule of this kind cannot do without."""
+    """Returns the words that a rule of this kind cannot do without."""
     return (*(option for option in options_of(kind) if option not in vars(kind)), *kind.needed)
 
 
 def options_of(kind: type[Rule]) -> tuple[str, ...]:
-    """The words of this kind alone, in the order in which a call may give them."""
+    """Returns the words of this kind alone, in the order in which a call may give them."""
     hints = _hints_of(kind)
     return tuple(word for word in kind.__annotations__ if get_origin(hints[word]) is not ClassVar)
 
@@ -441,7 +442,7 @@ def _apis(value: Any) -> tuple[str, ...]:
 
 
 def api_named(name: str) -> str:
-    """The API of this name, in any case of its letters. Raises FaultError."""
+    """Returns the API of this name, in any case of its letters. Raises FaultError."""
     for known in KEYS:
         if known.lower() == name.lower():
             return known
@@ -453,7 +454,7 @@ _READ: dict[str, Callable[[Any], Any]] = {"api": _apis, "version": _pair, "seque
 
 
 def _written(value: Any) -> Any:
-    """The shortest form in which a file gives a value."""
+    """Returns the shortest form in which a file gives a value."""
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 or (len(value) == 2 and value[0] == value[1]) else list(value)
     return value

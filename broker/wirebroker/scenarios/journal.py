@@ -58,16 +58,16 @@ class Journal:
             return self._changed.wait_for(lambda: values <= {each.value for each in self.told}, timeout)
 
     def acknowledged(self) -> set[str]:
-        """The values acknowledged at least once."""
+        """Returns the values acknowledged at least once."""
         return {each.value for each in self.told if not each.error}
 
     def unacknowledged(self) -> list[Sent]:
-        """The records without an acknowledgement, in the order of sending, each once."""
+        """Returns the records without an acknowledgement, in the order of sending, each once."""
         known = self.acknowledged()
         return list({each.value: each for each in self.sent if each.value not in known}.values())
 
     def intended(self) -> list[Intended]:
-        """The records in the audit's form: each once, with its outcome if the client reported one."""
+        """Returns the records in the audit's form: each once, with its outcome if the client reported one."""
         good, failed = self.acknowledged(), {each.value for each in self.told if each.error}
         once = {each.value: each for each in self.sent}
         return [
@@ -80,7 +80,7 @@ class Journal:
 
 
 def label(number: int) -> str:
-    """The name of the nth record, from 0: A, B … Z, AA, AB …"""
+    """Returns the name of the nth record, from 0: A, B … Z, AA, AB …"""
     text = ""
     number += 1
     while number:

@@ -67,7 +67,7 @@ def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[S
 
 
 def commits(marker: StoredRecord) -> bool:
-    """Whether a marker commits; else it aborts."""
+    """Tells whether a marker commits; else it aborts."""
     return marker.key is not None and marker.key[2:4] == COMMIT.to_bytes(2, "big")
 
 
@@ -107,7 +107,7 @@ def _torn(transaction: Sequence[str], values: Counter[str]) -> int:
 
 
 def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
-    """How many records stand after one that was sent later; of repeated records the first copy counts."""
+    """Tells how many records stand after one that was sent later; of repeated records the first copy counts."""
     place: dict[str, tuple[int, int]] = {}
     for record in seen:
         place.setdefault(_value(record), (record.partition, record.offset))
@@ -123,7 +123,7 @@ def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
 
 
 def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
-    """The outcome, and its differences from the expectation."""
+    """Returns the outcome, and its differences from the expectation."""
     outcome = Outcome(_name(counts, hung, refused), counts)
     if outcome.name not in expect.outcome:
         outcome.differences.append(f"it {_verb(outcome.name)}; expected that it {' or '.join(map(_verb, expect.outcome))}")
@@ -144,7 +144,7 @@ def _verb(name: OutcomeName) -> str:
 
 
 def _name(counts: Counts, hung: bool, refused: bool) -> OutcomeName:
-    """The worst that is true."""
+    """Returns the worst that is true."""
     if refused:
         return "refuses"
     if counts.lost or counts.torn:

@@ -46,7 +46,7 @@ class Expect:
     """For clients of which something else is expected, by their names."""
 
     def of(self, client: str) -> Expect:
-        """The expectation for this client."""
+        """Returns the expectation for this client."""
         return self.clients.get(client, self)
 
 
@@ -63,7 +63,7 @@ class Part:
     where: str
 
     def rules(self) -> list[Rule]:
-        """The faults as new rules."""
+        """Returns the faults as new rules."""
         return rules_of(self.faults, self.where)
 
 

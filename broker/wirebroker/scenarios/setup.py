@@ -17,14 +17,14 @@ from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part
 
 
 def broker(part: Part, **more: Any) -> MockKafka:
-    """The broker of a part, not yet started and without its faults."""
+    """Returns the broker of a part, not yet started and without its faults."""
     said = part.broker
     profile = cast(ProfileName, said.profile)
     return MockKafka(brokers=said.brokers, topics=topics(part), profile=profile, rules=said.rules, configs=said.configs, **more)
 
 
 def topics(part: Part) -> dict[str, int]:
-    """The topics that a part needs, with their partitions."""
+    """Returns the topics that a part needs, with their partitions."""
     return {TOPIC: part.broker.partitions} | ({RESULTS: 1} if any("process" in step for step in part.steps) else {})
 
 
@@ -41,7 +41,7 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 
 
 def _begin_at(epoch: int, engine: Engine) -> Rule:
-    """A rule that responds to the first InitProducerId with this epoch; the producer raises it by itself from there."""
+    """Returns a rule that responds to the first InitProducerId with this epoch; the producer raises it by itself from there."""
 
     def response(facts: Facts, request: Message) -> Message | None:
         assert isinstance(request, InitProducerIdRequest)

@@ -25,9 +25,9 @@ VERDICTS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
 WIDTH = 110
 """Columns, where there is no terminal that has its own."""
 LINES = 40
-"""How many lines of one run are shown; a line says how many are left out."""
+"""The largest number of lines shown of one run; a last line counts the lines left out."""
 AUDITED = 6
-"""How many findings of the audit are shown of one run."""
+"""The largest number of audit findings shown of one run."""
 MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "duplicates": "yellow", "reorders": "yellow",
          "loses": "bold red", "hangs": "bold red"}  # fmt: skip
 COUNTED = {"sent": "sent", "stored": "stored", "lost": "lost", "doubled": "doubled", "displaced": "out of order",
@@ -206,13 +206,13 @@ def _run(words: Sequence[tuple[str, int]]) -> str:
 
 
 def _follows(before: str, value: str) -> bool:
-    """Whether a record comes next in the same batch."""
+    """Tells whether a record comes next in the same batch."""
     letters = _letters(value)
     return letters != "" and before == f"{letters}{int(value.removeprefix(letters)) - 1}"
 
 
 def _letters(value: str) -> str:
-    """The letters of a record that is one of many in its batch."""
+    """Returns the letters of a record that is one of many in its batch."""
     found = re.fullmatch(r"([A-Z]+)\d+", value)
     return found[1] if found else ""
 
@@ -232,12 +232,12 @@ def _plain(value: Any) -> str:
 
 
 def who(result: Result) -> str:
-    """The client and its version."""
+    """Returns the client and its version."""
     return result.client if result.client == "wire" else f"{result.client} {result.version}"
 
 
 def summary(counts: Counts) -> str:
-    """The counts as a clause."""
+    """Returns the counts as a clause."""
     shown = [f"{getattr(counts, field)} {name}" for field, name in COUNTED.items() if getattr(counts, field)]
     if counts.failed_stored:
         shown.append(f"{counts.failed_stored} of the failed stored all the same")
@@ -247,7 +247,7 @@ def summary(counts: Counts) -> str:
 
 
 def expectation(part: Part) -> str:
-    """A part's expectation in words."""
+    """Returns a part's expectation in words."""
     texts = [_expected(part.expect)]
     texts += [f"{client}: {_expected(own)}" for client, own in part.expect.clients.items()]
     return "; ".join(texts)
@@ -269,14 +269,14 @@ def sequences(row: ProduceRow) -> str:
 
 
 def response_text(row: ProduceRow, unanswered: bool = False) -> str:
-    """The response in short."""
+    """Returns the response in short."""
     if row.acks == 0 or unanswered:
         return "unheard" if row.acks else "no response"
     return f"error {row.code}" if row.code else f"offset {row.base_offset}"
 
 
 def reason(row: ProduceRow) -> str:
-    """The row's sentence without what its line says already: the producer, the sequences, the verdict."""
+    """Returns the row's sentence without what its line says already: the producer, the sequences, the verdict."""
     who = f"producer {row.producer_id} epoch {row.producer_epoch} on {row.topic}-{row.partition}"
     text = row.explain.partition(": ")[2].partition("; batches in the window")[0]
     text = re.sub(r"^sequences? \S+ (of (?=producer.*\b(is|are) batch))?", "", text.replace(who, "this producer"))
@@ -287,7 +287,7 @@ def reason(row: ProduceRow) -> str:
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """A run for scripts."""
+    """Returns a run for scripts."""
     counts = result.outcome.counts
     return {
         "scenario": result.scenario.name, "part": result.part.name, "client": result.client, "version": result.version,
@@ -306,7 +306,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def catalogue(scenarios: Iterable[Scenario]) -> str:
-    """The scenarios as a table in Markdown."""
+    """Returns the scenarios as a table in Markdown."""
     lines = ["| name | what the broker does | what a good client does | source |", "|---|---|---|---|"]
     for each in scenarios:
         sources = ", ".join(_linked(source) for source in each.sources)
@@ -315,7 +315,7 @@ def catalogue(scenarios: Iterable[Scenario]) -> str:
 
 
 def _linked(source: str) -> str:
-    """A source as a link, where it is one."""
+    """Returns a source as a link, where it is one."""
     if "#" in source:
         repository, _, number = source.partition("#")
         return f"[{source}](https://github.com/{repository}/issues/{number})"
@@ -327,7 +327,7 @@ def _linked(source: str) -> str:
 
 
 def outcomes(results: Sequence[Result]) -> str:
-    """The outcomes of many runs of several clients, as tables in Markdown."""
+    """Returns the outcomes of many runs of several clients, as tables in Markdown."""
     heads = list(dict.fromkeys(map(who, results)))
     lines = [f"| scenario | part | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
     for (name, part), runs in groupby(results, key=lambda each: (each.scenario.name, each.part.name)):

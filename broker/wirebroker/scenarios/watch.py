@@ -21,7 +21,7 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 """Requests that are shown beside Produce."""
 RING = 10_000
-"""How many rows are read; the trace keeps no more."""
+"""The largest number of rows to read; the trace keeps no more."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
 
 
 def named(values: list[str]) -> str:
-    """The short name of a batch: the letter of its records, without padding."""
+    """Returns the short name of a batch: the letter of its records, without padding."""
     first = values[0].rstrip(".")
     return first if len(values) == 1 else first.rstrip("0123456789")
 
@@ -109,7 +109,7 @@ class _Join:
         """Requests with a verdict, or with a fault that prevented one."""
 
     def events(self, rows: Iterable[Row]) -> Iterable[Event]:
-        """The next rows as events."""
+        """Yields the next rows as events."""
         for row in rows:
             if isinstance(row, ProduceRow):
                 yield self._batch(row)

@@ -28,7 +28,7 @@ IN_TRANSACTION = 2.0
 FIRST = "first"
 """The name of the producer where a step names none."""
 CHUNK = 2
-"""How many records a pipeline reads at a time."""
+"""The number of records that a pipeline reads at a time."""
 
 
 class _ReaderFailed(Exception):
@@ -92,11 +92,11 @@ class Workload:
         return ""
 
     def _reader(self, topic: str, group: str, isolation: str = "read_committed") -> Any:
-        """A consumer of the client. Its exceptions end the workload."""
+        """Returns a consumer of the client. Its exceptions end the workload."""
         return self._asked("a consumer", lambda: self._clients.Reader(self._address, topic, group, isolation))
 
     def _asked(self, what: str, function: Callable[[], T]) -> T:
-        """The result of a consumer's call. Raises _ReaderFailed."""
+        """Returns the result of a consumer's call. Raises _ReaderFailed."""
         self.doing = what
         try:
             return function()
@@ -104,7 +104,7 @@ class Workload:
             raise _ReaderFailed(f"{what}: {sentence(failed)}") from failed
 
     def _held(self, by: str) -> _Held:
-        """The producer of this name, made when it is first asked for."""
+        """Returns the producer of this name, made when it is first asked for."""
         held = self._producers.get(by)
         if held is None:
             held = _Held(self._part.producer.transactional_id is not None, self.journal)
@@ -116,7 +116,7 @@ class Workload:
     # Records
 
     def _values(self, count: int, size: int = 0) -> list[str]:
-        """The next values: the records of a batch have its letter."""
+        """Returns the next values: the records of a batch have its letter."""
         found: list[str] = []
         sizes = self._part.producer.batches if self._clients.__name__.endswith(".wire") else []
         while len(found) < count:
@@ -271,7 +271,7 @@ class Workload:
         return found
 
     def _known(self) -> int:
-        """The offset up to which the results reach."""
+        """Returns the offset up to which the results reach."""
         if not self._kafka.records(RESULTS):
             return 0
         reader = self._reader(RESULTS, "results")
@@ -415,7 +415,8 @@ class _Held:
 
 @cache
 def step_forms() -> dict[str, type[Any]]:
-    """Each step's options, by its verb: the parameters of the workload's method, the first of which is the verb's value."""
+    """Returns each step's options, by its verb: the parameters of the workload's method, the first of which is the verb's
+    value."""
     forms: dict[str, type[Any]] = {}
     for name, method in vars(Workload).items():
         if verb := name.removeprefix("_do_") if name.startswith("_do_") else "":

@@ -79,7 +79,7 @@ class Changes:
         self._metadata.append(difference(before, after, self._directories.first_node), now)
 
     def _image(self) -> Image:
-        """The image of the cluster now. Unchanged parts are the objects of the last image."""
+        """Returns the image of the cluster now. Unchanged parts are the objects of the last image."""
         image = image_of(self._cluster)
         settings = image.settings
         for topic in self._cluster.topics.values():
@@ -109,12 +109,13 @@ class Changes:
 
 
 def _versions(cluster: Cluster) -> tuple[int, int, int]:
-    """How many topics were created, and how many other changes were made, of topics and of settings."""
+    """Tells how many topics were created, and how many other changes were made, of topics and of settings."""
     return cluster.topics_created, cluster.version - cluster.topics_created, cluster.configs.version
 
 
 def _handed_over(topic: TopicImage) -> TopicImage:
-    """The topic after its broker has stopped: each partition is without a leader, in a new leader epoch, as in Kafka."""
+    """Returns the topic after its broker has stopped: each partition is without a leader, in a new leader epoch, as in
+    Kafka."""
     partitions = {
         index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1) for index, each in topic.partitions.items()
     }

@@ -76,7 +76,7 @@ def check_entries(root: Path) -> None:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, and not a file. Raises DamagedFile if it is neither, or a file with other names."""
+    """Tells whether it is a folder, and not a file. Raises DamagedFile if it is neither, or a file with other names."""
     found = os.lstat(entry.path) if os.name == "nt" else entry.stat(follow_symlinks=False)  # Windows' entry knows no links
     if stat.S_ISREG(found.st_mode):
         if found.st_nlink > 1:
@@ -138,7 +138,7 @@ class LogDirectory:
         files.sync(self.root)
 
     def _number(self, path: Path, properties: dict[str, str]) -> int:
-        """The broker's id, which has another name in Kafka 3."""
+        """Returns the broker's id, which has another name in Kafka 3."""
         text = properties.get("node.id", properties.get("broker.id", ""))
         if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
             raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
@@ -146,7 +146,7 @@ class LogDirectory:
 
     @staticmethod
     def _id(path: Path, properties: dict[str, str]) -> bytes:
-        """The directory's id, which Kafka before 3.7 did not write."""
+        """Returns the directory's id, which Kafka before 3.7 did not write."""
         try:
             return parse_uuid(properties["directory.id"]) if "directory.id" in properties else UNASSIGNED
         except ValueError:
@@ -174,7 +174,7 @@ class LogDirectory:
         note(f"{path}: nothing is in it, as a power cut leaves it; records that were deleted may be there again")
 
     def known_of(self, where: tuple[str, int]) -> Known:
-        """The entries of a partition in the checkpoints."""
+        """Returns the entries of a partition in the checkpoints."""
         return Known(
             self.clean,
             self._recovery_points.get(where),
@@ -186,7 +186,8 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Whether wirebroker wrote the checkpoints, so that all folders must be there. A copy from Kafka may be partial."""
+        """Tells whether wirebroker wrote the checkpoints, so that all folders must be there. A copy from Kafka may be
+        partial."""
         return self._is_signed
 
     @property
@@ -243,7 +244,7 @@ class LogDirectory:
     # Folders
 
     def partitions(self) -> Iterable[tuple[tuple[str, int], Path]]:
-        """All partitions' folders, also those that the metadata does not have."""
+        """Yields all partitions' folders, also those that the metadata does not have."""
         for path in sorted(self.root.iterdir()):
             where = partition_of(path.name)
             if where is None or path.name == METADATA_FOLDER or path.name.endswith(("-delete", "-stray")):
@@ -254,7 +255,7 @@ class LogDirectory:
                 yield where, path
 
     def futures(self) -> list[tuple[tuple[str, int], Path]]:
-        """The folders of partitions that were moving here when the broker stopped."""
+        """Returns the folders of partitions that were moving here when the broker stopped."""
         found = [(future_of(path.name), path) for path in sorted(self.root.iterdir()) if path.is_dir()]
         return [(where, path) for where, path in found if where is not None]
 
@@ -322,7 +323,7 @@ class LogDirectories:
             yield from held
 
     def at(self, node_id: int, path: str) -> LogDirectory:
-        """The log directory of this broker at the path that clients see."""
+        """Returns the log directory of this broker at the path that clients see."""
         return next(each for each in self.of[node_id] if each.path == path)
 
     @property
@@ -336,7 +337,7 @@ class LogDirectories:
         return min(self.of)
 
     def partitions(self) -> Iterator[tuple[LogDirectory, tuple[str, int], Path]]:
-        """All partitions' folders, also those that the metadata does not have."""
+        """Yields all partitions' folders, also those that the metadata does not have."""
         for directory in self:
             for where, path in directory.partitions():
                 yield directory, where, path

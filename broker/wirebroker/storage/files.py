@@ -21,12 +21,13 @@ from kafkawire.primitives import Buffer
 
 
 def create(path: Path, flags: int = os.O_WRONLY) -> int:
-    """A descriptor of a new file. Raises FileExistsError, also for a link that leads nowhere."""
+    """Returns a descriptor of a new file. Raises FileExistsError, also for a link that leads nowhere."""
     return open_plain(path, flags | os.O_CREAT | os.O_EXCL)
 
 
 def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
-    """A descriptor of a file as it is, which is created if it is missing. Raises DamagedFile if other names share the file."""
+    """Returns a descriptor of a file as it is, which is created if it is missing. Raises DamagedFile if other names share the
+    file."""
     try:
         fd = open_plain(path, flags)
     except FileNotFoundError:
@@ -38,7 +39,7 @@ def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
 
 
 def shared(path: Path) -> DamagedFile:
-    """The error for a file that has other names, outside of the log directory perhaps."""
+    """Returns the error for a file that has other names, outside of the log directory perhaps."""
     return DamagedFile(
         path, "the file has another name as well (a hard link), under which a write would change it, too. Put a copy here"
     )
@@ -51,7 +52,7 @@ def make_folder(path: Path) -> None:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there. Raises DamagedFile if something else is."""
+    """Tells whether a folder is there. Raises DamagedFile if something else is."""
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -80,7 +81,7 @@ def open_to_append_at(path: Path, size: int) -> int:
 
 
 def open_to_read(path: Path) -> int:
-    """A descriptor for reading. Raises DamagedFile if it is not a plain file."""
+    """Returns a descriptor for reading. Raises DamagedFile if it is not a plain file."""
     return open_plain(path, os.O_RDONLY)
 
 

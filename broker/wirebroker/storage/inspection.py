@@ -47,7 +47,7 @@ class Inspection:
         self._left = allowed
 
     def takes(self, path: Path) -> bool:
-        """Whether to read this file. It then counts."""
+        """Tells whether to read this file. It then counts."""
         if self._left < LEAST:
             return False
         cost = max(path.stat().st_size, LEAST)
@@ -80,7 +80,7 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
 
 
 def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], complete: bool) -> list[Path]:
-    """The indexes of a closed segment that contradict its batches and must be made again.
+    """Returns the indexes of a closed segment that contradict its batches and must be made again.
 
     `segment` was walked, and its batches abort the transactions `aborted`: all of them if the log is `complete` from
     its first offset. Raises DamagedFile if an index may be right, and the log another partition's.

@@ -20,7 +20,7 @@ from wirebroker.storage import files
 LOCK = ".lock"
 SECOND_LOCK = ".lock.flock"
 HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
-"""How the system says that another process has the lock."""
+"""The errors by which the system says that another process has the lock."""
 _held: set[Path] = set()
 """The directories that this process has locked; some of the system's locks are between processes only."""
 
@@ -71,7 +71,7 @@ def _in_use(root: Path) -> DataError:
 
 
 def _locks() -> list[tuple[str, Callable[[int, bool], None]]]:
-    """The files to lock, and how each is locked and unlocked, which raises OSError."""
+    """Returns the files to lock, and how each is locked and unlocked, which raises OSError."""
     if sys.platform == "win32":
         return [(LOCK, _byte)]
     if sys.platform == "linux":

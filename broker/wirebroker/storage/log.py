@@ -147,7 +147,7 @@ class FolderLog:
             files.replace(path, snapshot_bytes(owner.producers), durable=False)
 
     def unsynced(self, end: int) -> list[Segment]:
-        """The segments that begin below `end` and were written to since they were last synced."""
+        """Returns the segments that begin below `end` and were written to since they were last synced."""
         return [segment for segment in self.segments if segment.dirty and segment.base_offset < max(end, 1)]
 
     def synced_up_to(self, offset: int) -> None:
@@ -245,7 +245,7 @@ class FolderLog:
         return Slice(data, available)
 
     def _find(self, offset: int) -> tuple[Segment, int]:
-        """The segment and the position of the first batch that ends at or after `offset`."""
+        """Returns the segment and the position of the first batch that ends at or after `offset`."""
         at = self._segment_of(offset)
         while True:
             segment = self.segments[at]
@@ -257,7 +257,7 @@ class FolderLog:
             at += 1  # compaction has left a gap at the end of the segment
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or after the end of `size` bytes from `offset`. It is that of the next index entry."""
+        """Returns an offset at or after the end of `size` bytes from `offset`. It is that of the next index entry."""
         if offset >= self.end_offset:
             return self.end_offset
         segment, position = self._find(offset)
@@ -268,13 +268,13 @@ class FolderLog:
         return self.segments[following].base_offset if following < len(self.segments) else self.end_offset
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Every batch, beginning with the one of `start_offset`."""
+        """Yields every batch, beginning with the one of `start_offset`."""
         for segment in list(self.segments[self._segment_of(start_offset) :]):
             for _, batch in segment.batches(segment.find(start_offset)):
                 yield batch
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """The batches from `from_offset` whose largest timestamp is at least `timestamp`."""
+        """Yields the batches from `from_offset` whose largest timestamp is at least `timestamp`."""
         for segment in list(self.segments[self._segment_of(from_offset) :]):
             if segment.max_timestamp < timestamp:
                 continue
@@ -324,7 +324,7 @@ class FolderLog:
             self._owner.transactions.keep_aborted(made.segment.base_offset, stop, made.aborted)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether the log still has these segments, unchanged."""
+        """Tells whether the log still has these segments, unchanged."""
         return all(segment in self.segments for segment in segments)
 
     def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:

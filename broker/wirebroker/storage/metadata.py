@@ -95,7 +95,7 @@ class MetadataLog:
 
     @property
     def is_lost(self) -> bool:
-        """Whether metadata is missing. With an empty folder the user agrees to the loss."""
+        """Tells whether metadata is missing. With an empty folder the user agrees to the loss."""
         has_folder = self.folder.is_dir()
         if has_folder and not any(self.folder.iterdir()):
             return False

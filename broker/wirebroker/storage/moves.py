@@ -85,7 +85,7 @@ class Moves:
         self._unfinished: list[tuple[tuple[str, int], LogDirectory]] = []
 
     def has(self, log: FolderLog) -> bool:
-        """Whether this log is being moved."""
+        """Tells whether this log is being moved."""
         return log in self._wanted
 
     def move(self, partition: Partition, node_id: int, path: str) -> None:

@@ -48,7 +48,7 @@ from wirebroker.storage.segment import Expected, Index, Segment, SegmentSettings
 from wirebroker.storage.snapshots import read_snapshot, snapshot_bytes
 
 UNFINISHED = (DELETED, CLEANED, ".tmp")
-"""How the names of files end that a start removes."""
+"""The endings of the names of files that a start removes."""
 
 
 class LogSettings(NamedTuple):
@@ -67,7 +67,7 @@ class Known(NamedTuple):
     """None if no checkpoint names the partition."""
     log_start_offset: int
     starts_there: bool = False
-    """Whether the log began at `log_start_offset` at the clean stop, so that it needs no earlier segments."""
+    """Tells whether the log began at `log_start_offset` at the clean stop, so that it needs no earlier segments."""
     gaps_below: int = ANYWHERE
     """Compaction may have removed offsets before this one."""
     latest_epoch: int | None = None
@@ -394,7 +394,7 @@ class Recovery:
         return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
-        """A sentence if the walked log contradicts that the producer's last batch ends at `written`, else ""."""
+        """Returns a sentence if the walked log contradicts that the producer's last batch ends at `written`, else ""."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
             return ""
@@ -407,7 +407,7 @@ class Recovery:
         return ""
 
     def _producers(self) -> dict[Key, bytes]:
-        """The producers at the end of the log. Removes snapshots of other offsets that no longer count."""
+        """Returns the producers at the end of the log. Removes snapshots of other offsets that no longer count."""
         state = self._state_at(self.end, self.segments)
         self._remove_snapshots({each for each in self._snapshots if each > self.end or each <= self._log_start})
         return state.producers
@@ -418,7 +418,7 @@ class Recovery:
         self._snapshots -= offsets
 
     def _state_at(self, offset: int, segments: Sequence[Segment]) -> RecoveredState:
-        """The state before `offset`, from the newest readable snapshot and the batches after it."""
+        """Returns the state before `offset`, from the newest readable snapshot and the batches after it."""
         state = RecoveredState(self._settings.rules)
         since = self._log_start
         for snapshot in sorted(self._snapshots, reverse=True):
@@ -455,7 +455,7 @@ def _is_snapshot(path: Path) -> bool:
 
 
 def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
-    """A sentence about the torn tail, which the caller cuts off. Raises DamagedFile if the tail is not torn.
+    """Returns a sentence about the torn tail, which the caller cuts off. Raises DamagedFile if the tail is not torn.
 
     No tail is torn after a `clean` stop.
     """

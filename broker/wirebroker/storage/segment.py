@@ -168,7 +168,7 @@ class Segment:
         return self.folder / (file_name(self.base_offset, suffix) + ending)
 
     def paths(self, ending: str = "") -> list[Path]:
-        """All of its files that are there."""
+        """Returns all of its files that are there."""
         return [path for path in (self.path(suffix, ending) for suffix in SEGMENT_FILES) if path.exists()]
 
     # Writing
@@ -327,7 +327,7 @@ class Segment:
         return end
 
     def _tail(self, position: int) -> memoryview:
-        """The bytes of the file from the position of the last index entry."""
+        """Returns the bytes of the file from the position of the last index entry."""
         fd = files.open_to_read(self.path())
         try:
             self.size = os.fstat(fd).st_size
@@ -342,7 +342,7 @@ class Segment:
             os.close(fd)
 
     def _end_of(self, tail: memoryview, position: int, indexed: int) -> int:
-        """The offset after these batches. The first has the offset `indexed` if the index has an entry."""
+        """Returns the offset after these batches. The first has the offset `indexed` if the index has an entry."""
         end, at = self.base_offset, 0
         while at < len(tail):
             if why := damage_at(tail, at, end):
@@ -375,7 +375,7 @@ class Segment:
             os.close(fd)
 
     def find(self, offset: int) -> int:
-        """The position of the first batch that ends at or after `offset`; the segment's size if there is none."""
+        """Returns the position of the first batch that ends at or after `offset`; the segment's size if there is none."""
         position = self._indexed(offset)
         gaps_below = self.unchecked.gaps_below if self.unchecked else ANYWHERE
         following = -1 if position else self.base_offset
@@ -396,7 +396,8 @@ class Segment:
         return self.size
 
     def _indexed(self, offset: int) -> int:
-        """A position at or before the batch of `offset`, from the index. An unchecked index is compared with the log."""
+        """Returns a position at or before the batch of `offset`, from the index. An unchecked index is compared with the
+        log."""
         index = self.index
         entry = bisect_right(index.offsets, offset) - 1
         if entry < 0:
@@ -408,7 +409,7 @@ class Segment:
         return position
 
     def holds(self, offset: int, position: int) -> bool:
-        """Whether a batch that has this offset begins at `position`."""
+        """Tells whether a batch that has this offset begins at `position`."""
         header = self.header_at(position)
         return header is not None and header.magic == 2 and header.base_offset <= offset <= header.last_offset
 
@@ -468,13 +469,13 @@ class Segment:
         return int(HEADER.unpack(self.read(position, HEADER_SIZE))[1]) + LOG_OVERHEAD
 
     def offset_behind(self, position: int) -> int | None:
-        """The last offset of the first indexed batch at or after `position` (fetchUpperBoundOffset)."""
+        """Returns the last offset of the first indexed batch at or after `position` (fetchUpperBoundOffset)."""
         index = self.index
         entry = bisect_left(index.positions, position)
         return index.offsets[entry] if entry < len(index.offsets) else None
 
     def position_before(self, timestamp: int) -> int:
-        """A position: all batches before it are older than `timestamp`."""
+        """Returns a position: all batches before it are older than `timestamp`."""
         index = self.index
         entry = bisect_left(index.stamps, timestamp) - 1
         return self.find(index.newest[entry]) if entry >= 0 else 0

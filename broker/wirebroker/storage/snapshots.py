@@ -10,7 +10,8 @@ from wirebroker.core.producers import BatchMetadata, Key, ProducerEntry, pack, u
 
 
 def snapshot_bytes(producers: Mapping[Key, bytes]) -> bytes:
-    """The packed states as a file. Kafka's format has room for producer ids only, so producers known by name are left out."""
+    """Returns the packed states as a file. Kafka's format has room for producer ids only, so producers known by name are left
+    out."""
     return producer_snapshot_bytes(_states(producers))
 
 

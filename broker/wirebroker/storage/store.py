@@ -131,7 +131,7 @@ class FolderStore(Upkeep):
     # Logs
 
     def open_log(self, topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> FolderLog:
-        """The log of a partition, from its folder if there is one. Raises DamagedFile, OSError."""
+        """Returns the log of a partition, from its folder if there is one. Raises DamagedFile, OSError."""
         directory = self._directory_of(topic, index, dirs)
         folder = directory.root / folder_name(topic.name, index)
         is_there = files.is_folder(folder)
@@ -158,7 +158,7 @@ class FolderStore(Upkeep):
             raise
 
     def _directory_of(self, topic: Topic, index: int, dirs: Mapping[int, str]) -> LogDirectory:
-        """The log directory of the first replica; at a start the one that has the folder."""
+        """Returns the log directory of the first replica; at a start the one that has the folder."""
         if self._loading is not None:
             return self._loading.directory_of(topic.name, index, topic.topic_id, dirs)
         return self._directories.at(*next(iter(dirs.items())))

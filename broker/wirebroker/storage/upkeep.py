@@ -30,7 +30,7 @@ class Job(NamedTuple):
     work: Callable[[], None]
     done: Callable[[], None]
     apart: bool = False
-    """Whether the job has a thread of its own, because it takes very long. There is at most one such job."""
+    """Tells whether the job has a thread of its own, because it takes very long. There is at most one such job."""
     failed: Callable[[], None] = lambda: None
     """Called instead of `done` if `work` raises OSError."""
 
@@ -41,7 +41,7 @@ class Syncable(Protocol):
     end_offset: int
 
     def unsynced(self, end: int) -> list[Segment]:
-        """The segments that begin below `end` and were written to since they were last synced."""
+        """Returns the segments that begin below `end` and were written to since they were last synced."""
 
     def sync(self, segments: Iterable[Segment]) -> None:
         """Sync these segments, in any thread. Raises OSError."""
@@ -131,7 +131,7 @@ class Upkeep:
 
     @property
     def holds_responses(self) -> bool:
-        """Whether a response waits until all earlier writes are synced."""
+        """Tells whether a response waits until all earlier writes are synced."""
         return self.sync == ALWAYS
 
     def sync_now(self) -> Job | None:
@@ -182,7 +182,7 @@ class Upkeep:
 
 
 def words(failure: OSError) -> str:
-    """The system's words for a failure, and the file."""
+    """Returns the system's words for a failure, and the file."""
     return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"
 
 

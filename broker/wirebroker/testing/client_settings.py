@@ -41,7 +41,8 @@ class Access:
 
 
 def client_settings(library: str, access: Access) -> dict[str, Any]:
-    """The settings for a library, under the names that it gives them. ValueError for an unknown library or mechanism."""
+    """Returns the settings for a library, under the names that it gives them. ValueError for an unknown library or
+    mechanism."""
     known = {
         "kafka-python": _kafka_python, "aiokafka": _aiokafka, "java": _java, "kafkajs": _kafkajs, "franz-go": _franz_go,
     } | dict.fromkeys(LIBRDKAFKA, _librdkafka)  # fmt: skip
@@ -143,7 +144,7 @@ def _kafkajs(access: Access) -> dict[str, Any]:
 
 
 def _franz_go(access: Access) -> dict[str, Any]:
-    """The arguments for options in Go code: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
+    """Returns the arguments for options in Go code: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
     settings: dict[str, Any] = {"seed_brokers": access.bootstrap_servers.split(","), "protocol": access.protocol.name}
     if access.protocol.sasl:
         settings |= {"mechanism": access.mechanism} | _credentials(access, "user")
@@ -151,7 +152,7 @@ def _franz_go(access: Access) -> dict[str, Any]:
 
 
 def _credentials(access: Access, user: str) -> dict[str, str]:
-    """A name and a password, or a token."""
+    """Returns a name and a password, or a token."""
     if access.mechanism == OAUTHBEARER:
         return {"token": access.token()}
     return {user: access.user, "password": access.password}

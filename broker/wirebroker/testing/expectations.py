@@ -45,7 +45,7 @@ class json_value:
     """This JSON. A dict or a list stands for itself; a text, a number, true, false and null need it."""
 
     more = False
-    """Whether objects may have other fields, too."""
+    """Tells whether objects may have other fields, too."""
 
     def __init__(self, json: Any) -> None:
         self.json = json
@@ -106,7 +106,7 @@ class Found:
         return _readings(self.stored.value)
 
     def differences(self, wanted: Any) -> Iterator[Part]:
-        """How it differs from an expected record, or from an expected value."""
+        """Tells how it differs from an expected record, or from an expected value."""
         if isinstance(wanted, record):
             yield from self._of_record(wanted)
         elif _is_condition(wanted):
@@ -154,7 +154,7 @@ def _readings(data: bytes | None) -> list[Any]:
 
 
 def _of_data(wanted: Any, data: bytes | None, place: str, readings: Sequence[Any] | None = None) -> Iterator[Part]:
-    """How a key, a value or a header differs."""
+    """Tells how a key, a value or a header differs."""
     if wanted is ...:
         return
     readings = _readings(data) if readings is None else readings
@@ -183,7 +183,7 @@ def _of_data(wanted: Any, data: bytes | None, place: str, readings: Sequence[Any
 
 
 def differences(wanted: Any, found: Any, place: str = "", *, more: bool = False) -> Iterator[Part]:
-    """The differences of a value that was read from JSON. With `more` objects may have other fields, too."""
+    """Yields the differences of a value that was read from JSON. With `more` objects may have other fields, too."""
     if isinstance(wanted, json_value):
         wanted, more = wanted.json, more or wanted.more
     if wanted is ...:
@@ -215,7 +215,7 @@ def _of_objects(wanted: Mapping[str, Any], found: Mapping[str, Any], place: str,
 
 
 def _equal(wanted: Any, found: Any) -> bool:
-    """Whether they are equal. In JSON true is not 1."""
+    """Tells whether they are equal. In JSON true is not 1."""
     if isinstance(wanted, int | float) and isinstance(wanted, bool) != isinstance(found, bool):
         return False
     return bool(wanted == found)
@@ -230,7 +230,7 @@ def _is_condition(wanted: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    """A value on one line."""
+    """Returns a value on one line."""
     if value is ...:
         text = "anything"
     elif _is_pattern(value):
@@ -284,7 +284,7 @@ Pairs = dict[int, int]
 
 
 def _pairs_in_order(fits: _Fits) -> Pairs:
-    """The longest list of pairs whose numbers rise on both sides."""
+    """Returns the longest list of pairs whose numbers rise on both sides."""
     rows, columns = len(fits.expected), len(fits.found)
     first = 0
     while first < min(rows, columns) and fits(first, first):
@@ -300,7 +300,7 @@ def _pairs_in_order(fits: _Fits) -> Pairs:
 
 
 def _longest(fits: _Fits, left: range, right: range) -> Pairs:
-    """The longest common subsequence of these parts."""
+    """Returns the longest common subsequence of these parts."""
     lengths = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for a in range(len(left) - 1, -1, -1):
         for b in range(len(right) - 1, -1, -1):
@@ -347,14 +347,14 @@ def _take(fits: _Fits, first: int, taken: dict[int, int]) -> None:
 
 
 def _candidates(i: int, count: int) -> Iterable[int]:
-    """All numbers, with the same one first: most lists are nearly in order."""
+    """Yields all numbers, with the same one first: most lists are nearly in order."""
     if i < count:
         yield i
     yield from (j for j in range(count) if j != i)
 
 
 def _lines(expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, *, in_order: bool) -> Iterator[str]:
-    """A line for each record that is missing, unexpected, or different from the one that is expected in its place."""
+    """Yields a line for each record that is missing, unexpected, or different from the one that is expected in its place."""
     alone = [j for j in range(len(found)) if j not in set(pairs.values())]
     for i, wanted in enumerate(expected):
         if i in pairs:
@@ -375,7 +375,7 @@ def _lines(expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, *, in_
 
 
 def _counterpart(i: int, alone: Sequence[int], pairs: Pairs, count: int) -> int | None:
-    """The record that stands where the expected one should: after the one before it, and before the one after it."""
+    """Returns the record that stands where the expected one should: after the one before it, and before the one after it."""
     after = max((pairs[each] for each in pairs if each < i), default=-1)
     before = min((pairs[each] for each in pairs if each > i), default=count)
     return next((j for j in alone if after < j < before), None)

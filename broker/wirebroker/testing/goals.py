@@ -31,10 +31,10 @@ class Goal(Protocol[T_co]):
     """A condition of the broker, and its result."""
 
     def reached(self, engine: Engine) -> bool:
-        """Whether the wait is over."""
+        """Tells whether the wait is over."""
 
     def result(self, engine: Engine) -> T_co:
-        """The value that the test gets."""
+        """Returns the value that the test gets."""
 
     def shortfall(self, engine: Engine) -> str | None:
         """Returns the beginning of the sentence about a timeout, without the time, or None if `result` explains it."""
@@ -138,14 +138,15 @@ class RecordsExpected:
         return (complete and count == len(self._expected)) or count > len(self._expected) or (missing and not self._expected)
 
     def result(self, engine: Engine) -> list[StoredRecord]:
-        """The records, for `verdict`. Raises NoSuchTopic if none are expected."""
+        """Returns the records, for `verdict`. Raises NoSuchTopic if none are expected."""
         self._missing = _no_topic(engine, self._reader.topic)
         if self._missing and not self._expected:
             raise NoSuchTopic(self._reader.topic, engine.cluster.topics)
         return self._reader.records
 
     def verdict(self, stored: list[StoredRecord]) -> list[StoredRecord]:
-        """The result if it is the expected one. It needs no engine, so any thread can find it out. Raises Difference."""
+        """Returns the result if it is the expected one. It needs no engine, so any thread can find it out. Raises
+        Difference."""
         check(self._expected, stored, in_order=self._in_order, what=f"the records of {self._where!r} differ{self._missing}")
         return stored
 
@@ -224,7 +225,7 @@ class GroupReady:
 
 
 def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: int = MOST_AT_ONCE) -> int:
-    """The records for a read_committed consumer from this offset on, or from the log start, counted up to `most`.
+    """Returns the records for a read_committed consumer from this offset on, or from the log start, counted up to `most`.
 
     Unlike Kafka's lag it counts no markers.
     """
@@ -260,7 +261,7 @@ class Quiet:
         return f"the broker was not quiet for {self._seconds:g} s, because {why}, within"
 
     def _look(self, engine: Engine) -> object:
-        """A value that every change changes: commits and transactions are records of internal topics."""
+        """Returns a value that every change changes: commits and transactions are records of internal topics."""
         topics = engine.cluster.topics
         return len(topics), sum(each.log_end_offset for each in engine.cluster.partitions()), _phases(engine)
 
@@ -270,5 +271,5 @@ class Quiet:
 
 
 def _phases(engine: Engine) -> list[tuple[str, str, int]]:
-    """Each group with its state and its generation or epoch."""
+    """Returns each group with its state and its generation or epoch."""
     return [(name, each.state_name, each.generation_or_epoch) for name, each in engine.groups.groups.items()]

@@ -36,7 +36,7 @@ class Event(NamedTuple):
 
 
 def group_lines(engine: Engine) -> list[str]:
-    """A line for each group: its state, its members with their partitions, and its offsets with the lag."""
+    """Returns a line for each group: its state, its members with their partitions, and its offsets with the lag."""
     return [_line(engine, each) for each in states.groups(engine).values()]
 
 
@@ -64,7 +64,7 @@ def _listed(names: list[str]) -> str:
 
 
 def history_lines(engine: Engine) -> list[str]:
-    """The last rebalances and commits, oldest first; commits of one group that follow each other are one line."""
+    """Returns the last rebalances and commits, oldest first; commits of one group that follow each other are one line."""
     lines: list[str] = []
     last: Event | None = None
     offsets: dict[str, int] = {}

@@ -31,7 +31,7 @@ class MetricPoint(msgspec.Struct, frozen=True):
 
 
 def points(pushes: Iterable[Push], client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-    """The values of these pushes, in their order: of this client, and of this metric.
+    """Returns the values of these pushes, in their order: of this client, and of this metric.
 
     RuntimeError without the extra telemetry, ValueError for damage.
     """

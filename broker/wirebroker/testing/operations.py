@@ -51,7 +51,7 @@ class StoredRecord(NamedTuple):
     control: bool
 
     def text(self) -> str:
-        """The value as a text. ValueError for a value that is not UTF-8, and for a tombstone, which has none."""
+        """Returns the value as a text. ValueError for a value that is not UTF-8, and for a tombstone, which has none."""
         if self.value is None:
             raise ValueError(f"{self.place} is a tombstone: it has no value")
         try:
@@ -60,7 +60,7 @@ class StoredRecord(NamedTuple):
             raise ValueError(f"the value of {self.place} is not UTF-8: {wrong}") from None
 
     def json(self) -> Any:
-        """The value, read as JSON. ValueError for a value that is not JSON, and for a tombstone."""
+        """Returns the value, read as JSON. ValueError for a value that is not JSON, and for a tombstone."""
         text = self.text()
         try:
             return json.loads(text)
@@ -123,7 +123,7 @@ class NoSuchSetting(ConfigError):
 
 
 def topic_named(engine: Engine, name: str) -> Topic:
-    """The topic. Raises NoSuchTopic."""
+    """Returns the topic. Raises NoSuchTopic."""
     try:
         return engine.cluster.topics[name]
     except KeyError:
@@ -131,7 +131,7 @@ def topic_named(engine: Engine, name: str) -> Topic:
 
 
 def partition_of(topic: Topic, index: int) -> Partition:
-    """The topic's partition. Raises NoSuchPartition."""
+    """Returns the topic's partition. Raises NoSuchPartition."""
     if (found := topic.partition(index)) is None:
         last = len(topic.partitions) - 1
         raise NoSuchPartition(f"the topic {topic.name!r} has no partition {index}, only 0 to {last}")
@@ -226,7 +226,7 @@ def _write_down(engine: Engine, now: int) -> None:
 
 
 def setting(value: Any) -> str:
-    """A setting as Kafka writes it: `true` for True."""
+    """Returns a setting as Kafka writes it: `true` for True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -236,7 +236,7 @@ def setting(value: Any) -> str:
 def records(
     engine: Engine, topic: str, partition: int | None = None, *, committed: bool = False
 ) -> list[StoredRecord]:  # fmt: skip
-    """Every record that is stored, or is committed, by partition and offset. Raises NoSuchTopic, NoSuchPartition."""
+    """Returns every record that is stored, or is committed, by partition and offset. Raises NoSuchTopic, NoSuchPartition."""
     found = topic_named(engine, topic)
     held = found.partitions if partition is None else [partition_of(found, partition)]
     read = committed_records if committed else stored_records
@@ -244,7 +244,8 @@ def records(
 
 
 def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
-    """The records that a read_committed consumer gets from this offset on: no open or aborted transactions, no markers."""
+    """Yields the records that a read_committed consumer gets from this offset on: no open or aborted transactions, no
+    markers."""
     stop = partition.last_stable_offset
     aborted: dict[int, list[tuple[int, int]]] = {}
     for each in partition.transactions.aborted_between(start_offset, stop):
@@ -259,7 +260,7 @@ def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[S
 
 
 def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
-    """Every record of a partition from this offset on, or from its log start if that is later."""
+    """Yields every record of a partition from this offset on, or from its log start if that is later."""
     start = max(start_offset, partition.log_start_offset)
     for batch in partition.log.batches(start):
         header = read_header(batch)
@@ -309,14 +310,15 @@ def expire_producer(engine: Engine, producer_id: int, topic: str | None, partiti
 
 
 def producers(partition: Partition) -> dict[Key, ProducerEntry]:
-    """The validator's state of one partition: producer id to epoch and latest batches."""
+    """Returns the validator's state of one partition: producer id to epoch and latest batches."""
     return {key: unpack(state) for key, state in partition.producers.items()}
 
 
 def evidence(
     engine: Engine, topics: Iterable[str] | None, now: int
 ) -> tuple[list[StoredPartition], list[ProduceRow]]:  # fmt: skip
-    """The evidence for an audit of these topics, or of all: the stored batches, and the verdicts. Raises NoSuchTopic."""
+    """Returns the evidence for an audit of these topics, or of all: the stored batches, and the verdicts. Raises
+    NoSuchTopic."""
     from wirebroker.audit.stored import snapshot
 
     names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))

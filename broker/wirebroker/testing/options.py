@@ -192,15 +192,15 @@ class BrokerOptions:
         )
 
     def new_rules(self) -> Rules:
-        """The rules of the profile, with the changes of `rules`. ValueError for one that does not exist."""
+        """Returns the rules of the profile, with the changes of `rules`. ValueError for one that does not exist."""
         return profile(self.profile, **(self.rules or {}))
 
     def new_clock(self) -> Clock:
-        """A clock of the kind that `clock` names."""
+        """Returns a clock of the kind that `clock` names."""
         return CLOCKS[self.clock]()
 
     def new_engine(self, now: int) -> Engine:
-        """A cluster with its topics; with `data` the one that is stored there.
+        """Returns a cluster with its topics; with `data` the one that is stored there.
 
         Raises ValueError for a setting that Kafka would not take, DataError (an OSError) if the directory cannot be used.
         """
@@ -256,7 +256,7 @@ class BrokerOptions:
 
 
 def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float | None]]:
-    """The entity and the limits of a quota that is given as text. ValueError."""
+    """Returns the entity and the limits of a quota that is given as text. ValueError."""
     entity: dict[str, str | None] = {}
     limits: dict[str, float | None] = {}
     for part in text.split(","):

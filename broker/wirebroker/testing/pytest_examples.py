@@ -51,7 +51,7 @@ def _with_new_brokers(inner: Callable[..., Any], another: NewBroker) -> Callable
 
 
 def _is_alone(item: pytest.Item) -> bool:
-    """Whether the test has no other fixture of a function's scope, against which Hypothesis has to warn."""
+    """Tells whether the test has no other fixture of a function's scope, against which Hypothesis has to warn."""
     function = item.function  # type: ignore[attr-defined]
     found = item.session._fixturemanager.getfixtureinfo(node=item, func=function, cls=None)
     definitions = found.name2fixturedefs  # as Hypothesis asks: without the arguments of `parametrize`

@@ -140,19 +140,19 @@ class Group(StateView):
 
 
 def topics(engine: Engine, *, internal: bool = False) -> dict[str, TopicState]:
-    """The topics by their names; with `internal` also the coordinators' own."""
+    """Returns the topics by their names; with `internal` also the coordinators' own."""
     found = sorted(engine.cluster.topics.items())
     return {name: topic_state(engine, each) for name, each in found if internal or not each.internal}
 
 
 def topic_state(engine: Engine, held: Topic) -> TopicState:
-    """The state of a topic and its partitions."""
+    """Returns the state of a topic and its partitions."""
     partitions = [partition_state(engine, each) for each in held.partitions]
     return TopicState(held.name, format_uuid(held.topic_id), held.internal, dict(held.configs.overrides), partitions)
 
 
 def partition_state(engine: Engine, held: Partition) -> PartitionState:
-    """The state of a partition."""
+    """Returns the state of a partition."""
     return PartitionState(
         held.index, held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync), list(held.eligible),
         engine.cluster.offline(held), held.log_start_offset, held.log_end_offset, held.high_watermark, held.last_stable_offset,
@@ -160,7 +160,7 @@ def partition_state(engine: Engine, held: Partition) -> PartitionState:
 
 
 def brokers(engine: Engine) -> dict[int, Broker]:
-    """The brokers by their node ids."""
+    """Returns the brokers by their node ids."""
     return {
         node_id: Broker(node_id, each.alive, {name: f"{host}:{port}" for name, (host, port) in each.addresses.items()})
         for node_id, each in engine.cluster.brokers.items()
@@ -168,7 +168,7 @@ def brokers(engine: Engine) -> dict[int, Broker]:
 
 
 def transactions(engine: Engine) -> dict[str, Transaction]:
-    """Every transactional id, with the state of its transaction."""
+    """Returns every transactional id, with the state of its transaction."""
     return {name: _transaction(each) for name, each in engine.transactions.transactions.items()}
 
 
@@ -183,12 +183,12 @@ def _transaction(held: HeldTransaction) -> Transaction:
 
 
 def groups(engine: Engine) -> dict[str, Group]:
-    """Every group, with its members and committed offsets."""
+    """Returns every group, with its members and committed offsets."""
     return {group_id: _group(each, engine) for group_id, each in engine.groups.groups.items()}
 
 
 def group(engine: Engine, group_id: str) -> Group:
-    """A group, with its members and committed offsets. Raises KeyError."""
+    """Returns a group, with its members and committed offsets. Raises KeyError."""
     return _group(engine.groups.groups[group_id], engine)
 
 
@@ -216,7 +216,7 @@ def _group(held: AnyGroup, engine: Engine) -> Group:
 
 
 def _assigned(assignment: bytes, held: ClassicGroup) -> list[Partitions] | None:
-    """The partitions of a classic member, if its assignment has the form that Kafka's consumers write."""
+    """Returns the partitions of a classic member, if its assignment has the form that Kafka's consumers write."""
     if held.protocol_type != CONSUMER or not assignment:
         return None if assignment else []
     try:
@@ -243,7 +243,7 @@ def _shared(member: ShareMember, engine: Engine) -> Member:
 
 
 def _streams(member: StreamsMember, held: StreamsGroup, engine: Engine) -> Member:
-    """A member of a streams group with the partitions that its active tasks read."""
+    """Returns a member of a streams group with the partitions that its active tasks read."""
     reads: dict[str, list[int]] = {}
     for topic, key in held.topology.reader_of.items() if held.topology is not None else ():
         count = len(engine.cluster.topics[topic].partitions) if topic in engine.cluster.topics else 0
@@ -260,7 +260,7 @@ def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str]
 
 
 def quotas(engine: Engine) -> list[Quota]:
-    """The limits of all clients."""
+    """Returns the limits of all clients."""
     found = []
     for entity, held in engine.cluster.quotas.limits.items():
         names = {kind: DEFAULT if name is None else name for kind, name in entity}

@@ -49,7 +49,7 @@ class TopicSpec:
 
 
 def topic_specs(topics: Topics) -> dict[str, TopicSpec]:
-    """The topics by their names. Raises ValueError."""
+    """Returns the topics by their names. Raises ValueError."""
     if isinstance(topics, Mapping):
         return {name: _from_dict(name, words) for name, words in topics.items()}
     if not isinstance(topics, Iterable):

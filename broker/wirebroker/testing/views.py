@@ -93,13 +93,13 @@ class Faults:
         return self._kafka._change(lambda host, _: host.plan.load(file))
 
     def as_toml(self) -> str:
-        """The loaded rules as a fault file that repeats the run."""
+        """Returns the loaded rules as a fault file that repeats the run."""
         from wirebroker.faults.files import dump
 
         return dump(self.rules, self.seed)
 
     def __getitem__(self, name: str) -> Rule:
-        """The loaded rule with this name: `faults.lose_ack(name="lost")` is `kafka.faults["lost"]`. KeyError."""
+        """Returns the loaded rule with this name: `faults.lose_ack(name="lost")` is `kafka.faults["lost"]`. KeyError."""
         names = {rule.name: rule for rule in reversed(self.rules) if rule.name}
         if name not in names:
             raise NoSuchRule(name, nearest(name, names, "the rules with a name are"))
@@ -119,7 +119,7 @@ class NoSuchRule(KeyError):
 
 
 def checked_rules(given: Rule | Sequence[Rule]) -> list[Rule]:
-    """A rule, or several, as a list. TypeError for anything else."""
+    """Returns a rule, or several, as a list. TypeError for anything else."""
     rules: list[Rule] = list(given) if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
     for rule in rules:
         if not hasattr(rule, "needs_broker"):
@@ -139,7 +139,7 @@ class TraceView:
 
     @property
     def level(self) -> Level:
-        """How much is traced. It can be set at any time."""
+        """Tells how much is traced. It can be set at any time."""
         return self._kafka._call(lambda host: cast(Level, host.trace.level))
 
     @level.setter
@@ -147,14 +147,15 @@ class TraceView:
         self._kafka._call(lambda host: host.trace_at(level))
 
     def events(self, *names: EventName) -> list[Row]:
-        """Every row of these events ("reply", "group" …), or of all events, oldest first. ValueError for an unknown one."""
+        """Returns every row of these events ("reply", "group" …), or of all events, oldest first. ValueError for an unknown
+        one."""
         for name in names:
             if name not in EVENTS:
                 raise ValueError(f"there is no event {name!r}{nearest(name, EVENTS)}")
         return self._kafka._call(lambda host: host.trace.events(*names))
 
     def where(self, where: str) -> list[Row]:
-        """The rows that meet a filter, as `"api=Produce error!=NONE"`, oldest first. FilterError if it is not a filter.
+        """Returns the rows that meet a filter, as `"api=Produce error!=NONE"`, oldest first. FilterError if it is not a filter.
 
         The grammar is in `wirebroker.trace.filters`.
         """
@@ -162,13 +163,13 @@ class TraceView:
         return [row for row in self.events() if wanted.has(row)]
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """Every verdict in the ring, oldest first."""
+        """Returns every verdict in the ring, oldest first."""
         return self._kafka._call(lambda host: host.trace.produce(topic, partition))
 
     def faults(self) -> list[FaultRow]:
-        """Every fault that fired, oldest first."""
+        """Returns every fault that fired, oldest first."""
         return self._kafka._call(lambda host: host.trace.faults())
 
     def last(self, count: int = 20) -> list[Row]:
-        """The latest rows of any kind, oldest first."""
+        """Returns the latest rows of any kind, oldest first."""
         return self._kafka._call(lambda host: host.trace.last(count))

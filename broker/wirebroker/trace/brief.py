@@ -25,6 +25,6 @@ _VALUES: dict[type[Row], Callable[[Row], Brief]] = {row: attrgetter("event", *_N
 
 
 def brief(row: Row) -> Brief:
-    """The row as a tuple."""
+    """Returns the row as a tuple."""
     values = _VALUES[type(row)](row)
     return values if row.event in FREQUENT else (*values, row.parts())

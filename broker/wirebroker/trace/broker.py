@@ -108,7 +108,7 @@ class BrokerRecorder(Recorder):
         self._add(CHANGED[type(change)](self._now(), *fields))
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """The verdicts in the ring, oldest first, of one topic or partition if named."""
+        """Returns the verdicts in the ring, oldest first, of one topic or partition if named."""
         return [
             _row(raw)
             for raw in list(self._ring)
@@ -141,7 +141,7 @@ def _stored(raw: tuple[Any, ...]) -> Brief | None:
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
-    """The row of a verdict, read from the same `Appended` as the response, so that they cannot disagree."""
+    """Returns the row of a verdict, read from the same `Appended` as the response, so that they cannot disagree."""
     now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
     appended: Appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
     header = appended.header or _NO_HEADER

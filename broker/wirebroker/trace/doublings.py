@@ -16,7 +16,7 @@ Alike = tuple[str, int, str | None, int, int]
 
 
 def remarks_on(rows: Iterable[Row]) -> dict[int, str]:
-    """A remark by `id` of the row of a batch.
+    """Returns a remark by `id` of the row of a batch.
 
     Records are stored twice if the client sends a stored batch again in a way that the validator cannot recognise: without a
     producer id, or under another id or epoch. A batch is in doubt if its response met a fault, or its retry was rejected. A
@@ -83,6 +83,6 @@ def _alike(row: ProduceRow) -> Alike:
 
 
 def _another(earlier: ProduceRow, row: ProduceRow) -> bool:
-    """Whether the validator cannot know that the second is a retry of the first."""
+    """Tells whether the validator cannot know that the second is a retry of the first."""
     ids = (earlier.producer_id, earlier.producer_epoch), (row.producer_id, row.producer_epoch)
     return row.producer_id < 0 or ids[0] != ids[1]

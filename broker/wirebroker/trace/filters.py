@@ -64,12 +64,12 @@ class Word:
     text: str
 
     def has(self, row: Row) -> bool:
-        """Whether the row meets the filter."""
+        """Tells whether the row meets the filter."""
         names = (*(each.name for each in fields(row)), *NAMES)
         return any(self.text in _text(value) for name in names for value in _values(row, name))
 
     def tree(self) -> list[Any]:
-        """The filter as JSON, for the page."""
+        """Returns the filter as JSON, for the page."""
         return ["word", self.text]
 
 
@@ -82,12 +82,12 @@ class Comparison:
     value: str
 
     def has(self, row: Row) -> bool:
-        """Whether the row meets the filter."""
+        """Tells whether the row meets the filter."""
         met = any(_meets(value, self.operator.removeprefix("!"), self.value) for value in _values(row, self.field))
         return not met if self.operator.startswith("!") else met
 
     def tree(self) -> list[Any]:
-        """The filter as JSON, for the page."""
+        """Returns the filter as JSON, for the page."""
         return ["is", self.field, self.operator, self.value]
 
 
@@ -99,13 +99,13 @@ class Combined:
     parts: tuple[Filter, ...]
 
     def has(self, row: Row) -> bool:
-        """Whether the row meets the filter."""
+        """Tells whether the row meets the filter."""
         if self.how == "not":
             return not self.parts[0].has(row)
         return (all if self.how == "all" else any)(part.has(row) for part in self.parts)
 
     def tree(self) -> list[Any]:
-        """The filter as JSON, for the page."""
+        """Returns the filter as JSON, for the page."""
         return [self.how, *(part.tree() for part in self.parts)]
 
 
@@ -113,7 +113,7 @@ Filter = Word | Comparison | Combined
 
 
 def parsed(text: str) -> Filter:
-    """The filter that the text says; an empty text is met by every row. Raises FilterError."""
+    """Returns the filter that the text says; an empty text is met by every row. Raises FilterError."""
     if len(text) > LONGEST:
         raise FilterError(f"a filter has at most {LONGEST} characters, not {len(text)}")
     reader = _Reader(list(_tokens(text)))
@@ -128,7 +128,7 @@ def _values(row: Row, name: str) -> Iterable[Any]:
 
 
 def _text(value: Any) -> str:
-    """The value as JSON has it, in small letters."""
+    """Returns the value as JSON has it, in small letters."""
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value).lower()
 
 

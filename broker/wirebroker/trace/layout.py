@@ -19,7 +19,7 @@ PLACE, OUTCOME = 20, 9
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Whether to colour what is written there: a terminal, unless NO_COLOR is set."""
+    """Tells whether to colour what is written there: a terminal, unless NO_COLOR is set."""
     return stream.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -29,7 +29,7 @@ def time_of_day(ms: int) -> str:
 
 
 def line(row: Row, colour: bool = False) -> str:
-    """A row as one aligned line."""
+    """Returns a row as one aligned line."""
     when = time_of_day(row.time)
     number = getattr(row, "connection", None)
     connection = f"#{number:<3}" if number is not None else " " * 4

@@ -56,7 +56,7 @@ RING = 10_000
 LONGEST = 1000
 """Characters that a row keeps of a name which a client made up."""
 NAMED = 8
-"""How many of the things that a request names are traced."""
+"""The largest number of names of one request that are traced."""
 
 Stages = tuple[int, int, int]
 """µs in the proxy, until the broker's response began, and until its last byte."""
@@ -289,11 +289,11 @@ class Recorder:
     # Reading
 
     def faults(self) -> list[FaultRow]:
-        """The faults in the ring, oldest first."""
+        """Returns the faults in the ring, oldest first."""
         return [row for row in self._ring if isinstance(row, FaultRow)]
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """The verdicts in the ring, oldest first, of one topic or partition if named."""
+        """Returns the verdicts in the ring, oldest first, of one topic or partition if named."""
         return [
             row
             for row in self.events("produce", "shadow")
@@ -301,11 +301,11 @@ class Recorder:
         ]
 
     def events(self, *names: str) -> list[Row]:
-        """The rows of these events in the ring, or of all, oldest first."""
+        """Returns the rows of these events in the ring, or of all, oldest first."""
         return [row for row in self.last(len(self._ring)) if not names or row.event in names]
 
     def last(self, count: int) -> list[Row]:
-        """The latest `count` rows of any kind, oldest first."""
+        """Returns the latest `count` rows of any kind, oldest first."""
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
@@ -316,11 +316,11 @@ class Recorder:
         return first - number, [self._brief(each) for each in rows]
 
     def _brief(self, entry: Any) -> Brief:
-        """An entry of the ring as a tuple."""
+        """Returns an entry of the ring as a tuple."""
         return brief(self._made(entry))
 
     def _made(self, entry: Any) -> Row:
-        """An entry of the ring as a row."""
+        """Returns an entry of the ring as a row."""
         made: Row = entry
         return made
 
@@ -330,7 +330,7 @@ class Recorder:
 
 
 def software_of(connection: Connection) -> str:
-    """The client's software as it names itself, "" if it does not."""
+    """Returns the client's software as it names itself, "" if it does not."""
     return _software(connection.software)
 
 
@@ -340,35 +340,35 @@ def _software(parts: tuple[str, ...]) -> str:
 
 
 def cut(text: Text) -> Text:
-    """The first `LONGEST` characters of a text; a client may send 32 KiB of it with each request."""
+    """Returns the first `LONGEST` characters of a text; a client may send 32 KiB of it with each request."""
     return text if text is None or len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 def _named(sink: Sink) -> str:
-    """The name of a sink for people: its `name` if it has one, or that of its function or class."""
+    """Returns the name of a sink for people: its `name` if it has one, or that of its function or class."""
     name = getattr(sink, "name", None) or getattr(sink, "__qualname__", None) or type(sink).__qualname__
     return str(name)
 
 
 def _client(exchange: TracedExchange) -> tuple[int, int, str | None, str]:
-    """The fields of a `ClientRow` after its time."""
+    """Returns the fields of a `ClientRow` after its time."""
     connection = exchange.connection
     return connection.node_id, connection.number, cut(exchange.client_id), software_of(connection)
 
 
 def errors_in(response: Message) -> tuple[str, ...]:
-    """The names of the errors that a response has at any depth, each once."""
+    """Returns the names of the errors that a response has at any depth, each once."""
     codes = dict.fromkeys(values(response, "errorCode"))
     return tuple(error_name(code) for code in codes if code)
 
 
 def _least(names: Collection[Any]) -> list[Any]:
-    """The first elements, as many as are traced, in order, without sorting all elements."""
+    """Returns the first elements, as many as are traced, in order, without sorting all elements."""
     return sorted(names) if len(names) <= NAMED else nsmallest(NAMED, names)
 
 
 def names_of(facts: Facts) -> tuple[str, ...]:
-    """The first names in a request, as text, and the number of further names."""
+    """Returns the first names in a request, as text, and the number of further names."""
     alone = facts.topics - {topic for topic, _ in facts.partitions}
     names = [f"{topic}-{index}" for topic, index in _least(facts.partitions)]
     names += _least(alone)

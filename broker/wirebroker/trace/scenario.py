@@ -25,7 +25,8 @@ ExchangeKey = tuple[int, int, int]
 
 
 def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> str:
-    """A scenario file; `rules` are the loaded faults by their descriptions. Raises ValueError if the rows have no batch."""
+    """Returns a scenario file; `rules` are the loaded faults by their descriptions. Raises ValueError if the rows have no
+    batch."""
     batches = [row for row in rows if isinstance(row, ProduceRow)]
     if not batches:
         raise ValueError("no row is about a batch, so there is nothing to produce; choose rows with verdicts")
@@ -50,7 +51,7 @@ def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
-    """The application's steps: batches that were sent again count once."""
+    """Yields the application's steps: batches that were sent again count once."""
     for (transaction, _), batches in groupby(_fresh(rows, topic), lambda each: (each[0], each[0] < 0 and each[1])):
         partitions = [partition for _, partition in batches]
         produce = {"produce": len(partitions), "partitions": list(dict.fromkeys(partitions))}
@@ -58,7 +59,7 @@ def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
 
 
 def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
-    """The number of its transaction (−1: none) and the partition of each batch that is sent for the first time."""
+    """Yields the number of its transaction (−1: none) and the partition of each batch that is sent for the first time."""
     seen: set[tuple[int, int, int, int]] = set()
     ended = 0
     for row in rows:
@@ -71,7 +72,7 @@ def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
 
 
 def _ending(rows: Iterable[Row], transaction: int) -> str:
-    """How the transaction ended; a proxy does not see that one was aborted."""
+    """Tells how the transaction ended; a proxy does not see that one was aborted."""
     ended = 0
     for row in rows:
         if isinstance(row, TransactionRow) and row.state == "PrepareAbort" and ended == transaction:
@@ -81,14 +82,15 @@ def _ending(rows: Iterable[Row], transaction: int) -> str:
 
 
 def _faults_of(rows: Iterable[Row], rules: Mapping[str, Mapping[str, Any]], topic: str) -> Iterator[dict[str, Any]]:
-    """The loaded rules that fired, in their own words, without the names of strangers."""
+    """Yields the loaded rules that fired, in their own words, without the names of strangers."""
     for description in dict.fromkeys(row.rule for row in rows if isinstance(row, FaultRow)):
         if (words := rules.get(description)) is not None and words.get("topic", topic) == topic:
             yield {word: ORDERS if word == "topic" else value for word, value in words.items() if word not in STRANGERS}
 
 
 def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
-    """An `error` for each error that neither a rule nor the sequences explain, at the same request or batch of its API."""
+    """Yields an `error` for each error that neither a rule nor the sequences explain, at the same request or batch of its
+    API."""
     explained: dict[ExchangeKey, set[str]] = {}
     for row in rows:
         if isinstance(row, FaultRow):

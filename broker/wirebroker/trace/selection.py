@@ -17,13 +17,13 @@ from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, RequestRow, Ro
 
 _IN_NAME = re.compile(r"(.*)-(\d+)")
 GROUP, TRANSACTION = "group ", "transaction "
-"""How the names of a request begin that are not of topics."""
+"""The prefixes of names that are not names of topics."""
 SHOWN = 10
-"""How many names a sentence lists."""
+"""The largest number of names that a sentence lists."""
 
 
 def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
-    """The topics and partitions that a row names. A topic whose own name ends in a number is named in both ways."""
+    """Yields the topics and partitions that a row names. A topic whose own name ends in a number is named in both ways."""
     if hasattr(row, "topic"):
         yield row.topic, getattr(row, "partition", None)
         return
@@ -37,14 +37,14 @@ def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
 
 
 def groups_of(row: Row) -> Iterator[str]:
-    """The groups that a row names."""
+    """Yields the groups that a row names."""
     if isinstance(row, GroupRow | ShareRow):
         yield row.group
     yield from (name.removeprefix(GROUP) for name in _about(row) if name.startswith(GROUP))
 
 
 def transactions_of(row: Row) -> Iterator[str]:
-    """The transactional ids that a row names."""
+    """Yields the transactional ids that a row names."""
     if isinstance(row, TransactionRow):
         yield row.transactional_id
     yield from (name.removeprefix(TRANSACTION) for name in _about(row) if name.startswith(TRANSACTION))
@@ -58,7 +58,7 @@ def _about(row: Row) -> tuple[str, ...]:
 
 
 def batch_of(row: Row) -> ProduceRow | Batch | None:
-    """The batch that a row is about: its own, or the one that a fault fired on."""
+    """Returns the batch that a row is about: its own, or the one that a fault fired on."""
     return row if isinstance(row, ProduceRow) else row.batch if isinstance(row, FaultRow) else None
 
 
@@ -69,7 +69,7 @@ def _producers_of(row: Row) -> Iterator[int]:
 
 
 def values_of(field: str) -> Callable[[Row], Iterable[Any]]:
-    """The values of a row in this field: none, one or several."""
+    """Returns the values of a row in this field: none, one or several."""
 
     def read(row: Row) -> Iterable[Any]:
         value = getattr(row, field, None)
@@ -125,7 +125,7 @@ class Subject:
             self._exchanges.add(_exchange(row))
 
     def has(self, row: Row) -> bool:
-        """Whether the row belongs to the subject."""
+        """Tells whether the row belongs to the subject."""
         if self.name in self._names(row):
             return True
         if self.kind == "producer":
@@ -144,7 +144,7 @@ class Subject:
         return not self._transactions.isdisjoint(transactions_of(row))
 
     def unknown(self) -> str:
-        """A sentence if no row that was learnt names the subject, "" if one does."""
+        """Returns a sentence if no row that was learnt names the subject, "" if one does."""
         if self.name in self._seen:
             return ""
         others = sorted(map(str, self._seen - {-1}))

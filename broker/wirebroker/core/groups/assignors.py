@@ -42,7 +42,7 @@ class Group(NamedTuple):
 
 
 def as_assignment(given: Mapping[bytes, Iterable[int]]) -> Generator[None, Any, Partitions]:
-    """An assignment as Kafka reads it back from its log: without empty topics, in the order of the hash tables."""
+    """Returns an assignment as Kafka reads it back from its log: without empty topics, in the order of the hash tables."""
     pause = pauses(TOPICS)
     made: dict[bytes, tuple[int, ...]] = {}
     for topic in hash_order([topic for topic in given if given[topic]], uuid_hash, buckets_for(len(given))):
@@ -121,7 +121,7 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
 ) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
-    """The partitions that a member may keep, the partitions that it loses, and the number it may still get.
+    """Returns the partitions that a member may keep, the partitions that it loses, and the number it may still get.
 
     None means that the member keeps all, which saves a copy for nearly every member of a thousand.
     """

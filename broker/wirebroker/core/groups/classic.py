@@ -47,10 +47,10 @@ class JoinRequest(NamedTuple):
     rebalance_timeout: int
     session_timeout: int
     needs_known_id: bool
-    """Whether a new member first gets its id, and must join again with it (KIP-394)."""
+    """Tells whether a new member first gets its id, and must join again with it (KIP-394)."""
     may_skip_assignment: bool
     sees: Callable[[str], bool] | None = None
-    """Whether a regular expression may find a topic for this client; None: all."""
+    """Tells whether a regular expression may find a topic for this client; None: all."""
 
 
 class Joined(NamedTuple):
@@ -98,7 +98,7 @@ class Member:
     heartbeat: Timer | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its metadata for this protocol."""
+        """Returns its metadata for this protocol."""
         return dict(self.protocols).get(protocol or "", b"")
 
 
@@ -114,7 +114,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, value: GroupMetadataValue) -> Snapshot:
-        """The group's state in a record."""
+        """Returns the group's state in a record."""
         members = [
             Member(
                 each.member_id, each.group_instance_id, each.client_id, each.client_host, each.rebalance_timeout,
@@ -178,15 +178,15 @@ class Group(AnyGroup):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group's state is EMPTY."""
+        """Tells whether the group's state is EMPTY."""
         return self.state is ClassicGroupState.EMPTY
 
     def subscribes(self, topic: str) -> bool:
-        """Whether members subscribe to the topic. Consumers whose subscriptions cannot be read are assumed to."""
+        """Tells whether members subscribe to the topic. Consumers whose subscriptions cannot be read are assumed to."""
         return self.protocol_type == CONSUMER and (self.subscribed is None or topic in self.subscribed)
 
     def deletion_error(self) -> ErrorCode:
-        """NON_EMPTY_GROUP if there are members whose subscriptions the coordinator cannot read."""
+        """Returns NON_EMPTY_GROUP if there are members whose subscriptions the coordinator cannot read."""
         unreadable = not self.is_empty and self.protocol_type != CONSUMER
         return ErrorCode.NON_EMPTY_GROUP if unreadable else ErrorCode.NONE
 
@@ -199,7 +199,8 @@ class Group(AnyGroup):
         return committed.time if self.protocol_type == CONSUMER and self.state is ClassicGroupState.STABLE else None
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """The error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the session."""
+        """Returns the error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the
+        session."""
         transactional = version is None
         if by.generation < 0 and (self.is_empty or (transactional and by.anonymous)):
             return ErrorCode.NONE
@@ -216,7 +217,7 @@ class Group(AnyGroup):
     # Records
 
     def record(self) -> CoordinatorRecord:
-        """The record of a group that became stable or empty."""
+        """Returns the record of a group that became stable or empty."""
         members = [
             MemberMetadata(
                 member_id=each.member_id, group_instance_id=each.instance_id, client_id=each.client_id,
@@ -233,7 +234,7 @@ class Group(AnyGroup):
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The tombstone of the group."""
+        """Returns the tombstone of the group."""
         return [CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)]
 
     # State
@@ -247,7 +248,7 @@ class Group(AnyGroup):
         self._entered(self)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE if this is a member, with this group.instance.id if the client has one; else the error."""
+        """Returns NONE if this is a member, with this group.instance.id if the client has one; else the error."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
@@ -256,14 +257,14 @@ class Group(AnyGroup):
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a client that supports these protocols can be a member."""
+        """Tells whether a client that supports these protocols can be a member."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everybody = len(self.members)
         return self.protocol_type == protocol_type and any(self._votes[name] == everybody for name, _ in protocols)
 
     def accepts(self, member_id: str, largest: int) -> bool:
-        """Whether there is room for this member, `largest` being group.max.size.
+        """Tells whether there is room for this member, `largest` being group.max.size.
 
         During a rebalance only members that have joined count, so the last ones to join are refused.
         """
@@ -381,7 +382,7 @@ class Group(AnyGroup):
             member.heartbeat.cancel()
 
     def joined(self, member: Member) -> Joined:
-        """The response with the current generation for a member."""
+        """Returns the response with the current generation for a member."""
         members: Sequence[tuple[str, str | None, bytes]] = ()
         if member.member_id == self.leader:
             members = [(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()]
@@ -530,7 +531,7 @@ class Group(AnyGroup):
                 self.alive(member, now)
 
     def synced(self, member: Member, code: int = 0) -> Synced:
-        """The response with a member's assignment."""
+        """Returns the response with a member's assignment."""
         if code:
             return Synced(code)
         return Synced(0, member.assignment, self.protocol_type, self.protocol)
@@ -665,7 +666,7 @@ class Group(AnyGroup):
 
 
 def _place_in_hash_table(name: str) -> int:
-    """The position of the name in Kafka's HashMap of votes; it decides between protocols with equal votes."""
+    """Returns the position of the name in Kafka's HashMap of votes; it decides between protocols with equal votes."""
     code = java_hash(name)
     return (code ^ code >> 16) & 15
 

@@ -61,7 +61,7 @@ class ClassicGroups:
             self._join_known(group, requested, joiner, now)
 
     def session_error(self, requested: JoinRequest) -> ErrorCode:
-        """INVALID_SESSION_TIMEOUT if the broker's limits do not allow the member's session timeout, else NONE."""
+        """Returns INVALID_SESSION_TIMEOUT if the broker's limits do not allow the member's session timeout, else NONE."""
         configs = self._cluster.configs
         shortest, longest = (configs.integer(f"group.{end}.session.timeout.ms") for end in ("min", "max"))
         fits = shortest <= requested.session_timeout <= longest

@@ -92,7 +92,7 @@ class ClassicMembers:
     def _member(
         self, group: ConsumerGroup, member_id: str, requested: JoinRequest
     ) -> tuple[ConsumerMember, str | None] | Refusal:
-        """The member that joins, and the id of the static member that it replaces, if any."""
+        """Returns the member that joins, and the id of the static member that it replaces, if any."""
         if requested.instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id), None
         if gone := instance_gone(group, requested.instance_id):
@@ -108,7 +108,7 @@ class ClassicMembers:
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
 
     def _leaves_classic_only(self, group: ConsumerGroup, static: ConsumerMember) -> bool:
-        """Whether all other members use the classic protocol, and the group may become a classic group."""
+        """Tells whether all other members use the classic protocol, and the group may become a classic group."""
         others = len(group.members) - 1
         if static.classic is not None or group.classic_members != others:
             return False
@@ -171,7 +171,7 @@ class ClassicMembers:
     def _classic_member(
         group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ConsumerMember | Refusal:
-        """The classic member with this id, if its generation is right, else the error."""
+        """Returns the classic member with this id, if its generation is right, else the error."""
         if instance_id is None:
             member = group.members.get(member_id)
         else:

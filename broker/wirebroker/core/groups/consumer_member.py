@@ -45,7 +45,7 @@ class ConsumerMember(ModernMember):
 
     @property
     def speaks_classic(self) -> bool:
-        """Whether the member uses the classic protocol."""
+        """Tells whether the member uses the classic protocol."""
         return self.classic is not None
 
     def assignment_epoch(self, topic_id: bytes, index: int) -> int | None:
@@ -56,7 +56,7 @@ class ConsumerMember(ModernMember):
         return None
 
     def owns_all(self, claimed: Claimed | None) -> bool:
-        """Whether all partitions that the member claims are assigned to it."""
+        """Tells whether all partitions that the member claims are assigned to it."""
         if claimed is None:
             return False
         return all(index in self.assigned.get(topic, {}) for topic, indexes in claimed for index in indexes) and all(
@@ -77,7 +77,7 @@ def reconcile(
     member: ConsumerMember, target: Target, changed: bool, owner_epoch: Callable[[bytes, int], int],
     claimed: Claimed | None,
 ) -> ConsumerMember:  # fmt: skip
-    """The member one step closer to its target.
+    """Returns the member one step closer to its target.
 
     `changed` says that its subscription has just changed. `owner_epoch` returns the epoch of a partition's owner, or
     NOT_OWNED. `claimed` are the partitions that the member claims, if it sends them.
@@ -94,14 +94,14 @@ def reconcile(
 
 
 def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
-    """Whether the member may still own some of the partitions, by its own claim."""
+    """Tells whether the member may still own some of the partitions, by its own claim."""
     if claimed is None:
         return True
     return any(index in revoking.get(topic, {}) for topic, indexes in claimed for index in indexes)
 
 
 def _only_subscribed(member: ConsumerMember, target: Target, claimed: Claimed | None) -> ConsumerMember:
-    """The member without the topics it no longer subscribes to, at its present epoch."""
+    """Returns the member without the topics it no longer subscribes to, at its present epoch."""
     dropped = {topic: owned for topic, owned in member.assigned.items() if topic not in target.subscribed}
     if not dropped and not (target.subscribes_to_nothing and not member.revoking):
         return member

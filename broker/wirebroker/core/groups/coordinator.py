@@ -123,15 +123,15 @@ class GroupCoordinator:
     # Finding the coordinator
 
     def home(self, group_id: str) -> int:
-        """The partition of __consumer_offsets with the group's records."""
+        """Returns the partition of __consumer_offsets with the group's records."""
         return self._registry.home(group_id)
 
     def coordinator_error(self, group_id: str, node_id: int) -> ErrorCode:
-        """NONE if this broker coordinates the group, else NOT_COORDINATOR."""
+        """Returns NONE if this broker coordinates the group, else NOT_COORDINATOR."""
         return self._cluster.coordinator_error("group", group_id, node_id)
 
     def membership_error(self, group_id: str, node_id: int) -> ErrorCode:
-        """NONE if the group may have members and this broker coordinates it, else the error."""
+        """Returns NONE if the group may have members and this broker coordinates it, else the error."""
         return self.coordinator_error(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     # Classic membership

@@ -32,7 +32,7 @@ def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, produ
 
 
 def offset_record(group_id: str, where: TopicPartition, committed: Committed, cluster: Cluster) -> CoordinatorRecord:
-    """A committed offset. One with its own expiration time is written in the version that has that field."""
+    """Returns a committed offset. One with its own expiration time is written in the version that has that field."""
     topic = cluster.topics.get(where[0])
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -47,7 +47,7 @@ def offset_record(group_id: str, where: TopicPartition, committed: Committed, cl
 
 
 def offset_tombstone(group_id: str, where: TopicPartition) -> CoordinatorRecord:
-    """The tombstone of a committed offset."""
+    """Returns the tombstone of a committed offset."""
     return CoordinatorRecord(_offset_key(group_id, where), None)
 
 

@@ -37,7 +37,7 @@ def policy(cluster: Cluster) -> str:
 
 
 def upgrade_error(group: Group, cluster: Cluster) -> Refusal | None:
-    """The refusal if a classic group with members cannot become a consumer group, or None."""
+    """Returns the refusal if a classic group with members cannot become a consumer group, or None."""
     reason = None
     if policy(cluster) not in ("UPGRADE", "BIDIRECTIONAL"):
         reason = "online upgrade is disabled"
@@ -53,7 +53,7 @@ def _cannot_upgrade(group: Group, reason: str) -> Refusal:
 
 
 def upgraded(group: Group, registry: Registry) -> Generator[None, Any, ConsumerGroup | Refusal]:
-    """A consumer group with the members of a classic group, who must join again; the classic group stays unchanged."""
+    """Returns a consumer group with the members of a classic group, who must join again; the classic group stays unchanged."""
     topics = registry.cluster.topics
     group.ask_to_rejoin()
     members, protocol = list(group.members.values()), group.protocol  # its own timers may change it between two slices
@@ -91,7 +91,7 @@ def _consumer_member(member: Member, subscription: ConsumerProtocolSubscription,
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], cluster: Cluster) -> bool:
-    """Whether the group may become classic because, once they have left, only members of the classic protocol remain."""
+    """Tells whether the group may become classic because, once they have left, only members of the classic protocol remain."""
     left = len(group.members) - len(leaving)
     if group.classic_members - sum(member.classic is not None for member in leaving) != left or left <= 0:
         return False

@@ -31,7 +31,7 @@ TopicFacts = Mapping[str, tuple[bytes, int]]
 
 
 def topic_facts(names: Iterable[str], topics: Mapping[str, Topic]) -> dict[str, tuple[bytes, int]]:
-    """The facts about the topics that exist."""
+    """Returns the facts about the topics that exist."""
     return {name: (topics[name].topic_id, len(topics[name].partitions)) for name in names if name in topics}
 
 
@@ -87,25 +87,25 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return self.epoch
 
     def in_order(self) -> list[str]:
-        """The ids of the members in the order of Kafka's hash table."""
+        """Returns the ids of the members in the order of Kafka's hash table."""
         return self._member_order.of(self.members)
 
     def target_of(self, member: M) -> T:
-        """The target of a member."""
+        """Returns the target of a member."""
         nothing: T = self.nothing
         return self.targets.get(member.member_id, nothing)
 
     @staticmethod
     def same_target(one: T, other: T) -> bool:
-        """Whether two targets have the same partitions or tasks."""
+        """Tells whether two targets have the same partitions or tasks."""
         return one == other
 
     def changed(self, made: Mapping[str, T], held: Mapping[str, T]) -> dict[str, T]:
-        """The targets that differ from the targets in `held`. A target that stays the same keeps its order."""
+        """Returns the targets that differ from the targets in `held`. A target that stays the same keeps its order."""
         return {each: given for each, given in made.items() if each not in held or not self.same_target(given, held[each])}
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """The error if a member must not commit offsets of these partitions, or NONE.
+        """Returns the error if a member must not commit offsets of these partitions, or NONE.
 
         An old epoch is accepted for partitions that the member has had since then, because the response with the new epoch
         may be in flight.
@@ -133,7 +133,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return None
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """The error if a client must not see the group's offsets, or NONE. A client without a member id may."""
+        """Returns the error if a client must not see the group's offsets, or NONE. A client without a member id may."""
         if member_id is None:
             return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks up null and fails
         member = self.members.get(member_id)
@@ -162,7 +162,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
     # Records
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The tombstones for all records of the group."""
+        """Returns the tombstones for all records of the group."""
         return [*self.log.member_tombstones(self.group_id, self.members), *self.log.group_tombstones(self.group_id)]
 
     def replay(self, key: Message, value: Any) -> None:
@@ -213,7 +213,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
             action(now)
 
     def has_timer(self, kind: str, member_id: str) -> bool:
-        """Whether a timer of this kind runs for the member."""
+        """Tells whether a timer of this kind runs for the member."""
         running = self._timers.get((kind, member_id))
         return running is not None and running.action is not None
 

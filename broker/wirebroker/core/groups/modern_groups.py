@@ -70,15 +70,15 @@ class Step(Generic[G, M]):
     targets: Mapping[str, Any] | None = None
     """The new targets of all members, if they were computed again."""
     moved: bool = False
-    """Whether the member came closer to its target, or to another target."""
+    """Tells whether the member came closer to its target, or to another target."""
 
     @property
     def rose(self) -> bool:
-        """Whether the group's epoch rises."""
+        """Tells whether the group's epoch rises."""
         return self.epoch != self.group.epoch
 
     def changed_targets(self) -> dict[str, Any]:
-        """The targets that are not as before."""
+        """Returns the targets that are not as before."""
         group, member_id = self.group, self.new.member_id
         held = group.targets
         if self.replaces not in (None, member_id):
@@ -95,7 +95,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     result: ClassVar[type[Any]] = HeartbeatResult
     """The response to a heartbeat."""
     replaces_classic: ClassVar[bool] = True
-    """Whether a new group may replace a classic group without members."""
+    """Tells whether a new group may replace a classic group without members."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -107,20 +107,20 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Settings
 
     def setting(self, group_id: str, name: str) -> int:
-        """A group's own setting, else the broker's."""
+        """Returns a group's own setting, else the broker's."""
         configs = self._cluster.configs
         return group_number(configs.groups.get(group_id, {}), f"{self.type}.{name}", configs)
 
     @property
     def enabled(self) -> bool:
-        """Whether group.coordinator.rebalance.protocols includes this type of group."""
+        """Tells whether group.coordinator.rebalance.protocols includes this type of group."""
         protocols = self._cluster.configs.value("group.coordinator.rebalance.protocols")
         return isinstance(protocols, list) and self.type in protocols
 
     # Finding
 
     def find(self, group_id: str, *, create: bool = False) -> Any:
-        """The group with this id, or the refusal; with `create` perhaps a new group, which is not registered yet."""
+        """Returns the group with this id, or the refusal; with `create` perhaps a new group, which is not registered yet."""
         group = self.registry.groups.get(group_id)
         if isinstance(group, self.kind):
             return group
@@ -132,7 +132,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
     def is_full(self, group: G) -> Refusal | None:
-        """The refusal of a new member if the group has no room, or None."""
+        """Returns the refusal of a new member if the group has no room, or None."""
         largest = self._cluster.configs.integer(f"group.{self.type}.max.size")
         if len(group.members) < largest:
             return None
@@ -140,8 +140,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def epoch_error(self, member: M, epoch: int, owns_all: bool) -> Refusal | None:
-        """The refusal of a member epoch that is neither the present one nor, after a lost response, the previous one; else
-        None. `owns_all` says whether the member has all that it claims.
+        """Returns the refusal of a member epoch that is neither the present one nor, after a lost response, the previous one;
+        else None. `owns_all` says whether the member has all that it claims.
         """
         if epoch in (0, member.epoch) or (epoch == member.previous_epoch < member.epoch and owns_all):
             return None
@@ -178,17 +178,17 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(error) if error else self.result(requested.member_id, requested.epoch)
 
     def facts(self, names: Iterable[str]) -> dict[str, tuple[bytes, int]]:
-        """The facts about the topics that exist."""
+        """Returns the facts about the topics that exist."""
         return topic_facts(names, self._cluster.topics)
 
     def too_soon(self, group: G, now: int) -> bool:
-        """Whether the group's last assignment is more recent than its assignment interval."""
+        """Tells whether the group's last assignment is more recent than its assignment interval."""
         interval = self.setting(group.group_id, "assignment.interval.ms")
         return bool(group.assigned_at and interval and now < group.assigned_at + interval)
 
     def compute_target(self, step: Step[G, M], now: int) -> Generator[None, Any, tuple[int, Any]]:
-        """The target epoch and the member's target, computed again if the group's epoch has risen, but at most once in the
-        assignment interval.
+        """Returns the target epoch and the member's target, computed again if the group's epoch has risen, but at most once
+        in the assignment interval.
         """
         group = step.group
         if group.assignment_epoch >= step.epoch or self.too_soon(group, now):
@@ -198,7 +198,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     @abstractmethod
     def _assign(self, step: Any) -> Generator[None, Any, Mapping[str, Any]]:
-        """The targets of all members."""
+        """Returns the targets of all members."""
 
     # Writing down
 
@@ -239,7 +239,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     def _records(
         self, step: Step[G, M], targets: Mapping[str, Any], now: int
     ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-        """The records of all that changes, in Kafka's order, with None where a slice ends."""
+        """Yields the records of all that changes, in Kafka's order, with None where a slice ends."""
         group, group_id, new, log = step.group, step.group.group_id, step.new, step.group.log
         known = group.members.get(new.member_id)
         if step.replaces not in (None, new.member_id):
@@ -262,7 +262,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
             yield record
 
     def _other_records(self, step: Any) -> Iterable[CoordinatorRecord]:
-        """The records that only this type of group has."""
+        """Returns the records that only this type of group has."""
         return ()
 
     def _epoch_record(self, step: Any) -> CoordinatorRecord:
@@ -270,7 +270,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     @abstractmethod
     def epoch_record(self, group: G, epoch: int) -> CoordinatorRecord:
-        """The record of the group's next epoch."""
+        """Returns the record of the group's next epoch."""
 
     def _apply(self, step: Any, targets: Mapping[str, Any], now: int) -> None:
         group, new = step.group, step.new
@@ -332,7 +332,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return ErrorCode.NONE
 
     def _without(self, group: G, leaving: Sequence[M]) -> tuple[TopicFacts, list[CoordinatorRecord]]:
-        """The group's facts without these members, and tombstones of other state that is forgotten with them."""
+        """Returns the group's facts without these members, and tombstones of other state that is forgotten with them."""
         return group.facts, []
 
     # Loading and deleting
@@ -360,10 +360,10 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
 
 def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
-    """The refusal of an unknown member id."""
+    """Returns the refusal of an unknown member id."""
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
 def blank_name(named: Mapping[str, str | None]) -> str | None:
-    """Kafka's message if one of these fields of a request is blank, or None."""
+    """Returns Kafka's message if one of these fields of a request is blank, or None."""
     return next((f"{name} can't be empty." for name, value in named.items() if value is not None and not value.strip()), None)

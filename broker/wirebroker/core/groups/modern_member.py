@@ -42,25 +42,25 @@ class ModernMember:
 
     @property
     def speaks_classic(self) -> bool:
-        """Whether the member uses the classic protocol."""
+        """Tells whether the member uses the classic protocol."""
         return False
 
     def reconciled_to(self, epoch: int) -> bool:
-        """Whether the member has reached the target assignment of this epoch."""
+        """Tells whether the member has reached the target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
-        """The member at its next epoch, with another assignment."""
+        """Returns the member at its next epoch, with another assignment."""
         return replace(
             self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
         )  # fmt: skip
 
     def has_metadata_of(self, other: ModernMember) -> bool:
-        """Whether the two members' records of sent fields are the same."""
+        """Tells whether the two members' records of sent fields are the same."""
         return _same(self, other, (each for each in self.__dataclass_fields__ if each not in ASSIGNMENT))
 
     def has_assignment_of(self, other: ModernMember) -> bool:
-        """Whether the records of the two members' epochs and assignments are the same."""
+        """Tells whether the records of the two members' epochs and assignments are the same."""
         return _same(self, other, ASSIGNMENT)
 
 

@@ -25,13 +25,13 @@ class OffsetManager:
     # Committing
 
     def log_error(self, group_id: str) -> ErrorCode:
-        """COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write down the group's records, else NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write down the group's records, else NONE."""
         return self._cluster.coordinator_log_error("group", group_id)
 
     def error(
         self, group_id: str, by: Committer, version: int | None, now: int, where: Iterable[tuple[bytes, int]] = ()
     ) -> ErrorCode:
-        """The error if `by` must not commit offsets, or NONE. Without a member, an unknown group may begin.
+        """Returns the error if `by` must not commit offsets, or NONE. Without a member, an unknown group may begin.
 
         `version` is OffsetCommit's, on which the error for an unknown group depends, or None for a transactional commit.
         `where` are the partitions (topic id, index): a member may commit with an old epoch for some of them.
@@ -49,17 +49,19 @@ class OffsetManager:
         return group.commit_error(by, version, partitions, now)
 
     def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """The error if a client must not see the offsets of a group, or NONE. Classic groups show theirs to all clients."""
+        """Returns the error if a client must not see the offsets of a group, or NONE. Classic groups show theirs to all
+        clients."""
         group = self._registry.groups.get(group_id)
         return group.fetch_error(member_id, epoch) if group is not None else ErrorCode.NONE
 
     def deletion_error(self, group_id: str) -> ErrorCode:
-        """The error if no offset of this group may be deleted, or NONE. The subscriptions of its members must be known."""
+        """Returns the error if no offset of this group may be deleted, or NONE. The subscriptions of its members must be
+        known."""
         group = self._registry.groups.get(group_id)
         return group.deletion_error() if group is not None else ErrorCode.GROUP_ID_NOT_FOUND
 
     def new(self, group_id: str, now: int, producer: tuple[int, int] | None = None) -> Commit:
-        """An empty commit. With `producer`, an id and epoch, its offsets are valid once that producer commits."""
+        """Returns an empty commit. With `producer`, an id and epoch, its offsets are valid once that producer commits."""
         log = self._cluster.partition(GROUP_TOPIC, self._registry.home(group_id))
         limit = log.policy.max_message_bytes if log is not None else 0
         return Commit(group_id, self._cluster, now, limit, producer)

@@ -29,7 +29,7 @@ NOTHING = Committed(-1, -1, "", -1)
 
 
 def expires_at(now: int, keep_ms: int) -> int:
-    """The expiration time of an offset whose client sends its retention; as with Java's `long`, it may wrap around."""
+    """Returns the expiration time of an offset whose client sends its retention; as with Java's `long`, it may wrap around."""
     return (now + keep_ms + 2**63) % 2**64 - 2**63
 
 
@@ -53,11 +53,11 @@ class OffsetStore:
             self._groups.setdefault(group_id, {}).update(_recorded(offsets, base))
 
     def of(self, group_id: str) -> dict[TopicPartition, Committed]:
-        """A group's offsets; empty if it has none."""
+        """Returns a group's offsets; empty if it has none."""
         return self._groups.get(group_id, {})
 
     def has(self, group_id: str, where: TopicPartition) -> bool:
-        """Whether there is an offset to forget, even one of an open transaction."""
+        """Tells whether there is an offset to forget, even one of an open transaction."""
         return where in self.of(group_id) or self.waits(group_id, where)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
@@ -71,7 +71,7 @@ class OffsetStore:
         return found
 
     def groups(self) -> list[str]:
-        """The groups that have offsets."""
+        """Returns the groups that have offsets."""
         return list(self._groups)
 
     def drop_pending(self) -> None:
@@ -117,12 +117,12 @@ class OffsetStore:
                     self.commit(group_id, where, committed)
 
     def waits(self, group_id: str, where: TopicPartition | None = None) -> bool:
-        """Whether an open transaction has an offset of the group, or of this partition."""
+        """Tells whether an open transaction has an offset of the group, or of this partition."""
         pending = self._pending.get(group_id, {}).values()
         return any(pending) if where is None else any(where in offsets for offsets in pending)
 
     def pending_of(self, group_id: str) -> Iterator[tuple[TopicPartition, Committed]]:
-        """The offsets of a group in open transactions."""
+        """Yields the offsets of a group in open transactions."""
         for offsets in self._pending.get(group_id, {}).values():
             yield from offsets.items()
 

@@ -39,7 +39,7 @@ class Registry:
         return True
 
     def new_classic(self, group_id: str, now: int) -> Group:
-        """A classic group, which is not registered yet."""
+        """Returns a classic group, which is not registered yet."""
         configs = self.cluster.configs
         return Group(
             group_id, self.cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
@@ -47,7 +47,7 @@ class Registry:
         )  # fmt: skip
 
     def create_classic(self, group_id: str, now: int) -> Group:
-        """A registered classic group."""
+        """Returns a registered classic group."""
         group = self.groups[group_id] = self.new_classic(group_id, now)
         return group
 
@@ -59,7 +59,7 @@ class Registry:
     # Writing down
 
     def home(self, group_id: str) -> int:
-        """The partition of __consumer_offsets with the group's records."""
+        """Returns the partition of __consumer_offsets with the group's records."""
         return self.cluster.coordinator_partition("group", group_id) or 0
 
     def log(self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int) -> ErrorCode:

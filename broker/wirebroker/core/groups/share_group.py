@@ -48,7 +48,7 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
             self.preparation = replace(self.preparation, initializing=moved)
 
     def subscriptions(self, changed: ShareMember | None = None, without: Iterable[str] = ()) -> Counter[str]:
-        """The number of subscribers of each topic, with another version of a member or without some members."""
+        """Returns the number of subscribers of each topic, with another version of a member or without some members."""
         members = {member_id: each for member_id, each in self.members.items() if member_id not in without}
         if changed is not None:
             members[changed.member_id] = changed

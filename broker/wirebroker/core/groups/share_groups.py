@@ -56,7 +56,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
 
     @staticmethod
     def request_error(requested: ShareHeartbeat) -> Refusal | None:
-        """The refusal of a request that is invalid for every group, or None."""
+        """Returns the refusal of a request that is invalid for every group, or None."""
         invalid = ErrorCode.INVALID_REQUEST
         named = {"MemberId": requested.member_id, "GroupId": requested.group_id, "RackId": requested.rack_id}
         if blank := blank_name(named):
@@ -107,7 +107,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
     def _next_epoch(
         self, group: ShareGroup, old: ShareMember, new: ShareMember
     ) -> Generator[None, Any, tuple[int, TopicFacts]]:
-        """The group's epoch and facts after `old` becomes `new`."""
+        """Returns the group's epoch and facts after `old` becomes `new`."""
         facts = self.facts(group.subscriptions(new))
         bumps = old.topics != new.topics or facts != group.facts
         yield from after(facts)
@@ -118,7 +118,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
 
     @staticmethod
     def _can_assign_more(group: ShareGroup) -> bool:
-        """Whether partitions of subscribed topics have been initialized since the last assignment."""
+        """Tells whether partitions of subscribed topics have been initialized since the last assignment."""
         if group.preparation is None or not group.members:
             return False
         subscribed = group.subscriptions()
@@ -165,7 +165,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
         return replace(member, epoch=epoch, previous_epoch=member.epoch, assigned=assigned)
 
     def epoch_record(self, group: ShareGroup, epoch: int) -> CoordinatorRecord:
-        """The record of the group's next epoch."""
+        """Returns the record of the group's next epoch."""
         return group.log.epoch_record(group.group_id, epoch)
 
     def _without(

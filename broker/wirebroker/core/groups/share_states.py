@@ -233,7 +233,7 @@ def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> d
 
 
 def _initialized(held: Preparation, topics: Mapping[bytes, Prepared], failed: bool) -> Preparation:
-    """The preparation after these partitions were initialized, or were not."""
+    """Returns the preparation after these partitions were initialized, or were not."""
     left = {}
     for topic_id, each in held.initializing.items():
         rest = each.partitions - topics[topic_id].partitions if topic_id in topics else each.partitions

@@ -28,8 +28,8 @@ class ShareSubscriber(NamedTuple):
 def simple(
     members: Mapping[str, ShareSubscriber], assignable: Mapping[bytes, Collection[int]], *, same: bool
 ) -> Generator[None, Any, dict[str, Partitions]]:
-    """The assignment of each member. `members` are in the order of Kafka's hash table, `assignable` the partitions that may be
-    given out; `same` says that all members subscribe to the same topics.
+    """Returns the assignment of each member. `members` are in the order of Kafka's hash table, `assignable` the partitions
+    that may be given out; `same` says that all members subscribe to the same topics.
     """
     subscribers = list(members.values())
     if not any(each.topics for each in subscribers):
@@ -92,7 +92,7 @@ def _give_mixed(
 
 
 def as_partitions(places: Iterable[Place]) -> Partitions:
-    """These partitions by topic id."""
+    """Returns these partitions by topic id."""
     made: dict[bytes, list[int]] = {}
     for topic, index in sorted(places):
         made.setdefault(topic, []).append(index)

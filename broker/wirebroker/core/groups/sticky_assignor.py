@@ -158,7 +158,7 @@ class _Assignment:
         return self._least_loaded(self._was_standby.get(task), None)
 
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
-        """A member with little load among these; with `task`, a member of a process without that task."""
+        """Returns a member with little load among these; with `task`, a member of a process without that task."""
         if not members:
             return None
         first = best = members[0]
@@ -212,7 +212,8 @@ class _Assignment:
 
 
 def sticky(members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> Generator[None, Any, Mapping[str, Tasks]]:
-    """The target of each member. `members` are in the order of Kafka's hash table, `work` in that of the subtopologies' ids."""
+    """Returns the target of each member. `members` are in the order of Kafka's hash table, `work` in that of the
+    subtopologies' ids."""
     if not members:
         return {}
     made = _Assignment(members, work, standbys)

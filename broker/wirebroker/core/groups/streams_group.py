@@ -58,19 +58,19 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @staticmethod
     def same_target(one: Tasks, other: Tasks) -> bool:
-        """Whether two targets have the same tasks."""
+        """Tells whether two targets have the same tasks."""
         return one.same(other)
 
     @property
     def holders(self) -> Holders:
-        """Which processes have which tasks."""
+        """Tells which processes have which tasks."""
         return Holders(self._active.get, self._others_of)
 
     def _others_of(self, task: TaskId) -> set[str]:
         return {process for held in self._others for process in held.get(task, ())}
 
     def subscribes(self, topic: str) -> bool:
-        """Whether members read the topic."""
+        """Tells whether members read the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
 
     def has_since(self, member: StreamsMember, where: Where) -> int | None:

@@ -94,7 +94,7 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """The topics among these that could not be created of late, and why."""
+        """Returns the topics among these that could not be created of late, and why."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
@@ -162,7 +162,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _step(
         self, group: StreamsGroup, requested: StreamsHeartbeat
     ) -> Generator[None, Any, StreamsStep | Refusal]:  # fmt: skip
-        """The group and the member after this heartbeat, except for their tasks."""
+        """Returns the group and the member after this heartbeat, except for their tasks."""
         request = requested.request
         old = self._member(group, request)
         if isinstance(old, Refusal):
@@ -216,7 +216,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return 0 if log is None else log.log_end_offset
 
     def shown(self, group: StreamsGroup) -> Configured | None:
-        """The topology, configured with the topics, as far as descriptions show it.
+        """Returns the topology, configured with the topics, as far as descriptions show it.
 
         Kafka describes the state of the last written record, and its own configured topology is not part of any record. So a
         description shows that only after a further record of this or another group in the same partition.
@@ -226,7 +226,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     # Targets
 
     def _target(self, step: StreamsStep, delayed: bool, now: int) -> Generator[None, Any, tuple[int, Tasks]]:
-        """The target epoch and the member's target, unless it is too early to assign tasks."""
+        """Returns the target epoch and the member's target, unless it is too early to assign tasks."""
         group, why = step.group, "initial rebalance delay"
         epoch, target = group.assignment_epoch, NOTHING
         if not delayed:
@@ -243,7 +243,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _assigned(
         group: StreamsGroup, configured: Configured, configs: Mapping[str, str], changed: StreamsMember | None
     ) -> Generator[None, Any, Mapping[str, Tasks]]:
-        """The targets of all members, with another version of one."""
+        """Returns the targets of all members, with another version of one."""
         members = {member_id: group.members[member_id] for member_id in group.in_order()}
         if changed is not None:
             members[changed.member_id] = changed
@@ -279,7 +279,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return step.group.log.epoch_record(step.group.group_id, step.epoch, step.valid_topology_epoch, step.configs)
 
     def epoch_record(self, group: StreamsGroup, epoch: int) -> CoordinatorRecord:
-        """The record of the group's next epoch."""
+        """Returns the record of the group's next epoch."""
         return group.log.epoch_record(group.group_id, epoch, group.valid_topology_epoch, group.configs)
 
     def _apply(self, step: StreamsStep, targets: Mapping[str, Tasks], now: int) -> None:
@@ -295,7 +295,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     # Endpoints
 
     def _endpoints(self, step: StreamsStep) -> list[Endpoint] | None:
-        """The endpoints of all members with their partitions; None if a topic is missing; Kafka is not prepared for that."""
+        """Returns the endpoints of all members with their partitions; None if a topic is missing; Kafka is not prepared for
+        that."""
         group = step.group
         others = [group.members[each] for each in group.in_order() if each != step.new.member_id]
         found = []
@@ -343,7 +344,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
 
 def request_error(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
-    """The refusal of a request that is invalid for every group, or None."""
+    """Returns the refusal of a request that is invalid for every group, or None."""
     message = _not_offered(request) or _invalid(request)
     if message is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
@@ -361,7 +362,7 @@ def request_error(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
 
 
 def _not_offered(request: StreamsGroupHeartbeatRequest) -> str | None:
-    """Kafka's message for features that Kafka 4.3.1 does not offer yet."""
+    """Returns Kafka's message for features that Kafka 4.3.1 does not offer yet."""
     if request.instance_id is not None:
         return "Static membership is not yet supported."
     if request.task_offsets is not None:
@@ -395,7 +396,7 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _updated(member: StreamsMember, requested: StreamsHeartbeat) -> StreamsMember | None:
-    """The member with the data of this request; None if a tag is given twice; Kafka is not prepared for that."""
+    """Returns the member with the data of this request; None if a tag is given twice; Kafka is not prepared for that."""
     request = requested.request
     tags = member.tags
     if request.client_tags is not None:
@@ -417,7 +418,7 @@ def _updated(member: StreamsMember, requested: StreamsHeartbeat) -> StreamsMembe
 
 
 def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology | Refusal:
-    """The group's topology; the first member brings it, and later ones must have the same one or an older one."""
+    """Returns the group's topology; the first member brings it, and later ones must have the same one or an older one."""
     if sent is None:
         return group.topology or Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(sent, Misfit):

@@ -26,11 +26,11 @@ class Tasks(NamedTuple):
     warmup: Some = {}
 
     def overlaps(self, other: Tasks) -> bool:
-        """Whether they have a task of the same kind in common."""
+        """Tells whether they have a task of the same kind in common."""
         return any(one.keys() & two.keys() for one, two in zip(self, other, strict=True))
 
     def same(self, other: Tasks) -> bool:
-        """Whether they have the same tasks, whenever these were assigned."""
+        """Tells whether they have the same tasks, whenever these were assigned."""
         return all(one.keys() == two.keys() for one, two in zip(self, other, strict=True))
 
 
@@ -51,7 +51,7 @@ class StreamsMember(ModernMember):
     revoking: Tasks = NOTHING
 
     def owns_all(self, claimed: Sequence[Sequence[tuple[str, Sequence[int]]] | None]) -> bool:
-        """Whether the member has all tasks that it claims, of every kind; False if it leaves out a kind."""
+        """Tells whether the member has all tasks that it claims, of every kind; False if it leaves out a kind."""
         for held, claims in zip(self.assigned, claimed, strict=True):
             known = {subtopology for subtopology, _ in held}
             if claims is None:
@@ -78,7 +78,7 @@ class _Difference(NamedTuple):
 
 
 def reconcile(member: StreamsMember, epoch: int, target: Tasks, holders: Holders, claimed: Tasks | None) -> StreamsMember:
-    """The member one step closer to the target of this epoch; the same member if it has to wait."""
+    """Returns the member one step closer to the target of this epoch; the same member if it has to wait."""
     if member.reconciled_to(epoch):
         return member
     current = member.epoch

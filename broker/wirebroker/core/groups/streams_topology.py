@@ -112,7 +112,7 @@ class Topology:
 
 
 def topics_of(topology: Any) -> list[str]:
-    """All topics that a topology of a request or an answer names, each once."""
+    """Returns all topics that a topology of a request or an answer names, each once."""
     found: dict[str, None] = {}
     for each in topology.subtopologies or ():
         found |= dict.fromkeys([*each.source_topics, *each.repartition_sink_topics])
@@ -121,7 +121,7 @@ def topics_of(topology: Any) -> list[str]:
 
 
 def from_request(sent: Struct) -> Topology | Misfit:
-    """The topology of a heartbeat."""
+    """Returns the topology of a heartbeat."""
     value = copied(StreamsGroupTopologyValue, sent)
     ids = [each.subtopology_id for each in value.subtopologies]
     if value.epoch < 0 or len(set(ids)) < len(ids):
@@ -130,7 +130,7 @@ def from_request(sent: Struct) -> Topology | Misfit:
 
 
 def copied(kind: type[S], source: Any) -> S:
-    """A struct with the fields of another one that has the same names."""
+    """Returns a struct with the fields of another one that has the same names."""
     fields = {}
     for declared in kind.__wire__:
         value = getattr(source, declared.name)
@@ -171,7 +171,7 @@ def configure(topology: Topology, existing: Counts) -> Generator[None, Any, Conf
 
 
 def _copartitioned(subtopology: Subtopology) -> list[set[str]]:
-    """The groups of topics that must have as many partitions as each other."""
+    """Returns the groups of topics that must have as many partitions as each other."""
     sources, repartitioned = subtopology.source_topics, _names(subtopology.repartition_source_topics)
     found = []
     for group in subtopology.copartition_groups:
@@ -229,7 +229,8 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
 
 
 def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None, Any, dict[str, int]]:
-    """The number of partitions of each repartition topic: its own, or as many as the largest input of its writer has."""
+    """Returns the number of partitions of each repartition topic: its own, or as many as the largest input of its writer
+    has."""
     everything = list(topology.subtopologies.values())
     counts = {
         topic.name: topic.partitions
@@ -337,7 +338,7 @@ def _internal(topics: Sequence[TopicInfo], decided: Mapping[str, int]) -> list[I
 def _missing(
     configured: Iterable[ConfiguredSubtopology], topology: Topology, existing: Counts
 ) -> dict[str, InternalTopic]:  # fmt: skip
-    """The internal topics that do not exist, in the order of Java's hash table."""
+    """Returns the internal topics that do not exist, in the order of Java's hash table."""
     wanted = {topic.name: topic for each in configured for topic in (*each.sources, *each.changelogs)}
     for name in topology.required:
         found = existing(name)

@@ -25,7 +25,7 @@ HashMap.computeIfAbsent puts a new topic in front of the others in its bucket, a
 
 
 def backwards(given: Mapping[bytes, Sequence[int]]) -> Backwards:
-    """A copy to which partitions can be added."""
+    """Returns a copy to which partitions can be added."""
     return {topic: dict.fromkeys(given[topic]) for topic in reversed(list(given))}
 
 
@@ -55,11 +55,11 @@ class _Balancer:
 
     @property
     def balanced(self) -> bool:
-        """Whether both ends have met, give or take one partition."""
+        """Tells whether both ends have met, give or take one partition."""
         return self._most_size - self._least_size <= 1
 
     def least(self) -> int:
-        """The next member to get a partition: all members with the fewest take turns."""
+        """Returns the next member to get a partition: all members with the fewest take turns."""
         if self._next_least >= self._least_end:
             self._least_size += 1
             while self._least_end < len(self._order) and self._sizes[self._order[self._least_end]] == self._least_size:
@@ -69,7 +69,7 @@ class _Balancer:
         return self._order[self._next_least - 1]
 
     def most(self) -> int | None:
-        """The next member to give up a partition, or None."""
+        """Returns the next member to give up a partition, or None."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 self._most_size = self._sizes[self._order[self._most_start - 1]]
@@ -110,7 +110,7 @@ class MixedAssignment:
         self._pause = weighted_pauses()
 
     def build(self) -> Generator[None, Any, dict[str, Backwards]]:
-        """The partitions of each member; empty if no member subscribes to a topic."""
+        """Returns the partitions of each member; empty if no member subscribes to a topic."""
         for number, member_id in enumerate(self._members):
             for topic in self._topics[member_id]:
                 self._subscribers.setdefault(topic, []).append(number)
@@ -134,7 +134,7 @@ class MixedAssignment:
         return 2 * self._sizes[topic] + len(self._subscribers[topic])
 
     def _in_order(self, topics: Iterable[bytes]) -> list[bytes]:
-        """The topics, those with the most partitions per subscriber first."""
+        """Returns the topics, those with the most partitions per subscriber first."""
 
         def place(topic: bytes) -> tuple[float, int, tuple[int, int]]:
             subscribers = len(self._subscribers[topic])

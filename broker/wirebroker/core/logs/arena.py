@@ -18,7 +18,7 @@ _ALIGNMENT = 64
 
 
 def allocate(size: int) -> memoryview:
-    """A writable piece of `size` bytes, all zero."""
+    """Returns a writable piece of `size` bytes, all zero."""
     if size < HUGE_FROM:
         return memoryview(bytearray(size))
     if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
@@ -38,7 +38,7 @@ class Arena:
         self._used = 0
 
     def take(self, size: int) -> memoryview:
-        """A writable piece of `size` bytes that belongs to the caller for as long as he holds it."""
+        """Returns a writable piece of `size` bytes that belongs to the caller for as long as he holds it."""
         if size > _LARGEST_SHARED:
             return allocate(size)
         if self._used + size > len(self._current):

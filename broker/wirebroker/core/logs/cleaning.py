@@ -125,7 +125,7 @@ class TransactionFilter:
         """Aborted transactions that still have batches, so that readers need them."""
 
     def discards(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether the batch can go: it was aborted, or is the marker of a transaction without batches."""
+        """Tells whether the batch can go: it was aborted, or is the marker of a transaction without batches."""
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
             begun = self._aborted.pop()
             self._ongoing[begun.producer_id] = begun
@@ -191,7 +191,7 @@ class Cleaning(Generic[S]):
         yield read + 1
 
     def groups(self, largest: int) -> Iterator[list[S]]:
-        """The segments of the round, in groups of neighbours with at most `largest` bytes."""
+        """Yields the segments of the round, in groups of neighbours with at most `largest` bytes."""
         group: list[S] = []
         for segment in self.task.segments:
             if segment.base_offset >= self.end:
@@ -205,7 +205,7 @@ class Cleaning(Generic[S]):
             yield group
 
     def left(self, batch: memoryview) -> Steps[memoryview | bytes]:
-        """The batch after compaction: the same, another one with fewer records or none, or None."""
+        """Returns the batch after compaction: the same, another one with fewer records or none, or None."""
         header, now = read_header(batch), self.task.now
         unneeded = self.known.discards(header, batch)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
@@ -268,13 +268,13 @@ def _is_last_of_producer(header: BatchHeader, last_records: Mapping[int, LastRec
 
 
 def _without_records(header: BatchHeader) -> bytes:
-    """A batch that only holds its place (DefaultRecordBatch.writeEmptyHeader)."""
+    """Returns a batch that only holds its place (DefaultRecordBatch.writeEmptyHeader)."""
     attributes = header.attributes & ~(DELETE_HORIZON | 0x07)
     return seal(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 
 
 def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
-    """The batch with these records only; a delete horizon replaces the base timestamp."""
+    """Returns the batch with these records only; a delete horizon replaces the base timestamp."""
     base = header.base_timestamp if horizon is None else horizon
     shift = header.base_timestamp - base
     body = bytearray()

@@ -106,13 +106,13 @@ class Log(Protocol):
         """
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or after the end of `size` bytes from the batch that holds `offset`."""
+        """Returns an offset at or after the end of `size` bytes from the batch that holds `offset`."""
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Every batch from the one that holds `start_offset`, one buffer each."""
+        """Returns every batch from the one that holds `start_offset`, one buffer each."""
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """The batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
+        """Returns the batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
 
     def drop_segments_below(self, offset: int) -> None:
         """Forget whole segments that end at or below `offset`; the active one stays."""

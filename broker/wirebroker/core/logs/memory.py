@@ -86,14 +86,14 @@ class Segment:
         self._chunk, self._at, self._capacity = chunk, 0, len(chunk)
 
     def view(self, start: int, stop: int) -> memoryview:
-        """The bytes from `start` to `stop`, or to the end of the buffer that holds `start`."""
+        """Returns the bytes from `start` to `stop`, or to the end of the buffer that holds `start`."""
         index = bisect_right(self._starts, start) - 1
         base = self._starts[index]
         held = self._starts[index + 1] - base if index + 1 < len(self._starts) else self.size - base
         return self._views[index][start - base : min(stop - base, held)]
 
     def copied(self, start: int, stop: int) -> memoryview:
-        """The bytes from `start` to `stop`, from several buffers."""
+        """Returns the bytes from `start` to `stop`, from several buffers."""
         pieces = []
         while start < stop:
             pieces.append(self.view(start, stop))
@@ -101,13 +101,13 @@ class Segment:
         return memoryview(b"".join(pieces))
 
     def batch(self, index: int) -> memoryview:
-        """The bytes of the batch with this index."""
+        """Returns the bytes of the batch with this index."""
         start = self.positions[index]
         stop = self.positions[index + 1] if index + 1 < len(self.positions) else self.size
         return self.view(start, stop)
 
     def find(self, offset: int) -> int:
-        """The index of the first batch that ends at or after `offset`, which is before the next segment."""
+        """Returns the index of the first batch that ends at or after `offset`, which is before the next segment."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def batches(self, position: int) -> Iterator[tuple[int, memoryview]]:
@@ -116,7 +116,7 @@ class Segment:
             yield self.positions[index], self.batch(index)
 
     def up_to(self, index: int) -> Self:
-        """A segment of the batches before this index, in the same buffers. Readers of this segment may continue."""
+        """Returns a segment of the batches before this index, in the same buffers. Readers of this segment may continue."""
         made = type(self)(self.base_offset, self.created)
         made.size = self.positions[index] if index < len(self.positions) else self.size
         made.bases, made.positions, made.timestamps = self.bases[:index], self.positions[:index], self.timestamps[:index]
@@ -145,11 +145,11 @@ class CleanedSegment(Segment):
         self.lasts.append(header.last_offset)
 
     def find(self, offset: int) -> int:
-        """The index of the first batch that ends at or after `offset`; the number of batches if there is none."""
+        """Returns the index of the first batch that ends at or after `offset`; the number of batches if there is none."""
         return bisect_left(self.lasts, offset)
 
     def up_to(self, index: int) -> Self:
-        """A segment of the batches before this index, in the same buffers."""
+        """Returns a segment of the batches before this index, in the same buffers."""
         made = super().up_to(index)
         made.lasts = self.lasts[:index]
         return made
@@ -218,7 +218,7 @@ class MemoryLog:
         return Slice(data, available)
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or after the end of `size` bytes that begin with the batch which holds `offset`.
+        """Returns an offset at or after the end of `size` bytes that begin with the batch which holds `offset`.
 
         Kafka finds it in a sparse index, and so a little late; with this one it is late by at most 4 KiB.
         """
@@ -231,14 +231,14 @@ class MemoryLog:
         return self.end_offset if segment is self.active else self._segment_behind(segment).base_offset
 
     def batches(self, start_offset: int = 0) -> list[memoryview]:
-        """Every batch from the one that holds `start_offset`, one buffer each."""
+        """Returns every batch from the one that holds `start_offset`, one buffer each."""
         found = []
         for segment in self.segments[self._segment_of(start_offset) :]:
             found += [segment.batch(i) for i in range(segment.find(start_offset), len(segment.bases))]
         return found
 
     def batches_since(self, timestamp: int, from_offset: int) -> list[memoryview]:
-        """The batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
+        """Returns the batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
         found = []
         for segment in self.segments[self._segment_of(from_offset) :]:
             if segment.max_timestamp >= timestamp:
@@ -343,7 +343,7 @@ class MemoryLog:
         """Nothing to do."""
 
     def _find(self, offset: int) -> tuple[Segment, int]:
-        """The segment and the index of the first batch that ends at or after `offset`."""
+        """Returns the segment and the index of the first batch that ends at or after `offset`."""
         active = self.active
         if offset >= active.base_offset:
             return active, active.find(offset)

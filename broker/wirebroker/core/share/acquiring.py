@@ -181,7 +181,7 @@ class Acquisition:
         self.count += last - first + 1
 
     def _end_of_batch(self, offset: int) -> int:
-        """The last offset of the fetched batch with this offset; the offset itself if there is none."""
+        """Returns the last offset of the fetched batch with this offset; the offset itself if there is none."""
         for batch in self._batches:
             if batch.base <= offset <= batch.last:
                 return batch.last
@@ -207,7 +207,7 @@ class Acquisition:
         return made
 
     def _make_partly(self, first: int, last: int, room: int) -> Acquired:
-        """A new batch of which only the first records are acquired."""
+        """Returns a new batch of which only the first records are acquired."""
         partition = self._partition
         batch = InFlightBatch(first, last, InFlight(RecordState.AVAILABLE, 0, NOBODY))
         for offset, record in batch.split(partition.lock).items():
@@ -230,7 +230,7 @@ def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
 
 
 def without(acquired: Sequence[Acquired], aborted: Sequence[FetchedBatch]) -> list[Acquired]:
-    """The acquired records without those of aborted batches, in order."""
+    """Returns the acquired records without those of aborted batches, in order."""
     left = list(acquired)
     for gone in aborted:
         cut: list[Acquired] = []

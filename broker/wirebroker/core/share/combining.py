@@ -16,7 +16,7 @@ _first, _last = attrgetter("first"), attrgetter("last")
 
 
 def combined(held: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """All batches, without overlaps and without what lies before the start offset (−1: unknown), in order.
+    """Returns all batches, without overlaps and without what lies before the start offset (−1: unknown), in order.
 
     `held` are combined already, so only batches that overlap or touch `new` are compared. But as in Kafka, neighbours of
     the same kind may be left; the next call joins them wherever they are.

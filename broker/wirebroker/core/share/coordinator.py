@@ -65,7 +65,7 @@ UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server d
 
 
 def coordinator_key(key: Key) -> str:
-    """The text by which FindCoordinator asks for a share partition's coordinator."""
+    """Returns the text by which FindCoordinator asks for a share partition's coordinator."""
     group_id, topic_id, index = key
     return f"{group_id}:{format_uuid(topic_id)}:{index}"
 
@@ -103,7 +103,7 @@ class ShareCoordinator:
         timers.every(lambda: configs.integer(setting), last, lambda now: timers.work(work(now)))
 
     def coordinator_error(self, key: Key, node_id: int) -> ErrorCode:
-        """NONE if this broker coordinates the share partition, else NOT_COORDINATOR."""
+        """Returns NONE if this broker coordinates the share partition, else NOT_COORDINATOR."""
         return self._cluster.coordinator_error("share", coordinator_key(key), node_id)
 
     def log_deleted(self) -> None:
@@ -139,7 +139,7 @@ class ShareCoordinator:
         return self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, completed, (), now, now), now)
 
     def read(self, key: Key, leader_epoch: int, now: int) -> ShareState | Refusal:
-        """The state, for a leader with this epoch, which is remembered."""
+        """Returns the state, for a leader with this epoch, which is remembered."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -175,7 +175,7 @@ class ShareCoordinator:
         return self._update(key, held, new, now)
 
     def summary(self, key: Key) -> ShareState | Refusal:
-        """The state without a check of epochs."""
+        """Returns the state without a check of epochs."""
         return self._place_error(key) or self._unknown(key) or self.states.get(key, NOTHING)
 
     def delete(self, key: Key, now: int) -> Refusal | None:

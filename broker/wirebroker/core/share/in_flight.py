@@ -28,7 +28,7 @@ class RecordState(IntEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the record is never delivered again."""
+        """Tells whether the record is never delivered again."""
         return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
@@ -57,12 +57,12 @@ class InFlight:
 
     @property
     def available(self) -> bool:
-        """Whether a member may acquire it."""
+        """Tells whether a member may acquire it."""
         return self.state is RecordState.AVAILABLE and not self.moving
 
     @property
     def completed(self) -> bool:
-        """Whether it is never delivered again."""
+        """Tells whether it is never delivered again."""
         return self.state.is_terminal and not self.moving
 
     def acquire(self, member_id: str) -> None:
@@ -162,17 +162,17 @@ class Batches:
         self._held[batch.first] = batch
 
     def floor(self, offset: int) -> InFlightBatch | None:
-        """The last batch that begins at or before this offset."""
+        """Returns the last batch that begins at or before this offset."""
         at = bisect_right(self._firsts, offset)
         return self._held[self._firsts[at - 1]] if at else None
 
     def after(self, offset: int) -> InFlightBatch | None:
-        """The first batch that begins after this offset."""
+        """Returns the first batch that begins after this offset."""
         at = bisect_right(self._firsts, offset)
         return self._held[self._firsts[at]] if at < len(self._firsts) else None
 
     def between(self, first: int, last: int) -> list[InFlightBatch]:
-        """The batches that begin from offset `first` to `last`."""
+        """Returns the batches that begin from offset `first` to `last`."""
         return [self._held[each] for each in self._firsts[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]]
 
     def drop_before(self, offset: int) -> None:

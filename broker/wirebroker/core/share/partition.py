@@ -39,19 +39,19 @@ class Limits(Protocol):
 
     @property
     def lock_ms(self) -> int:
-        """How long an acquisition lasts (share.record.lock.duration.ms)."""
+        """The time in ms that an acquisition lasts (share.record.lock.duration.ms)."""
 
     @property
     def deliveries(self) -> int:
-        """How often a record is delivered at most (share.delivery.count.limit)."""
+        """The largest number of deliveries of a record (share.delivery.count.limit)."""
 
     @property
     def in_flight(self) -> int:
-        """How many records may be in flight (share.partition.max.record.locks)."""
+        """The largest number of records in flight (share.partition.max.record.locks)."""
 
     @property
     def renews(self) -> bool:
-        """Whether members may renew a lock (share.renew.acknowledge.enable)."""
+        """Tells whether members may renew a lock (share.renew.acknowledge.enable)."""
 
 
 class Stored(Protocol):
@@ -144,7 +144,7 @@ class SharePartition:
         return self.end_offset - self.start_offset + 1 if len(self.batches) else 0
 
     def next_fetch_offset(self) -> int:
-        """The offset of the next record to acquire."""
+        """Returns the offset of the next record to acquire."""
         if not len(self.batches) or self.start_offset > self.batches.last.last:
             self.looks_for_next = False
             return self.end_offset
@@ -168,13 +168,13 @@ class SharePartition:
         return None
 
     def can_acquire(self) -> bool:
-        """Whether the limit of records in flight allows more."""
+        """Tells whether the limit of records in flight allows more."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight < self.limits.in_flight
 
     # Locks
 
     def lock(self, member_id: str, first: int, last: int, when: int) -> Timer:
-        """A lock on these records that ends at `when`."""
+        """Returns a lock on these records that ends at `when`."""
         return self._timers.at(when, lambda now: self._expire(member_id, first, last, now))
 
     def _expire(self, member_id: str, first: int, last: int, now: int) -> None:
@@ -391,7 +391,7 @@ class SharePartition:
         return record is not None and record.completed
 
     def _last_completed(self) -> tuple[int, int]:
-        """The last of the completed records that come first, and how many of them are not before the start offset."""
+        """Returns the last of the completed records that come first, and how many of them are not before the start offset."""
         found, count, gap = -1, 0, self.gap_start
         for batch in self.batches:
             if gap is not None and batch.last >= gap:

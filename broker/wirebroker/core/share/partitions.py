@@ -71,7 +71,7 @@ class SharePartitions:
         self._waiting: dict[Key, dict[Woken, None]] = {}
 
     def settings(self, group_id: str) -> ShareSettings:
-        """The settings of a group."""
+        """Returns the settings of a group."""
         return ShareSettings(group_id, self._cluster.configs)
 
     def restart(self) -> None:
@@ -109,7 +109,7 @@ class SharePartitions:
     # Share partitions
 
     def find(self, key: Key, node_id: int) -> Held | None:
-        """The share partition, if this broker has opened it and still leads the partition."""
+        """Returns the share partition, if this broker has opened it and still leads the partition."""
         held = self._held.get(key)
         if held is not None and (held.partition.deleted or held.partition.leader != held.node_id):
             self.forget(held)

@@ -46,7 +46,7 @@ class ShareSession:
     partitions: dict[Place, Cached] = field(default_factory=dict)
 
     def wanted(self) -> list[Wanted]:
-        """The partitions in order."""
+        """Returns the partitions in order."""
         return [Wanted(cached.topic, place) for place, cached in self.partitions.items()]
 
     def add(self, wanted: Wanted, *, shown: bool = True) -> None:
@@ -59,7 +59,7 @@ class ShareSession:
             self.partitions.pop(place, None)
 
     def names(self, place: Place, error: int, has_records: bool) -> bool:
-        """Whether a response with this result for a partition names the partition."""
+        """Tells whether a response with this result for a partition names the partition."""
         cached = self.partitions.get(place)
         return cached is not None and (cached.shown or has_records or bool(error))
 
@@ -117,15 +117,15 @@ class ShareSessions:
             self.remove(key)
 
     def get(self, key: MemberKey) -> ShareSession | None:
-        """The member's session."""
+        """Returns the member's session."""
         return self._sessions.get(key)
 
     def count(self, node_id: int) -> int:
-        """The number of sessions at a broker."""
+        """Returns the number of sessions at a broker."""
         return sum(number for (node, _), number in self._members.items() if node == node_id)
 
     def of_group(self, node_id: int, group_id: str) -> int:
-        """The number of a group's sessions at a broker."""
+        """Returns the number of a group's sessions at a broker."""
         return self._members.get((node_id, group_id), 0)
 
     def enter(self, session: ShareSession) -> None:
@@ -145,7 +145,8 @@ class ShareSessions:
         return session
 
     def check(self, key: MemberKey, epoch: int) -> ShareSession | ErrorCode:
-        """The session of a request with this epoch, which is not initial. The next request must carry the next epoch."""
+        """Returns the session of a request with this epoch, which is not initial. The next request must carry the next
+        epoch."""
         session = self._sessions.get(key)
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND

@@ -455,7 +455,7 @@ class TransactionCoordinator:
 
 
 def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Whether a client with this producer id can be the producer, perhaps by its previous id."""
+    """Tells whether a client with this producer id can be the producer, perhaps by its previous id."""
     if known.producer_epoch == NO_EPOCH or producer_id == known.producer_id:
         return True
     return producer_id == known.previous_producer_id and is_exhausted(producer_epoch)

@@ -36,12 +36,12 @@ class TransactionState(Enum):
 
     @property
     def ending(self) -> bool:
-        """Whether markers are being written."""
+        """Tells whether markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def may_expire(self) -> bool:
-        """Whether a transactional id in this state is forgotten after transactional.id.expiration.ms."""
+        """Tells whether a transactional id in this state is forgotten after transactional.id.expiration.ms."""
         return self in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 

@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether a producer id has used all its epochs; the last epoch is reserved for fencing it."""
+    """Tells whether a producer id has used all its epochs; the last epoch is reserved for fencing it."""
     return producer_epoch >= LAST_EPOCH - 1
 
 
@@ -41,10 +41,11 @@ class Transaction:
     client_version: int = 0
     """The client's transaction version, as its requests show it."""
     is_stuck: bool = False
-    """Whether Kafka would wait forever for a record that transaction.version 0 cannot have, until the coordinator moves."""
+    """Tells whether Kafka would wait forever for a record that transaction.version 0 cannot have, until the coordinator
+    moves."""
 
     def copy(self) -> Transaction:
-        """A copy, to be changed and written down before it takes effect (TxnTransitMetadata)."""
+        """Returns a copy, to be changed and written down before it takes effect (TxnTransitMetadata)."""
         return replace(self, partitions=set(self.partitions), marked=dict(self.marked))
 
     def become(self, other: Transaction) -> None:
@@ -54,7 +55,7 @@ class Transaction:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the producer needs a new id for its next epoch."""
+        """Tells whether the producer needs a new id for its next epoch."""
         return is_exhausted(self.producer_epoch)
 
     def enter(self, state: TransactionState, now: int, producer_id: int | None = None) -> None:
