@@ -21,7 +21,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an ACL names its resources. ANY and MATCH are only for filters."""
+    """The way in which an ACL names its resources. ANY and MATCH are only for filters."""
 
     UNKNOWN, ANY, MATCH, LITERAL, PREFIXED = range(5)
 
@@ -36,7 +36,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """What an ACL does: deny or allow."""
+    """The effect of an ACL: deny or allow."""
 
     UNKNOWN, ANY, DENY, ALLOW = range(4)
 
@@ -142,7 +142,7 @@ class Acls:
         self._named: dict[tuple[int, int, str], dict[Acl, None]] = {}
         """The ACLs for each type of resource, type of pattern and name."""
         self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
-        """How many names of each length are prefixes of resources of a type."""
+        """The number of prefixes by their length, for each type of resource."""
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self.ids)

@@ -150,12 +150,12 @@ class Cluster:
         """The quotas of clients."""
         self.tokens = DelegationTokens()
         self.cold_start = cold_start
-        """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
+        """Tells whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
         self.loading_ms = 0
         """The longest time for which a new topic's coordinators load; 0: until the first request for a coordinator."""
         self.auto_creation_ms = 0
-        """How long a topic stays unknown after a client's Metadata has asked the broker to create it."""
+        """The time in ms for which a topic stays unknown after a client's Metadata has asked the broker to create it."""
         self.growing: set[str] = set()
         """Topics that are being created, or get partitions, in slices."""
         self._due: dict[str, int] = {}

@@ -1,9 +1,9 @@
 """Topic and broker settings: where they are set, and which value is in effect.
 
-The first of these gives a broker setting its value: an alteration for one broker, an alteration for all, the options at
-start, the default (Kafka's DynamicBrokerConfig). A topic setting has the topic's value, else that of the corresponding
-broker setting. All brokers of a cluster are one process here, so a value altered for one broker takes effect for all
-brokers. DescribeConfigs shows it only at the broker for which it was altered.
+A broker setting takes its value from the first of these places that has one: an alteration for one broker, an alteration for
+all brokers, the options at start, the default (Kafka's DynamicBrokerConfig). A topic setting takes the topic's own value, or
+else the value of the corresponding broker setting. All brokers of a cluster are one process here, so a value altered for one
+broker takes effect for all brokers. DescribeConfigs shows the value only at the broker for which it was altered.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _SAME: tuple[tuple[str, ...], ...] = (
 )
 """Broker settings with the same meaning in different units; the first one that is set takes effect."""
 PER_LISTENER = "listener.name."
-"""Settings of one listener have names that begin with this and the listener's name in lower case."""
+"""The names of one listener's settings begin with this prefix and the listener's name in lower case."""
 _MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 class Source(IntEnum):
-    """Where a value comes from, as DescribeConfigs numbers it."""
+    """The source of a value, with its number in DescribeConfigs."""
 
     UNKNOWN, TOPIC, BROKER, ALL_BROKERS, STATIC, DEFAULT, LOGGER, CLIENT_METRICS, GROUP = range(9)
 
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """Returns the broker settings that Kafka reads for this one, including itself."""
+    """Returns the names of the broker settings from which Kafka reads this setting, its own name included."""
     for group in _SAME:
         if name in group:
             return group
@@ -74,7 +74,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def _own_defaults(brokers: int) -> dict[str, str]:
-    """Returns the defaults that differ from Kafka's: tests should not wait, and a machine usually runs one broker."""
+    """Returns the defaults that differ from Kafka's, because tests should not wait and a machine usually runs one broker."""
     return {
         "connection.failed.authentication.delay.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
@@ -104,7 +104,7 @@ class Configs:
         return value
 
     def text(self, name: str) -> str:
-        """Returns the value as Kafka writes it; empty if there is none."""
+        """Returns the value as Kafka writes it, or an empty text if the setting has no value."""
         value = self.value(name)
         return "" if value is None else Setting.text(value)
 
@@ -128,7 +128,8 @@ class BrokerConfigs(Configs):
             self._take(name, raw, given)
         self.static.update(given)
         self.dynamic: dict[int | None, dict[str, str]] = {None: {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)}}
-        """The settings altered while running: for all brokers under None, for one broker under its id.
+        """The settings altered while the broker runs. The key None holds those for all brokers; a broker's id holds those for
+        that broker.
 
         A cluster with eligible leader replicas (KIP-966) begins with min.insync.replicas among them, at its static value.
         """
@@ -193,7 +194,8 @@ class BrokerConfigs(Configs):
             return found
 
     def at(self, listener: str, name: str, mechanism: str = "") -> Value:
-        """Returns the value at a listener: its own for a SASL mechanism, else its own, else the broker's."""
+        """Returns the value at a listener: the listener's value for the SASL mechanism, else the listener's value, else the
+        broker's."""
         for prefix in (f"{listener.lower()}.{mechanism.lower()}.", f"{listener.lower()}."):
             raw = self._props.get(f"{PER_LISTENER}{prefix}{name}")
             if raw is not None:
@@ -255,7 +257,8 @@ class BrokerConfigs(Configs):
         return self.static.get(name, BROKER_SETTINGS[name].default or "1")
 
     def begin_eligible_replicas(self) -> None:
-        """min.insync.replicas is set for the whole cluster, to its static value if it was not, and for no broker alone."""
+        """Sets min.insync.replicas for the whole cluster, to its static value if the cluster had none, and removes it from
+        single brokers."""
         cleaned = {node: {k: v for k, v in layer.items() if k != MIN_IN_SYNC} for node, layer in self.dynamic.items()}
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} | self.dynamic[None]
         self.restore({**cleaned, None: whole})
@@ -266,7 +269,8 @@ class BrokerConfigs(Configs):
             self.alter({MIN_IN_SYNC: None})
 
     def restore(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> None:
-        """Use these layers of alterations. All of them were in use before, or follow from such layers."""
+        """Use these layers of alterations. The caller took the layers from settings in use, or derived the layers from such
+        settings."""
         self.dynamic = {node: dict(layer) for node, layer in dynamic.items()}
         self._use(self._merged(self.dynamic))
         self.version += 1
@@ -276,7 +280,7 @@ class BrokerConfigs(Configs):
         self._cache.clear()
 
     def layers(self, node: int, facts: Mapping[str, str] | None = None) -> tuple[tuple[Mapping[str, str], Source], ...]:
-        """Returns the settings of this broker by layer, the one with precedence first; for `facts` see `synonyms`."""
+        """Returns the settings of this broker by layer. The first layer has precedence; for `facts` see `synonyms`."""
         return (
             (self.dynamic.get(node, {}), Source.BROKER),
             (self.dynamic[None], Source.ALL_BROKERS),
@@ -284,7 +288,7 @@ class BrokerConfigs(Configs):
         )
 
     def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
-        """Returns every place that gives this broker setting a value at this broker, the one in effect first.
+        """Returns every place that gives this broker setting a value at this broker. The first place is in effect.
 
         `facts` are settings that only the running broker knows, such as its listeners; they have the rank of options at start.
         """
@@ -358,12 +362,12 @@ def _synonym(name: str, raw: str, source: Source) -> Synonym:
 
 
 def _read_only(name: str) -> bool:
-    """Tells whether only a start of the broker can change the setting, as DescribeConfigs shows it."""
+    """Tells whether DescribeConfigs shows the setting as read-only: only a restart of the broker can change it."""
     return broker_setting(name).read_only or name.startswith(PER_LISTENER)
 
 
 def broker_setting(name: str) -> Setting:
-    """Returns the definition of a broker setting, also of one listener; a name that Kafka does not know is shown as a
+    """Returns the definition of a broker setting or of a listener's setting. A name that Kafka does not know is shown as a
     secret."""
     unknown = Setting(name, ConfigType.UNKNOWN, None, "-", frozenset())
     return BROKER_SETTINGS.get(name) or setting_of_listener(name) or unknown
@@ -404,7 +408,7 @@ POOLS = (
     "background.threads", "log.cleaner.threads", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "num.replica.fetchers",
 )  # fmt: skip
-"""Numbers of threads. In one step Kafka lets each number at most double, and shrink at most to half."""
+"""Numbers of threads. Kafka lets one alteration at most double the number of threads, or at most halve it."""
 
 
 def _check_pool(name: str, before: int, after: int) -> None:
@@ -419,7 +423,7 @@ def _check_pool(name: str, before: int, after: int) -> None:
 
 
 def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> dict[str, Value]:
-    """Returns the typed values. Raises ConfigError if they are wrong or contradict each other (LogConfig.validate)."""
+    """Returns the typed values. Raises ConfigError if values are wrong or contradict each other (LogConfig.validate)."""
     for name in overrides:
         if name not in TOPIC_SETTINGS:
             raise ConfigError(f"Unknown topic config name: {name}")
@@ -448,7 +452,7 @@ class TopicConfigs(Configs):
         self.overrides = dict(overrides)
 
     def replace(self, overrides: Mapping[str, str]) -> None:
-        """Replace the overrides of the topic. Raises ConfigError as above, and then changes nothing."""
+        """Replace the overrides of the topic. Raises ConfigError for a wrong name or value, and then changes nothing."""
         self._set(overrides)
         self.broker.version += 1
 
@@ -466,7 +470,7 @@ class TopicConfigs(Configs):
         return self.broker.features[ELIGIBLE_REPLICAS] > 0
 
     def source(self, name: str, node: int) -> Source:
-        """Returns the value's source as the controller reports it, which knows all corresponding broker settings."""
+        """Returns the value's source as the controller reports it. The controller knows all corresponding broker settings."""
         if name in self.overrides:
             return Source.TOPIC
         for layer, source in self.broker.layers(node):

@@ -1,6 +1,7 @@
 """Delegation tokens (KIP-48): credentials that a client makes for others, and that expire.
 
-A token's secret, its hmac, is never kept: it follows from the token's id and `delegation.token.secret.key`.
+The broker does not keep a token's secret (its hmac). It computes the secret from the token's id and
+`delegation.token.secret.key`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ DIGEST = "sha512"
 
 
 class Lifetimes(NamedTuple):
-    """How long tokens live, in ms: until they must be renewed, and at most."""
+    """The times in ms until a token must be renewed, and until it expires for good."""
 
     renewal: int
     most: int
 
     def until(self, now: int, most_at: int, wanted: int) -> int:
-        """Returns the expiry of a token that is renewed now for this many ms; 0 or less stands for the default."""
+        """Returns the expiry time of a token that is renewed now for this many ms. 0 or less stands for the default."""
         return min(most_at, now + (min(self.renewal, wanted) if wanted > 0 else self.renewal))
 
 
@@ -47,12 +48,12 @@ def has_expired(token: TokenImage, now: int) -> bool:
 
 
 def may_renew(token: TokenImage, principal: str) -> bool:
-    """Tells whether a principal may renew and expire it."""
+    """Tells whether a principal may renew and expire the token."""
     return principal == token.owner or principal in token.renewers
 
 
 def concerns(token: TokenImage, principal: str) -> bool:
-    """Tells whether a principal owns it, asked for it, or may renew it."""
+    """Tells whether a principal owns the token, asked for it, or may renew it."""
     return principal in (token.owner, token.requester, *token.renewers)
 
 

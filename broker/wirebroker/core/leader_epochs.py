@@ -1,4 +1,4 @@
-"""Where each leader epoch begins in a partition's log (Kafka's LeaderEpochFileCache)."""
+"""The offsets at which the leader epochs begin in a partition's log (Kafka's LeaderEpochFileCache)."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ class LogDirs:
         names = _listed(configs.text("log.dirs") or configs.text("log.dir"))
         self._named = tuple(dict.fromkeys(map(_absolute, names)))
         self._held: Counter[tuple[int, str]] = Counter()
-        """How many replicas each directory of a broker holds."""
+        """The number of replicas in each directory of a broker."""
         self._preferred: dict[tuple[int, Where], str] = {}
-        """Where AlterReplicaLogDirs wants replicas that do not exist yet. A restart forgets it."""
+        """The directories that AlterReplicaLogDirs chose for replicas that do not exist yet. A restart forgets them."""
         self.moves: dict[tuple[Partition, int], str] = {}
         """The moves that are not done yet: to which directory, by replica."""
         self.mover: Move | None = None

@@ -145,7 +145,7 @@ class Partition:
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
         self.write_fails = 0
-        """How many of the next writes fail; see `fail_next_write`."""
+        """The number of next writes that fail; see `fail_next_write`."""
         self.offline_at: int | None = None
         """The broker whose directory with this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])

@@ -18,7 +18,7 @@ ApiVersions = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a batch of a producer is judged. Each field is a rule that `--set rule=value` can change."""
+    """The rules by which the validator judges a producer's batch. `--set rule=value` changes a field."""
 
     name: str = "kafka-4.3"
     window: int = 5

@@ -42,9 +42,9 @@ class Timers:
         self._tidy_at = _TIDY_FROM
         self._work: deque[Iterator[None]] = deque()
         self.in_slices = False
-        """Whether the driver calls `run` again while there is work; if not, work is done all at once."""
+        """Tells whether the driver calls `run` again while there is work; if not, work is done all at once."""
         self.runs = False
-        """Whether `run` is running."""
+        """Tells whether `run` is running."""
         self.reached = 0
         """The time that the latest timer to run was set for."""
 

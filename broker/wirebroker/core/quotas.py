@@ -99,7 +99,7 @@ class Quotas:
         self.limits: dict[QuotaEntity, dict[str, float]] = {}
         """All of them, in the order in which Kafka describes them."""
         self.on = False
-        """Whether there is any limit."""
+        """Tells whether there is any limit."""
         self.version = 0
         """Rises with every change."""
 

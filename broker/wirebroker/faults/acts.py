@@ -1,4 +1,5 @@
-"""What a kind of fault may see and do: the request that its rule acts on, the inside of the broker, the bytes of a response."""
+"""The objects with which a fault works: the request on which its rule acts, the inside of the broker, the bytes of a
+response."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class ExchangeParts(Received, Parked, Protocol):
 
     correlation_id: int
     now: int
-    """When it arrived, in ms since the epoch."""
+    """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
     """The bytes that it was read from, if the next request may be recognised by them."""
 

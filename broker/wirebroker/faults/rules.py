@@ -58,7 +58,8 @@ class NotFired(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests a rule matches; None matches everything. Lists mean "one of these", pairs "from, to"."""
+    """The conditions under which a rule matches a request; None matches everything. Lists mean "one of these", pairs "from,
+    to"."""
 
     api: tuple[str, ...] | None = None
     version: tuple[int, int] | None = None
@@ -228,11 +229,11 @@ class Rule(_Declared, kw_only=True):
         self.seen = self.fired = 0
         self.added = False
         self.loaded_at = 0
-        """When it was loaded, in ms since the epoch."""
+        """The time at which the rule was loaded, in ms since the epoch."""
         self.missed = ""
         """Why it could not fire; "" if it could."""
         self.copied = False
-        """Whether brokers hold copies of this rule."""
+        """Tells whether brokers hold copies of this rule."""
         self.misses: Misses | None = None
         """The requests that arrived since the rule was loaded."""
         self._check_rule()

@@ -17,7 +17,7 @@ COMMIT = 1
 
 @dataclass(slots=True)
 class Counts:
-    """How many records met each fate. A record counts once, however often it was sent."""
+    """The number of records with each outcome. A record counts once, however often it was sent."""
 
     sent: int = 0
     stored: int = 0

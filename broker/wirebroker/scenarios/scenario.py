@@ -21,7 +21,7 @@ class ScenarioError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """How the broker is set up: options of MockKafka, and the state in which it begins."""
+    """The setup of the broker: options of MockKafka, and the state in which the broker begins."""
 
     brokers: int = 1
     partitions: int = 1

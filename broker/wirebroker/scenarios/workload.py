@@ -20,7 +20,8 @@ from wirebroker.scenarios.watch import Watch, named
 
 T = TypeVar("T")
 Offsets = Literal["after", "in transaction", "with output"]
-"""When a pipeline stores its offset: after the output, in the output's transaction, or in the output's records."""
+"""The way in which a pipeline stores its offset: after the output, in the output's transaction, or in the output's
+records."""
 Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 IN_TRANSACTION = 2.0

@@ -51,7 +51,7 @@ class FolderLog:
         self.where = where
         self.folder = folder
         self._moves = 0
-        """How many times a move of the files has begun or ended."""
+        """Counts the beginnings and ends of moves of the files."""
         self._store = store
         self._configs = configs
         told = settings.segments._replace(written=lambda: store.written(self), failed=store.failed)

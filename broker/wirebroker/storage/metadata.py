@@ -91,7 +91,7 @@ class MetadataLog:
         if self.folder.is_dir():
             self._read()
         self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
-        """Whether there has been metadata, even if it is lost."""
+        """Tells whether there has been metadata, even if it is lost."""
 
     @property
     def is_lost(self) -> bool:

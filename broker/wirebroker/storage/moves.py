@@ -81,7 +81,7 @@ class Moves:
         self._dirs.mover = self.move
         self._directories = directories
         self._wanted: dict[FolderLog, tuple[LogDirectory, Path]] = {}
-        """Where a log is to be, and its `-future` folder there."""
+        """The directory to which a log moves, and the log's `-future` folder there."""
         self._unfinished: list[tuple[tuple[str, int], LogDirectory]] = []
 
     def has(self, log: FolderLog) -> bool:

@@ -210,10 +210,10 @@ class Recovery:
         """Those of them with indexes that contradict the batches."""
         self._starts: list[tuple[int, int]] = []
         self._is_known_at_end = False
-        """Whether the snapshot at the end of the log is good."""
+        """Tells whether the snapshot at the end of the log is good."""
         self._torn = ""
         self._is_complete = self._bases[0] == 0 and known.gaps_below == 0
-        """Whether the segments so far have every batch that was ever written."""
+        """Tells whether the segments so far have every batch that was ever written."""
 
     # Looking
 

@@ -151,7 +151,7 @@ class Segment:
         self.max_timestamp = -1
         self.first_timestamp = NO_TIMESTAMP
         self.dirty = False
-        """Whether it has been written to since the last sync."""
+        """Tells whether it has been written to since the last sync."""
         self.unchecked: Expected | None = None
         """The facts that each batch must fit when it is read; None if this process has read or written every batch."""
         self._newest = base_offset

@@ -67,7 +67,7 @@ class FolderStore(Upkeep):
         """The start, until all logs are open."""
         self.cluster_id = self._directories.cluster_id
         self.has_features = False
-        """Whether the directory says at which levels the features are."""
+        """Tells whether the directory says at which levels the features are."""
         self.topics_found: frozenset[str] = frozenset()
         """The topics that the directory had when it was opened."""
 

@@ -21,7 +21,7 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.segment import INDEXES_KEPT, MOST_OPEN, Recent, Segment
 
 ALWAYS, INTERVAL, NEVER = "always", "interval", "never"
-"""When written data is synced: before a response, every log.flush.interval.ms, or when the system decides."""
+"""The moment at which written data is synced: before a response, every log.flush.interval.ms, or when the system decides."""
 
 
 class Job(NamedTuple):
@@ -61,7 +61,7 @@ class Upkeep:
         self.recent = Recent(INDEXES_KEPT, Segment.let_go)
         """The closed segments that have their indexes in memory."""
         self.inspection = Inspection()
-        """How many cleanly closed segments the start still reads whole."""
+        """The number of cleanly closed segments that the start still reads whole."""
         self.compacting: Syncable | None = None
         """The log that is being compacted in a thread."""
         self._files = Recent(MOST_OPEN, Segment.release)
@@ -71,7 +71,7 @@ class Upkeep:
         self._made: list[Path] = []
         """Other files and folders that were made or changed since then."""
         self._trouble = False
-        """Whether a write has failed since the last time that all succeeded."""
+        """Tells whether a write has failed since the last time that all succeeded."""
 
     def unique(self) -> bytes:
         """16 bytes that no other folder has in its name."""

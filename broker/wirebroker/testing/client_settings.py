@@ -25,7 +25,8 @@ SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How clients reach a broker. `user` and `password` are for SASL, the files for TLS (`client` has key and certificate).
+    """The settings by which clients reach a broker. `user` and `password` are for SASL, the files for TLS (`client` has key
+    and certificate).
 
     `token` makes a token for OAUTHBEARER, good for an hour.
     """

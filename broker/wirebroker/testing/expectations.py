@@ -267,7 +267,7 @@ def check(expected: Sequence[Any], stored: Sequence[StoredRecord], *, in_order: 
 
 
 class _Fits:
-    """Which expected record fits which one that was found; each pair is compared only once."""
+    """Remembers which found record fits which expected record, so that each pair is compared only once."""
 
     def __init__(self, expected: Sequence[Any], found: Sequence[Found]) -> None:
         self.expected, self.found = expected, found

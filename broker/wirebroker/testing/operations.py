@@ -69,7 +69,7 @@ class StoredRecord(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it is stored: `orders-0 offset 3`."""
+        """The place of the record: `orders-0 offset 3`."""
         return f"{self.topic}-{self.partition} offset {self.offset}"
 
     def __repr__(self) -> str:

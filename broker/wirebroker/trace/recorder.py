@@ -81,7 +81,7 @@ class TracedExchange(Received, Protocol):
 
     correlation_id: int
     now: int
-    """When it arrived, in ms since the epoch."""
+    """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
     traced: Traced | None
     """The request's part of the row of the response."""
@@ -96,13 +96,13 @@ class Recorder:
         self.added = 0
         """The number of rows since the start; only the latest `size` rows are kept."""
         self.runs = 0
-        """How often `begin_again` was called."""
+        """The number of calls of `begin_again`."""
         self.kept: KeptFrames | None = None
         """The bytes of exchanges, while somebody looks at them."""
         self._now = now
         self.sinks: list[Sink] = []
         self.verdicts = self.changes = self.exchanges = self.requests = False
-        """Whether the level has rows of these kinds."""
+        """Tells whether the level has rows of these kinds."""
         self.set_level("verdicts")
 
     def set_level(self, level: str) -> None:
@@ -235,7 +235,7 @@ class Recorder:
             self.kept.keep(self.added, what, exchange.frame, parts)
 
     def _stages(self, exchange: TracedExchange) -> Stages:
-        """Where the time of an exchange went; a broker does not measure it."""
+        """The stages of an exchange with their times; a broker does not measure them."""
         return UNMEASURED
 
     def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:

@@ -1,4 +1,4 @@
-"""Which rows of a trace belong to a topic, a client, a producer, a transaction or a group.
+"""Selects the rows of a trace that belong to a topic, a client, a producer, a transaction or a group.
 
 A row belongs to one of these if it names it. Requests and responses do not name a producer, and a batch does not name its
 transactional id: they belong to it because of the rows of the same connection or exchange. `learn` remembers those.

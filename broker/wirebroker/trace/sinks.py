@@ -1,4 +1,4 @@
-"""Where rows go: one aligned line on a console, one JSON object on a line of a file.
+"""The sinks write each row of a trace: an aligned line to a console, or a line with a JSON object to a file.
 
 A sink raises the error of a failed write; the recorder then detaches it (`Recorder._hand_out`).
 """

@@ -1,9 +1,9 @@
 """One classic group: its members, its generation, and the protocol by which they agree on an assignment.
 
-A rebalance has two phases. First all members join: their JoinGroup requests wait until every known member has sent one, or
-the rebalance timeout is over. The leader's response names all members. Then the leader sends the assignment in its SyncGroup,
-and the other members' SyncGroup requests wait for it. Members that miss a phase, or send nothing during their session
-timeout, are removed. The rules are those of ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
+A rebalance has two phases. First all members join: a JoinGroup request waits until every known member has sent its own, or
+until the rebalance timeout is over. The leader's response names all members. Then the leader sends the assignment in its
+SyncGroup, and the other members' SyncGroup requests wait for it. Members that miss a phase, or send nothing during their
+session timeout, are removed. The rules are those of ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class JoinRequest(NamedTuple):
     rebalance_timeout: int
     session_timeout: int
     needs_known_id: bool
-    """Tells whether a new member first gets its id, and must join again with it (KIP-394)."""
+    """Tells whether a new member first gets its id, and must join again with this id (KIP-394)."""
     may_skip_assignment: bool
     sees: Callable[[str], bool] | None = None
-    """Tells whether a regular expression may find a topic for this client; None: all."""
+    """Tells whether a regular expression may match a topic for this client. None allows all topics."""
 
 
 class Joined(NamedTuple):
-    """The response to a JoinGroup. Only the leader's has `members` (id, instance id, metadata)."""
+    """The response to a JoinGroup. Only the leader's response has `members` (id, instance id, metadata)."""
 
     code: int
     member_id: str = ""
@@ -142,7 +142,7 @@ class Group(AnyGroup):
         self.state = ClassicGroupState.EMPTY
         self.state_since = now
         self.previous = ClassicGroupState.EMPTY
-        """The previous state. If it is EMPTY, the first members are joining."""
+        """The previous state. In the state EMPTY, the first members are joining."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -182,7 +182,7 @@ class Group(AnyGroup):
         return self.state is ClassicGroupState.EMPTY
 
     def subscribes(self, topic: str) -> bool:
-        """Tells whether members subscribe to the topic. Consumers whose subscriptions cannot be read are assumed to."""
+        """Tells whether members subscribe to the topic. A consumer with unreadable metadata counts as a subscriber."""
         return self.protocol_type == CONSUMER and (self.subscribed is None or topic in self.subscribed)
 
     def deletion_error(self) -> ErrorCode:
@@ -191,7 +191,8 @@ class Group(AnyGroup):
         return ErrorCode.NON_EMPTY_GROUP if unreadable else ErrorCode.NONE
 
     def kept_since(self, committed: Committed) -> int | None:
-        """Returns the start of an offset's retention, in ms since the epoch, or None while the offset does not expire."""
+        """Returns the time at which an offset's retention starts, in ms since the epoch, or None while the offset does not
+        expire."""
         if self.protocol_type is None:
             return committed.time
         if self.is_empty:
@@ -200,7 +201,7 @@ class Group(AnyGroup):
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
         """Returns the error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the
-        session."""
+        member's session alive."""
         transactional = version is None
         if by.generation < 0 and (self.is_empty or (transactional and by.anonymous)):
             return ErrorCode.NONE
@@ -264,9 +265,9 @@ class Group(AnyGroup):
         return self.protocol_type == protocol_type and any(self._votes[name] == everybody for name, _ in protocols)
 
     def accepts(self, member_id: str, largest: int) -> bool:
-        """Tells whether there is room for this member, `largest` being group.max.size.
+        """Tells whether there is room for this member; `largest` is group.max.size.
 
-        During a rebalance only members that have joined count, so the last ones to join are refused.
+        During a rebalance only members that have joined count, so the last members to join are refused.
         """
         if self.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
             return True
@@ -299,7 +300,7 @@ class Group(AnyGroup):
         self.pending[member_id] = self._timers.at(now + session_timeout, expire)
 
     def drop_pending(self, member_id: str) -> None:
-        """Forget an issued id, which is now used or given back."""
+        """Forget an issued id that a member now uses or has given back."""
         self.pending.pop(member_id).cancel()
 
     def add(self, member: Member, protocol_type: str, joiner: Joiner, now: int) -> None:
@@ -327,10 +328,10 @@ class Group(AnyGroup):
         self.rebalance_or_complete(now)
 
     def replace_static(self, requested: Member, joiner: Joiner, skips: bool, now: int) -> None:
-        """A static member came back as `requested`, under a new id; a client that still uses the old id is fenced.
+        """Gives a returned static member (`requested`) its new id, and fences a client that still uses the old id.
 
         While the group is stable and its protocol stays the same, no rebalance is needed. `skips` says whether a returning
-        leader understands that it must leave the assignment as it is (JoinGroup 9).
+        leader can be told to skip the assignment (JoinGroup 9).
         """
         assert requested.instance_id is not None
         former_leader = self.leader
@@ -362,7 +363,7 @@ class Group(AnyGroup):
             )
 
     def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
-        """The static member keeps its old id, because the new id cannot be written down."""
+        """Gives the static member its old id back, because the new id cannot be written down."""
         if new.heartbeat is not None:
             new.heartbeat.cancel()
         new.joiner = None
@@ -391,7 +392,7 @@ class Group(AnyGroup):
     # Rebalancing
 
     def rebalance_or_complete(self, now: int) -> None:
-        """Begin a rebalance, or end the join phase of a running one if it is complete."""
+        """Begin a rebalance, or end the join phase of a running rebalance if all members have joined."""
         if self.state in PREVIOUS[ClassicGroupState.PREPARING_REBALANCE]:
             self.prepare_rebalance(now)
         else:
@@ -428,7 +429,8 @@ class Group(AnyGroup):
         self._phase = self._timers.at(now + delay, over)
 
     def complete_join_if_all_joined(self, now: int) -> None:
-        """End the join phase if all members have joined; in a group that was empty they always wait for the whole delay."""
+        """End the join phase if all members have joined. The first members of an empty group always wait for the whole
+        delay."""
         if self.previous is not ClassicGroupState.EMPTY:
             self._complete_join_after_loss(now)
 
@@ -485,7 +487,8 @@ class Group(AnyGroup):
         self.subscribed = None if None in read else {topic for topics in read for topic in topics or ()}
 
     def _choose_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all members support."""
+        """Returns the protocol with the most votes: each member votes for the first of its protocols that all members
+        support."""
         common = {name for name, count in self._votes.items() if count == len(self.members)}
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.members.values())
         return max(votes, key=lambda name: (votes[name], -_place_in_hash_table(name)))
@@ -516,7 +519,7 @@ class Group(AnyGroup):
             self._respond_to_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
-        """The member has sent its SyncGroup. Once all have, the timeout for it ends."""
+        """Note that the member has sent its SyncGroup. After the last member's SyncGroup the timeout stops."""
         self._unsynced.discard(member.member_id)
         if not self._unsynced:
             self._cancel_phase()
@@ -539,7 +542,7 @@ class Group(AnyGroup):
     # Staying and leaving
 
     def alive(self, member: Member, now: int) -> None:
-        """The member sent a request: its session timeout starts again."""
+        """Start the member's session timeout again, because it sent a request."""
         self._await_heartbeat(member, member.session_timeout, now)
 
     def _await_heartbeat(self, member: Member, timeout: int, now: int) -> None:
@@ -552,7 +555,7 @@ class Group(AnyGroup):
         member.heartbeat = self._timers.at(now + timeout, expire)
 
     def session_ends(self, member: Member, now: int) -> bool:
-        """Remove the member, whose session is over. Returns False if it stays.
+        """Remove the member: its session timeout is over. Returns False if it stays.
 
         A member that waits for the others keeps its session, unless this is its first JoinGroup.
         """
@@ -624,16 +627,17 @@ class Group(AnyGroup):
         return error
 
     def is_written(self) -> None:
-        """The group's present state was written down; a restart restores it."""
+        """Remember the group's present state, which was written down, as the state that a restart restores."""
         self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values()))
 
     def unload(self) -> None:
-        """The broker no longer coordinates the group: respond NOT_COORDINATOR to waiting requests, and stop the timers."""
+        """Respond NOT_COORDINATOR to waiting requests and stop the timers, because the broker no longer coordinates the
+        group."""
         self._respond_to_waiting(ErrorCode.NOT_COORDINATOR)
         self._cancel_timers()
 
     def restart(self, now: int) -> None:
-        """Restore the state that was last written down, like a broker that loads the group."""
+        """Restore the last written state, as a broker does that loads the group."""
         kept = self.snapshot
         self.state = self.previous = ClassicGroupState.STABLE if kept.members else ClassicGroupState.EMPTY
         self.state_since = now
@@ -672,7 +676,8 @@ def _place_in_hash_table(name: str) -> int:
 
 
 def _subscription(metadata: bytes) -> set[str] | None:
-    """Returns the topics in a consumer's metadata, or None if it cannot be read. All versions begin like version 0."""
+    """Returns the topics in a consumer's metadata, or None if the metadata cannot be read. All versions of the metadata begin
+    like version 0."""
     try:
         return set(decode(ConsumerProtocolSubscription, metadata, 0, 2)[0].topics)
     except ProtocolError:

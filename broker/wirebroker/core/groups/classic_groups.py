@@ -29,7 +29,7 @@ class ClassicGroups:
     # Joining
 
     def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> Generator[None, Any, None]:
-        """A client wants to be a member; `joiner` gets the response now or when the join phase is over."""
+        """Let a client join the group. `joiner` gets the response now or when the join phase is over."""
         group = self._registry.groups.get(requested.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
             steps = self._members.join(group, requested, now)
@@ -158,9 +158,9 @@ class ClassicGroups:
         return group, error
 
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Members (id, instance id) leave, each with its own error; a static member may be named by its instance alone.
+        """Remove members (id, instance id), each with its own error. The instance id alone may name a static member.
 
-        There is one error for all if that cannot be written down. A rebalance begins once all of them have left.
+        All members get the same error if the removal cannot be written down. A rebalance begins once all of them have left.
         """
         group = self._registry.groups.get(group_id)
         if group is None:

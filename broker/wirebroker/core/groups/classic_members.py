@@ -30,7 +30,7 @@ class ClassicMembers:
     # Joining
 
     def join(self, group: ConsumerGroup, requested: JoinRequest, now: int) -> Generator[None, Any, Joined]:
-        """A member joins, or joins again to learn its assignment; the response is sent at once."""
+        """Let a member join, or join again to learn its assignment. The response is sent at once."""
         if policy(self._cluster) == "DISABLED":
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = requested.member_id or self._groups.new_member_id()
@@ -126,7 +126,7 @@ class ClassicMembers:
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None,
         protocol: str | None, syncer: Syncer, now: int,
     ) -> None:  # fmt: skip
-        """A member asks for its assignment; the response is sent at once."""
+        """Respond at once to a member that asks for its assignment."""
         member = self._classic_member(group, member_id, instance_id, generation)
         if isinstance(member, Refusal):
             syncer(Synced(member.code))
@@ -147,7 +147,8 @@ class ClassicMembers:
         syncer(Synced(0, write_assignment(held, version_of(metadata)), protocol_type, protocol))
 
     def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """A member sends a heartbeat; REBALANCE_IN_PROGRESS if it should join again to get or give up partitions."""
+        """Handle a member's heartbeat. Returns REBALANCE_IN_PROGRESS if the member should join again to get or give up
+        partitions."""
         member = self._classic_member(group, member_id, instance_id, generation)
         if isinstance(member, Refusal):
             return member.code
@@ -187,8 +188,8 @@ class ClassicMembers:
     # Leaving
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Members (id, instance id) of either protocol leave, each with its own error; one error if that cannot be
-        written down.
+        """Remove members (id, instance id) of either protocol, each with its own error. All get the same error if the removal
+        cannot be written down.
         """
         codes = []
         gone: dict[str, ConsumerMember] = {}

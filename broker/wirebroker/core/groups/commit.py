@@ -33,9 +33,10 @@ class Commit:
         self._size += len(self.group_id) + len(where[0]) + len(committed.metadata) + LEAST_OVERHEAD
 
     def batch(self) -> bytes | None:
-        """Returns the batch to write down. None if it is larger than the log allows, or an id is longer than a record can hold.
+        """Returns the batch to write down. Returns None if the batch is larger than the log allows, or an id is longer than a
+        record can hold.
 
-        This is a pure function. It takes long for many offsets.
+        This is a pure function. Encoding many offsets takes long.
         """
         if self._size > self._limit:
             return None

@@ -1,6 +1,7 @@
 """One consumer group of KIP-848: its members, its epochs, and its target assignment.
 
-This is Kafka's ConsumerGroup. It holds the state; `consumer_groups` computes the result of each request and stores it here.
+This is Kafka's ConsumerGroup. The class holds the state; `consumer_groups` computes the result of each request and stores it
+here.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         """The version of the cluster's metadata at which `facts` were last compared with it."""
         self.subscriptions = Subscriptions(Counter(), Counter(), Counter())
         self.same = True
-        """Whether all members subscribe to the same topics, as of the last change of a member."""
+        """Tells whether all members subscribed to the same topics after the last change of a member."""
         self.assignors: Counter[str] = Counter()
         self.resolved: dict[str, Resolved] = {}
         self.classic_members = 0
@@ -78,8 +79,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # Queries
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Returns the member with this group.instance.id. (A member that takes another instance remains under the first,
-        too.)"""
+        """Returns the member with this group.instance.id. A member that takes another instance remains under the first
+        instance, too."""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return self.members.get(member_id) if member_id is not None else None
 
@@ -95,7 +96,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     @staticmethod
     def same_target(one: Partitions, other: Partitions) -> bool:
-        """Tells whether two targets have the same partitions, in any order."""
+        """Tells whether two targets have the same partitions, whatever their order."""
         return one == other or (
             one.keys() == other.keys() and all(set(held) == set(other[topic]) for topic, held in one.items())
         )  # fmt: skip
@@ -228,7 +229,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
             _count(by_regex, resolved.topics, 1)
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`."""
+        """Move all times by `ms`, as the clock was moved."""
         super().move_time(ms)
         for regex, resolved in list(self.resolved.items()):
             self.resolve(regex, resolved._replace(time=resolved.time + ms))
@@ -269,8 +270,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
 
 def most_wanted(counts: Counter[str], in_order: Iterable[str]) -> str | None:
-    """Returns the name with the highest count. Of names with equal counts, the first one in this order; None if there are no
-    names."""
+    """Returns the name with the highest count, or None without names. The first of several names with equal counts wins."""
     return max(in_order, key=lambda name: counts[name], default=None)
 
 

@@ -46,7 +46,7 @@ class GroupCoordinator:
         self._gone_topics: dict[str, bytes] = {}
         """Deleted topics that are not forgotten yet, and their ids."""
         self._forgets = False
-        """Whether `_forget_topics` is running."""
+        """Tells whether `_forget_topics` is running."""
         self.share_state = ShareCoordinator(cluster)
         self.consumers = ConsumerGroups(self._registry)
         self.shares = ShareGroups(self._registry, self.share_state)
@@ -137,7 +137,7 @@ class GroupCoordinator:
     # Classic membership
 
     def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> Generator[None, Any, None]:
-        """A client wants to be a member; `joiner` gets the response now or when the join phase is over."""
+        """Let a client join the group. `joiner` gets the response now or when the join phase is over."""
         if not requested.group_id:
             joiner(Joined(ErrorCode.INVALID_GROUP_ID, requested.member_id))
         elif error := self.classic.session_error(requested):

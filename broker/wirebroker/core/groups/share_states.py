@@ -1,4 +1,5 @@
-"""Which partitions of a share group have a state: to initialize it, to alter where a group begins, and to forget it.
+"""The states of a share group's partitions: this module initializes states, alters the offsets at which a group begins, and
+forgets states.
 
 The state itself is the share coordinator's (`core.share.coordinator`); the group writes down which partitions have one.
 """

@@ -70,7 +70,7 @@ class _Process:
 
 
 class _Quota:
-    """How many tasks a member may have before others get some."""
+    """The number of tasks that a member may have before other members get tasks."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members

@@ -55,7 +55,8 @@ class StreamsHeartbeat(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a member serves interactive queries, and the partitions (topic, indexes) of its active and standby tasks."""
+    """The address at which a member serves interactive queries, and the partitions (topic, indexes) of its active and standby
+    tasks."""
 
     address: tuple[str, int]
     active: Sequence[tuple[str, Sequence[int]]]

@@ -53,7 +53,7 @@ class InFlight:
         self.lock = lock
         """The timer that ends the acquisition."""
         self.moving = False
-        """Whether its state has changed and is not written down yet."""
+        """Tells whether its state has changed and is not written down yet."""
 
     @property
     def available(self) -> bool:

@@ -1,4 +1,4 @@
-"""Which records of a partition of __share_group_state are still needed (Kafka's ShareCoordinatorOffsetsManager)."""
+"""Finds the records of a partition of __share_group_state that are still needed (Kafka's ShareCoordinatorOffsetsManager)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wirebroker.core.share.in_flight import Key
 
 
 class NeededRecords:
-    """Where each share partition's latest snapshot is. Records before the earliest snapshot are not needed."""
+    """The offsets of the share partitions' latest snapshots. Records before the earliest snapshot are not needed."""
 
     def __init__(self) -> None:
         self._snapshots: dict[Key, int] = {}

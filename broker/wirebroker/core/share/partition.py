@@ -55,10 +55,10 @@ class Limits(Protocol):
 
 
 class Stored(Protocol):
-    """Where the state of the share partition is written down."""
+    """The log of the share partition's state."""
 
     def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
-        """Write down these changes; why not, or None."""
+        """Write down these changes. Returns the reason for a refusal, or None."""
 
 
 class Broken(Exception):
@@ -95,7 +95,7 @@ class SharePartition:
         self.completed = 0
         """The number of acknowledged or archived records from the start offset on."""
         self.looks_for_next = False
-        """Whether a record before the end may be available."""
+        """Tells whether a record before the end may be available."""
         self._gap: tuple[int, int] | None = None
         """After loading: an offset from which records may be missing in the state, and the end offset at that time."""
         self._timers = timers
