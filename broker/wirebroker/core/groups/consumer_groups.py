@@ -346,10 +346,10 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     def match_regexes(
         self, group: ConsumerGroup, due: bool, sees: Callable[[str], bool] | None, now: int
     ) -> Generator[None, Any, None]:
-        """Match the group's regular expressions with the topics that the client sees whose request makes it due, if due.
+        """If the matching is due, match the group's regular expressions with the topics that the requesting client may see.
 
-        Kafka does this in the background, right after the heartbeat: a member learns the matches of its expression from a
-        later heartbeat. Timers continue long work. The matches are for all members, as in Kafka's TopicRegexResolver.
+        Kafka matches in the background, right after the heartbeat: a member learns the matches of its expression from a later
+        heartbeat. Timers continue long work. The matches then hold for all members, as in Kafka's TopicRegexResolver.
         """
         if not due:
             return
@@ -423,7 +423,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     # Loading
 
     def loaded(self, group: ConsumerGroup, now: int) -> None:
-        """The group was loaded from its records."""
+        """Prepare a group that was loaded from its records, and start its timers."""
         for regex, resolved in list(group.resolved.items()):
             group.resolve(regex, resolved._replace(created=self._cluster.topics_created))
         group.facts = self.facts(group.subscriptions.topics())

@@ -41,7 +41,7 @@ class ConsumerMember(ModernMember):
     revoking: Owned = field(default_factory=dict)
     """The partitions that the member must give up."""
     classic: ClassicSide | None = None
-    """Set while the member uses the classic protocol."""
+    """The data of the classic protocol, while the member uses it."""
 
     @property
     def speaks_classic(self) -> bool:
@@ -79,8 +79,8 @@ def reconcile(
 ) -> ConsumerMember:  # fmt: skip
     """Returns the member one step closer to its target.
 
-    `changed` says that its subscription has just changed. `owner_epoch` returns the epoch of a partition's owner, or
-    NOT_OWNED. `claimed` are the partitions that the member claims, if it sends them.
+    `changed` says that the member's subscription has just changed. `owner_epoch` returns the epoch of a partition's owner, or
+    NOT_OWNED. `claimed` are the partitions that the member claims, if its request names them.
     """
     if not changed and member.reconciled_to(target.epoch):
         return member
@@ -101,7 +101,7 @@ def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
 
 
 def _only_subscribed(member: ConsumerMember, target: Target, claimed: Claimed | None) -> ConsumerMember:
-    """Returns the member without the topics it no longer subscribes to, at its present epoch."""
+    """Returns the member without the partitions of topics to which it no longer subscribes. Its epoch does not change."""
     dropped = {topic: owned for topic, owned in member.assigned.items() if topic not in target.subscribed}
     if not dropped and not (target.subscribes_to_nothing and not member.revoking):
         return member
@@ -132,7 +132,7 @@ def _next(
         for index in indexes:
             if index in member.assigned.get(topic, {}):
                 continue
-            # The partitions that it gives up itself are free: no other member can own them.
+            # The partitions that the member gives up are free: no other member can own them.
             if owner_epoch(topic, index) != NOT_OWNED and index not in member.revoking.get(topic, {}):
                 waits = True
             else:

@@ -1,8 +1,8 @@
 """The group coordinator finds a request's group, checks that this broker coordinates it, and hands the request on.
 
 All brokers of the process share the coordinator. A broker that does not coordinate the group responds with NOT_COORDINATOR.
-The requests themselves are handled by `classic_groups`, `consumer_groups`, `share_groups` and `streams_groups`; offsets by
-`offset_manager`; `registry` has the groups and writes their records.
+`classic_groups`, `consumer_groups`, `share_groups` and `streams_groups` handle the requests, and `offset_manager` handles
+offsets. `registry` has the groups and writes their records.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class GroupCoordinator:
     # Loading
 
     def restart(self, now: int) -> None:
-        """Continue from the records: committed offsets, and the members of stable groups."""
+        """Continue with what the records hold: committed offsets, and the members of stable groups."""
         for group in self.groups.values():
             self._restart(group, now)
         self._set_timers(now)
@@ -77,7 +77,8 @@ class GroupCoordinator:
             self._modern[group.kind].restart(group, now)
 
     def moved(self, index: int, now: int) -> None:
-        """Another broker, or none, leads a partition of __consumer_offsets: it continues from the records there."""
+        """Handle a new leader, or the loss of the leader, of a partition of __consumer_offsets. The new leader loads the
+        records."""
         self.changes.finish()
         led = self._cluster.partition(GROUP_TOPIC, index)
         for group in self.groups.values():
@@ -88,7 +89,7 @@ class GroupCoordinator:
                 self._restart(group, now)
 
     def log_deleted(self) -> None:
-        """__consumer_offsets is deleted, and all groups with it (GroupCoordinatorService.onResignation)."""
+        """Delete all groups, because __consumer_offsets is deleted (GroupCoordinatorService.onResignation)."""
         self.changes.finish()
         for group in self.groups.values():
             group.unload()
@@ -96,7 +97,7 @@ class GroupCoordinator:
         self.offsets.clear()
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`, perhaps back: what waits for an interval has as long to wait as before."""
+        """Move all times by `ms`, perhaps back, as the clock was moved. The remaining waiting times stay the same."""
         self.changes.finish()
         for group in self.groups.values():
             group.move_time(ms)
@@ -162,7 +163,8 @@ class GroupCoordinator:
     # Deleting
 
     def topic_deleted(self, topic: str, topic_id: bytes = b"") -> None:
-        """A topic is deleted; `forget_topics` follows once for all topics that are deleted together, as in Kafka."""
+        """Note that a topic is deleted. `forget_topics` follows once for all topics that are deleted together, as in
+        Kafka."""
         self._gone_topics[topic] = topic_id
 
     def forget_topics(self, now: int) -> None:
@@ -198,7 +200,7 @@ class GroupCoordinator:
             self._forgets = False
 
     def delete_group(self, group_id: str, now: int) -> Generator[None, Any, ErrorCode]:
-        """Delete a group that has no members; in slices, if share partitions have a state."""
+        """Delete a group that has no members. If share partitions have a state, the deletion runs in slices."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -219,7 +221,7 @@ class GroupCoordinator:
         return error
 
     def _expire_offsets(self, now: int) -> None:
-        """Forget offsets by offsets.retention.minutes; an empty group that loses all its offsets is deleted."""
+        """Forget offsets older than offsets.retention.minutes, and delete an empty group that loses all its offsets."""
         self._cluster.timers.work(self._expiring_offsets(now))
 
     def _expiring_offsets(self, now: int) -> Iterator[None]:
@@ -235,7 +237,7 @@ class GroupCoordinator:
                 self._forget(group, now)
 
     def _forget(self, group: AnyGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
-        """Delete the group and write its tombstones after the records `before`; if that fails, the group stays."""
+        """Delete the group and write its tombstones after the records `before`. If the write fails, the group stays."""
         error = self._registry.log(group.group_id, [*before, *group.tombstones()], now)
         if not error:
             del self.groups[group.group_id]

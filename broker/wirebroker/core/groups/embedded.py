@@ -1,6 +1,6 @@
-"""The messages of classic consumers to each other through the coordinator: subscriptions and assignments.
+"""The messages that classic consumers send each other through the coordinator: subscriptions and assignments.
 
-The coordinator reads them when it needs a group's subscriptions, and when a group changes its protocol.
+The coordinator reads the messages when it needs a group's subscriptions, and when a group changes its protocol.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssi
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 NEWEST = 3
-"""Later versions are read as this version, as in Kafka."""
+"""The coordinator reads later versions as this version, as Kafka does."""
 
 
 def version_of(raw: bytes) -> int:

@@ -72,14 +72,14 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def unload(self) -> None:
-        """The broker no longer coordinates the group: stop what the group does by itself."""
+        """Stop the group's timers and waiting requests, because the broker no longer coordinates the group."""
 
     @abstractmethod
     def die(self, now: int) -> None:
-        """The group is deleted or replaced."""
+        """Stop the group's timers, because the group is deleted or replaced."""
 
     def move_time(self, ms: int) -> None:  # noqa: B027 - a classic group has only timers, which move by themselves
-        """The clock was moved by `ms`, perhaps back: what waits for an interval has as long to wait as before."""
+        """Move all times by `ms`, perhaps back, as the clock was moved. The remaining waiting times stay the same."""
 
     @abstractmethod
     def subscribes(self, topic: str) -> bool:
@@ -87,8 +87,8 @@ class AnyGroup(ABC):
 
     @abstractmethod
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """Returns the error if `by` must not commit offsets of these partitions, or NONE. `version` is that of OffsetCommit,
-        or None for a transactional commit.
+        """Returns the error if `by` must not commit offsets of these partitions, or NONE. `version` is the version of the
+        OffsetCommit request, or None for a transactional commit.
         """
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
@@ -96,9 +96,11 @@ class AnyGroup(ABC):
         return ErrorCode.NONE
 
     def deletion_error(self) -> ErrorCode:
-        """Returns the error if no offset of the group may be deleted, or NONE. The members' subscriptions must be known."""
+        """Returns the error if no offset of the group may be deleted, or NONE. The coordinator must be able to read the
+        members' subscriptions."""
         return ErrorCode.NONE
 
     def kept_since(self, committed: Committed) -> int | None:
-        """Returns the start of an offset's retention, in ms since the epoch, or None while the offset does not expire."""
+        """Returns the time at which an offset's retention starts, in ms since the epoch, or None while the offset does not
+        expire."""
         return committed.time

@@ -1,7 +1,7 @@
 """The iteration order of Java's hash tables.
 
-Kafka's assignors iterate over hash tables, so their assignments depend on that order. This module computes it, for the same
-assignments: for java.util.HashMap, whose tables only grow, and for Kafka's own TimelineHashMap.
+Kafka's assignors iterate over hash tables, so their assignments depend on that order. This module computes the order of
+java.util.HashMap, whose tables only grow, and of Kafka's own TimelineHashMap.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def set_of_names(names: Iterable[str]) -> list[str]:
 
 
 def topic_ids(names: Iterable[str], topics: Mapping[str, Topic]) -> Generator[None, Any, list[bytes]]:
-    """Returns the ids of the topics that exist, in the order of a set of these names, in slices."""
+    """Returns the ids of the existing topics among these names, in the order of a HashSet of the names. Runs in slices."""
     in_turn, pause = sorted(names), pauses(TOPICS)
     for name in in_turn:
         java_hash(name)  # it is remembered
@@ -91,7 +91,7 @@ class TimelineOrder:
         self._buckets = 2
 
     def put(self, size: int) -> None:
-        """A key, new or not, is put into the table, which has `size` keys."""
+        """Report that a new or known key is put into the table, which has `size` keys."""
         if (size + 1) * 3 > self._buckets * 4:
             self._buckets *= 2
 
@@ -110,7 +110,7 @@ class TimelineOrder:
 
 
 class JavaHeap(Generic[K]):
-    """java.util.PriorityQueue: of several smallest elements it does not give out the same as Python's heapq."""
+    """The order of java.util.PriorityQueue. Among equal smallest elements, its choice differs from that of Python's heapq."""
 
     __slots__ = ("_heap", "_key")
 

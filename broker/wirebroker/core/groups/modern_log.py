@@ -1,7 +1,7 @@
 """The records of consumer, share and streams groups in __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers).
 
 Each type of group has the same five kinds of records and some of its own. Kafka adds a hash of the topics to a group's epoch.
-Here the hash stays 0, which means unknown, because the topics themselves are compared.
+Here the hash stays 0, which means unknown, because the group compares the topics themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ModernRecords(ABC, Generic[M, T]):
     group_keys: ClassVar[tuple[type[Any], ...]]
     """The kinds of the records of a group itself, in the order of their tombstones."""
     other_keys: ClassVar[tuple[type[Any], ...]] = ()
-    """Kinds of records that have tombstones of their own."""
+    """The kinds of records with tombstones of their own."""
 
     @property
     def member_keys(self) -> tuple[type[Any], ...]:

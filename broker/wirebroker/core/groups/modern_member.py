@@ -17,16 +17,16 @@ class MemberState(Enum):
     """The state of a member's reconciliation."""
 
     STABLE = 0
-    """The member has its target of its epoch."""
+    """The member has the target of its epoch."""
     UNREVOKED = 1
-    """The member must give up partitions or tasks, and has not confirmed that yet."""
+    """The member must give up partitions or tasks, and has not confirmed yet that it did."""
     UNRELEASED = 2
     """The member waits for partitions or tasks that other members still have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModernMember:
-    """A member of a group. A member never changes; the group replaces it. Timeouts are in ms."""
+    """A member of a group. The object of a member never changes; the group replaces the object. Timeouts are in ms."""
 
     member_id: str
     epoch: int = 0
@@ -65,7 +65,7 @@ class ModernMember:
 
 
 ASSIGNMENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
-"""The fields of a member in the record of its assignment; the others are in the record of sent fields."""
+"""The fields of a member in the record of its assignment. The record of sent fields holds the other fields."""
 
 
 def _same(one: ModernMember, other: ModernMember, names: Iterable[str]) -> bool:

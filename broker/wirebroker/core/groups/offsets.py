@@ -1,4 +1,4 @@
-"""The offsets that groups commit, and those of open transactions."""
+"""The offsets that groups have committed, and the offsets of open transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Committed(NamedTuple):
     """A committed offset; `leader_epoch` is −1 if the client did not send it.
 
     `time` is the time of the commit, `expires` the client's own expiration time if it sent one, both in ms since the epoch.
-    `recorded_at` is the offset of its record in __consumer_offsets: the commit with the later record wins.
+    `recorded_at` is the offset of the commit's record in __consumer_offsets: the commit with the later record wins.
     """
 
     offset: int
@@ -29,26 +29,27 @@ NOTHING = Committed(-1, -1, "", -1)
 
 
 def expires_at(now: int, keep_ms: int) -> int:
-    """Returns the expiration time of an offset whose client sends its retention; as with Java's `long`, it may wrap around."""
+    """Returns the expiration time of an offset whose client sends a retention. The time may wrap around, as Java's `long`
+    does."""
     return (now + keep_ms + 2**63) % 2**64 - 2**63
 
 
 class OffsetStore:
-    """The committed offsets by group and partition, and those of open transactions by producer."""
+    """The committed offsets by group and partition, and the offsets of open transactions by producer."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Committed]] = {}
         self._pending: dict[str, dict[ProducerAt, dict[TopicPartition, Committed]]] = {}
         """The offsets of open transactions, by group, producer and partition."""
         self._waiting: dict[ProducerAt, dict[str, None]] = {}
-        """The groups with such offsets, by producer."""
+        """The groups with offsets in open transactions, by producer."""
 
     def commit(self, group_id: str, where: TopicPartition, committed: Committed) -> None:
         """Remember an offset."""
         self._groups.setdefault(group_id, {})[where] = committed
 
     def commit_all(self, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int) -> None:
-        """Remember offsets that were recorded as one batch, the first at `base`."""
+        """Remember offsets from one batch of records, whose first record is at `base`."""
         if offsets:
             self._groups.setdefault(group_id, {}).update(_recorded(offsets, base))
 
@@ -98,14 +99,14 @@ class OffsetStore:
     ) -> None:
         """Keep offsets until the producer's transaction ends.
 
-        They were recorded as one batch, the first at `base`. `home` is the group's partition of __consumer_offsets.
+        Their records are one batch, whose first record is at `base`. `home` is the group's partition of __consumer_offsets.
         """
         producer = (home, producer_id)
         self._pending.setdefault(group_id, {}).setdefault(producer, {}).update(_recorded(offsets, base))
         self._waiting.setdefault(producer, {})[group_id] = None
 
     def end_transaction(self, home: int, producer_id: int, commit: bool) -> None:
-        """The marker was written: the transaction's offsets are valid now, or dropped."""
+        """Accept or drop the transaction's offsets, because its marker was written."""
         producer = (home, producer_id)
         for group_id in self._waiting.pop(producer, {}):
             pending = self._pending[group_id].pop(producer)

@@ -1,7 +1,7 @@
 """The requests of share groups (KIP-932): ShareGroupHeartbeat, and the removal of members.
 
-A partition is assigned only after its state has been initialized (`share_states`). That follows the first heartbeat, so a
-member gets its partitions with a later one.
+The coordinator assigns a partition only after it has initialized the partition's state (`share_states`). It initializes
+states after the first heartbeat, so a member gets its partitions with a later heartbeat.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ShareStep = Step[ShareGroup, ShareMember]
 
 
 class ShareHeartbeat(NamedTuple):
-    """A ShareGroupHeartbeat. Fields that are None have not changed."""
+    """A ShareGroupHeartbeat. A field that is None has not changed."""
 
     group_id: str
     member_id: str
@@ -68,7 +68,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
         return None
 
     def heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
-        """A member joins, stays or leaves."""
+        """Handle the heartbeat of a member that joins, stays or leaves."""
         result: HeartbeatResult | Refusal = yield from super().heartbeat(requested, now)
         group = self.registry.groups.get(requested.group_id)
         if requested.epoch != LEAVES and isinstance(result, HeartbeatResult) and isinstance(group, ShareGroup):

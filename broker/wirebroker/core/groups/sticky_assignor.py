@@ -1,7 +1,8 @@
 """The assignor of streams groups, in slices (StickyTaskAssignor in Kafka 4.3.1).
 
-Active tasks go to the member that had them, then to one that had a standby of them, then to the process with the least load;
-standby tasks alike, but never to a process that has the task already. Quotas keep the members' numbers of tasks level.
+An active task goes to the member that had it, or else to a member that had its standby task, or else to the process with the
+least load. Standby tasks follow the same order, but never go to a process that already has the task. Quotas keep the members'
+numbers of tasks about equal.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class _Quota:
         self.limit = -(-tasks // members)
 
     def reached(self, count: int) -> None:
-        """A member now has `count` tasks."""
+        """Note that a member now has `count` tasks."""
         if count == self.limit:
             self._members -= 1
             self._tasks -= count
@@ -122,7 +123,7 @@ class _Assignment:
         self._quota.reached(count)
 
     def _give_back(self, task: TaskId, member_id: str | None, quota: _Quota, *, active: bool) -> bool:
-        """Give the task to a member that had it, if there is one and its quota allows that."""
+        """Give the task to a member that had it, if its quota allows that."""
         if member_id is None or self._process_of[member_id].counts[member_id] >= quota.limit:
             return False
         self._give(member_id, task, self._process_of[member_id].give(member_id), active=active)
@@ -167,11 +168,11 @@ class _Assignment:
             less = process.load < chosen.load and process.counts[member_id] < chosen.counts[best]
             if less and (task is None or task not in process.tasks):
                 best = member_id
-        # As in Kafka: the process of the first one decides, not that of the chosen one.
+        # As in Kafka: the process of the first member decides, not the process of the chosen member.
         return best if task is None or task not in self._process_of[first].tasks else None
 
     def assign_standby(self) -> Generator[None, Any, None]:
-        """Give out the standby tasks, as far as there are processes for them."""
+        """Assign the standby tasks, as far as there are processes for them."""
         left: list[tuple[TaskId, int]] = []
         tasks = sorted(self._tasks(each for each in self._work if each.stateful), key=lambda task: task[::-1], reverse=True)
         for task in tasks:
