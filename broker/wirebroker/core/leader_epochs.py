@@ -19,7 +19,7 @@ class LeaderEpochs:
         return self.starts[-1][1]
 
     def begin(self, epoch: int, offset: int) -> None:
-        """A new epoch begins at `offset`; it replaces one that has no records."""
+        """Begin a new epoch at `offset`. It replaces a latest epoch without records."""
         if self.starts and self.starts[-1][1] == offset:
             self.starts.pop()
         self.starts.append((epoch, offset))
@@ -36,7 +36,7 @@ class LeaderEpochs:
     def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Returns the largest known epoch at or below `epoch`, and its end offset.
 
-        An epoch older than all known ones ended where the first known one begins.
+        An epoch older than all known epochs ended where the first known epoch begins.
         """
         end = log_end_offset
         for known, start in reversed(self.starts):

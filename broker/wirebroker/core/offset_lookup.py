@@ -36,7 +36,7 @@ def first_since(log: Log, timestamp: int, start: int) -> TimestampedOffset:
 
 
 def newest(log: Log) -> TimestampedOffset:
-    """Returns the first record with the largest timestamp. As in Kafka it may be before the log start, if its segment still
-    exists."""
+    """Returns the first record with the largest timestamp. As in Kafka, the record may be before the log start, if its
+    segment still exists."""
     segments = log.segments
     return first_since(log, max((each.max_timestamp for each in segments), default=-1), segments[0].base_offset)

@@ -1,8 +1,8 @@
 """One partition: its log, its producers' state, and the offsets that clients see.
 
 `append` handles every batch of a client: it checks the records, asks the validator for a verdict, and changes the log and
-the producer's state together. The response, the trace and the explanation all read the resulting `Appended`. Most batches are
-the next one of their producer; `fast_path` stores those with the same result.
+the producer's state together. The response, the trace and the explanation all read the resulting `Appended`. Most batches
+continue the sequence of their producer; `fast_path` stores such batches with the same result.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Appended(NamedTuple):
     log_start_offset: int
     header: BatchHeader | None
     state_before: bytes | None
-    """The producer's packed state before the batch, which the verdict is based on."""
+    """The producer's packed state before the batch. The verdict is based on this state."""
 
 
 def appended_next(base_offset: int, header: BatchHeader) -> Appended:
@@ -92,7 +92,7 @@ class EndMarker(NamedTuple):
 
 
 class PartitionCopy(NamedTuple):
-    """A partition in memory, all of whose replicas are in sync, as a snapshot keeps it."""
+    """A snapshot of a partition in memory whose replicas are all in sync."""
 
     dirs: dict[int, str]
     """The directories of its replicas, by broker."""
@@ -128,7 +128,7 @@ class Partition:
         self.eligible: list[int] = []
         """The eligible leader replicas (KIP-966): they may lead while no replica is in sync."""
         self.last_known_leader: int | None = None
-        """The last leader, while there is none."""
+        """The last leader, while the partition has no leader."""
         self.log_dirs: dict[int, str] = {}
         """The directories of the replicas, by broker; see `LogDirs.of`."""
         self.configs = configs
@@ -141,7 +141,7 @@ class Partition:
         self.transactions = OpenTransactions()
         self.deleted = False
         self.waiting: dict[Callable[[Partition, int], None], None] = {}
-        """Called with every append; parked Fetch requests are here."""
+        """The callbacks of parked Fetch requests, called at every append."""
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
         self.write_fails = 0
@@ -151,7 +151,7 @@ class Partition:
         self.epochs = LeaderEpochs([(0, 0)])
         self._checkpointed_start = (now, 0)
         self.emptied_from = NEVER
-        """The earliest offset from which `empty` has deleted records; a Fetch from it or a later one is in range."""
+        """The earliest offset from which `empty` has deleted records. A Fetch from this or a later offset is in range."""
         self._emptied_to = 0
         self.held_at: int | None = None
         """The high watermark while it is below the end of the log; `Replication.review` computes it."""
@@ -192,7 +192,7 @@ class Partition:
     # Writing
 
     def _follow_settings(self) -> None:
-        """The settings have changed, or another input of the fast path: compute the derived values again."""
+        """Compute the derived values again, after the settings or another input of the fast path have changed."""
         self.fast_path.renew()
         self.replication.review()  # min.insync.replicas may have changed, which a retry has to notice as well
 
@@ -248,7 +248,7 @@ class Partition:
     def _store(
         self, checked: Checked, key: Key | None, verdict: Accept, state: bytes | None, now: int, owned: bool
     ) -> Appended:
-        """Append to the log and change the producer's state; if the log cannot be written, change neither."""
+        """Append to the log and change the producer's state. If the write fails, change neither."""
         header, _, timestamp, append_time, _ = checked
         if self._cannot_write:
             return self._failed(header, state)
@@ -271,12 +271,13 @@ class Partition:
         self.fast_path.invalidate()
 
     def go_offline(self, node_id: int) -> None:
-        """This broker's log directory has failed: it can neither write nor read the log (HostedPartition.Offline)."""
+        """Make the log unreadable and unwritable at this broker, because its log directory has failed
+        (HostedPartition.Offline)."""
         self.offline_at = node_id
         self.fast_path.invalidate()
 
     def go_online(self) -> None:
-        """The log directory is available again, with everything in it."""
+        """Make the log available again, with everything in it."""
         self.offline_at = None
         self.fast_path.invalidate()
 
@@ -311,9 +312,9 @@ class Partition:
     ) -> ErrorCode | Verification | None:
         """Decide whether the transaction coordinator must verify a transactional batch before it is appended.
 
-        None: no, the producer's transaction is already open here. A Verification: yes; if the coordinator agrees, the batch
-        is appended as `verified`, and the partition remembers the Verification until then. INVALID_PRODUCER_EPOCH: the
-        epoch is old.
+        Returns None if the coordinator need not: the producer's transaction is already open here. Returns a Verification if
+        it must. If the coordinator agrees, the caller appends the batch as `verified`. The partition remembers the
+        Verification until then. Returns INVALID_PRODUCER_EPOCH if the epoch is old.
         """
         state = self.producers.get(producer_id)
         if state is not None:
@@ -329,7 +330,7 @@ class Partition:
         return awaited
 
     def append_own(self, batch: bytes, now: int, *, verified: bool = False) -> ErrorCode:
-        """Append a coordinator's batch. Its epoch and transaction are checked, its records and sequences are not."""
+        """Append a coordinator's batch. Checks the batch's epoch and transaction, but not its records and sequences."""
         header = read_header(batch)
         checked = Checked(header, memoryview(batch), header.max_timestamp, -1, False)
         if header.producer_id < 0:
@@ -344,7 +345,8 @@ class Partition:
         return ErrorCode(self._store(checked, header.producer_id, verdict, state, now, False).error_code)
 
     def append_marker(self, marker: EndMarker, now: int) -> ErrorCode:
-        """Append the control batch that ends a producer's transaction here; NONE, or the error if it is refused."""
+        """Append the control batch that ends a producer's transaction here. Returns NONE, or the error if the batch is
+        refused."""
         state = self.producers.get(marker.producer_id)
         epochs = (marker.producer_epoch, marker.coordinator_epoch)
         if error := judge_marker(state, *epochs, marker.transaction_version):
@@ -416,7 +418,7 @@ class Partition:
     # Leaders
 
     def new_leader_epoch(self, epoch: int, *, elected: bool = True) -> None:
-        """A new leader epoch begins: later batches carry it. `elected` is False if no leader could be elected."""
+        """Begin a new leader epoch, which later batches carry. `elected` is False if no leader could be elected."""
         self.leader_epoch = epoch
         if elected:
             self.epochs.begin(epoch, self.log_end_offset)
@@ -430,7 +432,7 @@ class Partition:
         )  # fmt: skip
 
     def take_over(self, prefix: Prefix) -> None:
-        """Continue from a new leader's state: later records, and all state from them, are lost."""
+        """Continue from a new leader's state. Later records, and all state that follows from them, are lost."""
         end = prefix.log_end_offset
         if end < self.log.segments[0].base_offset:
             self.log.start_at(end, prefix.caught_up)
@@ -443,7 +445,7 @@ class Partition:
         self.held_at = min(prefix.high_watermark, end)
 
     def lead_from_here(self, now: int) -> None:
-        """The end of the log was truncated: forget the leader epochs that began there, and begin a new one."""
+        """Forget the leader epochs that began in a truncated end of the log, and begin a new epoch."""
         self.epochs.truncate(self.log_end_offset)
         self.new_leader_epoch(self.leader_epoch + 1)
         self.replication.cut_off(self.log_end_offset)
@@ -474,10 +476,11 @@ class Partition:
                 del self.producers[key]
 
     def empty(self, now: int) -> None:
-        """Delete all records for a soft reset, so that clients continue: producers in sequence, consumers at their offsets.
+        """Delete all records for a soft reset. Clients continue: producers in sequence, consumers at their offsets.
 
-        The log starts at its end, and no open transaction is left in it. This writes no marker: with one more offset, consumers
-        that have read all would lag. A Fetch from an offset that this deletes continues at the new start.
+        The log starts at its end, and no open transaction is left in it. The reset writes no marker, because a marker's
+        offset would be a lag for consumers that have read all records. A Fetch from an offset that this deletes continues at
+        the new start.
         """
         start, end = self.log_start_offset, self.high_watermark
         unfinished = [key for key, state in self.producers.items() if open_since(state) >= 0]
@@ -491,7 +494,7 @@ class Partition:
             self.emptied_from, self._emptied_to = min(self.emptied_from, start), end
 
     def after_emptied(self, offset: int) -> int | None:
-        """Returns where a Fetch continues that asks for an offset before the log start, or None if it is out of range."""
+        """Returns the offset at which a Fetch before the log start continues, or None if the Fetch is out of range."""
         return self._emptied_to if self.emptied_from <= offset < self._emptied_to >= self.log_start_offset else None
 
     def retain(self, now: int) -> None:
@@ -519,9 +522,8 @@ class Partition:
             self._start_at(self.log.segments[1].base_offset, now)
 
     def expire_producers(self, now: int, after_ms: int) -> Iterator[tuple[int, int] | None]:
-        """Forget producers without an open transaction whose last batch's timestamp is at least `after_ms` old.
-
-        Yields the id and epoch of each, and None between slices.
+        """Forget producers without an open transaction whose last batch's timestamp is at least `after_ms` old. Yields the id
+        and epoch of each such producer, and None between slices.
         """
         verifications = self.transactions.verifications
         for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
@@ -540,7 +542,7 @@ class Partition:
     def expire_producer(self, producer_id: int) -> int | None:
         """Forget one producer of any age, and return its epoch. Returns None if it is unknown or has an open transaction.
 
-        Lagging replicas forget it as well, as their own clocks would do.
+        Lagging replicas forget the producer as well, as they would by their own clocks.
         """
         state = self.producers.get(producer_id)
         if state is None or open_since(state) >= 0:
@@ -551,7 +553,7 @@ class Partition:
         return epoch_of(self.producers.pop(producer_id))
 
     def delete(self, now: int) -> None:
-        """The topic is deleted. Calls the requests that wait for this partition, which then find no leader."""
+        """The topic is deleted. Calls the requests that wait for this partition. They then find no leader."""
         self.deleted = True
         self.leader = -1
         self.log.delete()

@@ -139,7 +139,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         step.moved = step.new != updated
         yield from after(target.active)
         shown = request.member_epoch == 0 or step.old.assigned != step.new.assigned
-        # Kafka keeps these two apart from its records, so they hold even if this request is refused.
+        # Kafka keeps these two values apart from its records, so they hold even if the request is refused.
         group.endpoints_epoch += shown and step.new.endpoint is not None
         if request.shutdown_application:
             group.shutdown_by = group.shutdown_by or request.member_id
@@ -331,7 +331,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _leave(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, Any]:
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):
-            # Kafka has another message here for a group that does not exist.
+            # For a group that does not exist, Kafka has another message here.
             return group._replace(message=(group.message or "").replace("Streams group", "Group"))
         if requested.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or requested.member_id

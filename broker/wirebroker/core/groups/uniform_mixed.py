@@ -1,7 +1,8 @@
 """The uniform assignor for members with different subscriptions (Kafka's UniformHeterogeneousAssignmentBuilder).
 
-Every member keeps its partitions of the topics it still subscribes to. Each free partition goes to the subscriber with the
-fewest partitions. Then partitions move, topic by topic, from members with many to members with few, until nothing improves.
+Every member keeps its partitions of the topics to which it still subscribes. Each free partition goes to the subscriber with
+the fewest partitions. Then partitions move, topic by topic, from members with many to members with few, until nothing
+improves.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FREE = -1
 
 
 Backwards = dict[bytes, dict[int, None]]
-"""The partitions of a member by topic id, in order, the topics from the last to the first.
+"""The partitions of a member by topic id. The topics are in order from the last to the first.
 
 HashMap.computeIfAbsent puts a new topic in front of the others in its bucket, and a dict can only append.
 """
@@ -30,7 +31,7 @@ def backwards(given: Mapping[bytes, Sequence[int]]) -> Backwards:
 
 
 def forwards(given: Backwards) -> Mapping[bytes, Collection[int]]:
-    """The same in the order of Java's hash table."""
+    """Returns the partitions by topic id in the order of Java's hash table."""
     return {topic: given[topic] for topic in reversed(given)}
 
 
@@ -55,7 +56,7 @@ class _Balancer:
 
     @property
     def balanced(self) -> bool:
-        """Tells whether both ends have met, give or take one partition."""
+        """Tells whether both ends have met: their numbers of partitions differ by at most one."""
         return self._most_size - self._least_size <= 1
 
     def least(self) -> int:
@@ -84,7 +85,7 @@ class _Balancer:
         return self._order[self._next_most + 1]
 
     def exclude(self) -> None:
-        """The member that `most` returned last has no partition to give up."""
+        """Remove the member that `most` returned last: it has no partition to give up."""
         order, at, last = self._order, self._next_most + 1, self._most_end - 1
         order[at], order[last] = order[last], order[at]
         self._most_end -= 1

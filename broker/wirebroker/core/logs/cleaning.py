@@ -1,15 +1,15 @@
 """Compaction keeps the last record of each key (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
 
-A round reads the closed segments up to the first open transaction twice: the new ones to learn the last offset of each
-key, then all of them to leave out older records. Offsets stay as they are. These stay as well:
+A round reads the closed segments up to the first open transaction. From new segments it learns the last offset of each key;
+then it reads all segments and leaves out older records. Offsets stay as they are. These stay as well:
 
     a tombstone, and the marker of a transaction without batches, for delete.retention.ms after a round first saw it so
     the last batch of each producer, without its records, because startup reads the producer's sequences from it
     the last batch of the round
 
-This module changes no log: a log on disk and one in memory each write the remaining batches and replace their segments.
-Long work is a generator. It yields the number of records that it has read since the last yield, at most `STEP` or one
-batch, so that its caller can do other things in between.
+This module changes no log: the log on disk and the log in memory write the remaining batches and replace their segments
+themselves. Long work is a generator. It yields the number of records read since the last yield, at most `STEP` or one batch,
+so that its caller can do other work in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from wirebroker.core.logs.interface import Owner
 from wirebroker.core.producers import epoch_of, last_offset
 
 MOST_KEYS = 1_000_000
-"""The most keys of one round; the next round continues after them. (log.cleaner.dedupe.buffer.size)"""
+"""The largest number of keys in one round; the next round continues after them. (log.cleaner.dedupe.buffer.size)"""
 STEP = 256
 """The number of records after which a generator yields, also within a batch."""
 
@@ -52,14 +52,14 @@ class Readable(Protocol):
     first_timestamp: int
 
     def batches(self, position: int) -> Iterable[tuple[int, memoryview]]:
-        """Positions and batches from `position` on."""
+        """Yields positions and batches from `position` on."""
 
 
 S = TypeVar("S", bound=Readable)
 
 
 class LastRecord(NamedTuple):
-    """The offset of the last batch that a producer wrote; None if there is only a marker."""
+    """The offset of the last batch that a producer wrote; None if it wrote only a marker."""
 
     offset: int | None
     producer_epoch: int
@@ -125,7 +125,7 @@ class TransactionFilter:
         """Aborted transactions that still have batches, so that readers need them."""
 
     def discards(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Tells whether the batch can go: it was aborted, or is the marker of a transaction without batches."""
+        """Tells whether the batch can be removed: it was aborted, or is the marker of a transaction without batches."""
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
             begun = self._aborted.pop()
             self._ongoing[begun.producer_id] = begun
@@ -135,7 +135,7 @@ class TransactionFilter:
                 return False
             self._seen.add(producer_id)
             aborted = self._ongoing.get(producer_id)
-            # Its marker may be gone, or before the segments of this round.
+            # The marker may be gone, or before the segments of this round.
             return aborted is not None and header.base_offset < aborted.last_offset
         marker = next((read_marker(record) for record in iter_records(batch)), None)
         if header.records_count == 0:
@@ -205,7 +205,7 @@ class Cleaning(Generic[S]):
             yield group
 
     def left(self, batch: memoryview) -> Steps[memoryview | bytes]:
-        """Returns the batch after compaction: the same, another one with fewer records or none, or None."""
+        """Returns the batch after compaction: the same batch, a new batch with fewer records or without records, or None."""
         header, now = read_header(batch), self.task.now
         unneeded = self.known.discards(header, batch)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
@@ -244,7 +244,7 @@ class Cleaning(Generic[S]):
         if offset >= self.end:
             return True
         if record.key is None:
-            return False  # a compacted topic accepts no such batch; the topic was of another kind before
+            return False  # a compacted topic accepts no such batch, but the topic may be compacted only since then
         return offset >= self._latest.get(record.key, -1) and (record.value is not None or deletes)
 
 
@@ -274,7 +274,7 @@ def _without_records(header: BatchHeader) -> bytes:
 
 
 def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
-    """Returns the batch with these records only; a delete horizon replaces the base timestamp."""
+    """Returns the batch with only these records. If there is a delete horizon, it replaces the base timestamp."""
     base = header.base_timestamp if horizon is None else horizon
     shift = header.base_timestamp - base
     body = bytearray()
