@@ -194,7 +194,7 @@ class Partition:
     def _follow_settings(self) -> None:
         """Compute the derived values again, after the settings or another input of the fast path have changed."""
         self.fast_path.renew()
-        self.replication.review()  # min.insync.replicas may have changed, which a retry has to notice as well
+        self.replication.review()  # min.insync.replicas may have changed, and a retry must notice the change, too
 
     def append(
         self,
@@ -297,7 +297,8 @@ class Partition:
         if fast_path.version != self._settings.version:
             self._follow_settings()
         policy, active = fast_path.policy, log.active
-        # LogSegment.shouldRoll compares only the timestamps. The clock counts as well, because a test may have moved it.
+        # LogSegment.shouldRoll compares only the timestamps. The clock's time counts as well, because a test may have moved
+        # the clock.
         waited = max(now - active.created, timestamp - active.first_timestamp)
         if active.size + len(batch) > fast_path.segment_bytes or waited > policy.segment_ms:
             log.roll(now)
@@ -560,10 +561,10 @@ class Partition:
         self.notify(now)
 
     def restart(self, mode: str, now: int) -> None:
-        """Keep what Kafka finds on disk after all brokers shut down cleanly ("clean") or by kill −9 ("kill").
+        """Keep the state that Kafka finds on disk after all brokers shut down cleanly ("clean") or by kill −9 ("kill").
 
-        The last batch of each producer survives. After a clean shutdown there is no snapshot from before the log start
-        offset. After a kill the log start offset is that of the last checkpoint.
+        The last batch of each producer survives. A clean shutdown leaves no snapshot from before the log start offset. After
+        a kill, the log start offset is the value in the last checkpoint.
         """
         self.waiting.clear()
         self.replication.restart(now)
@@ -603,7 +604,8 @@ class Partition:
         return not (self.moves or self.replication.lagging or self.offline_at is not None)
 
     def copied(self, dirs: dict[int, str]) -> PartitionCopy:
-        """Returns a copy of its state, for a partition that `is_whole`; `dirs` are the directories of its replicas."""
+        """Returns a copy of the partition's state; the partition must be whole (`is_whole`). `dirs` are the directories of
+        its replicas."""
         assert isinstance(self.log, MemoryLog)
         return PartitionCopy(
             dirs, self.leader, self.leader_epoch, list(self.epochs.starts), self.log.copy(), self.log_start_offset,
@@ -612,7 +614,7 @@ class Partition:
         )  # fmt: skip
 
     def restore(self, kept: PartitionCopy, epoch: int) -> None:
-        """Continue from a copy in this leader epoch, which must be a later one than any that clients have seen."""
+        """Continue from a copy, in this leader epoch. It must be later than every leader epoch that clients have seen."""
         self.log = kept.log.copy()
         self.log_start_offset = kept.log_start_offset
         self.producers, self.transactions = dict(kept.producers), kept.transactions.copy()

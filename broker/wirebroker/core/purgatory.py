@@ -1,10 +1,10 @@
 """Timers, and long work in slices, without a clock.
 
 The driver of the engine asks `deadline()` for the time of its next call, and passes the time to `run(now)`. Each due timer
-runs with the time it was set for, so advancing the clock by eight days has the same effect as eight days that pass.
+runs with the time for which it was set. So advancing the clock by eight days has the same effect as eight days that pass.
 
-Long work that belongs to no request is also done in slices (`work`): the driver can stop after some of them, serve requests,
-and continue.
+Long work that belongs to no request runs in slices (`work`): the driver can stop after some slices, serve requests, and
+continue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import count
 
 Action = Callable[[int], None]
 _TIDY_FROM = 1024
-"""The number of timers from which a search for cancelled ones is worthwhile."""
+"""The smallest number of timers among which a search for cancelled timers is worthwhile."""
 
 
 class Timer:
@@ -34,7 +34,7 @@ class Timer:
 
 
 class Timers:
-    """A heap of timers; those set for the same moment run in the order in which they were set."""
+    """A heap of timers. Timers for the same moment run in the order in which they were set."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
@@ -42,11 +42,11 @@ class Timers:
         self._tidy_at = _TIDY_FROM
         self._work: deque[Iterator[None]] = deque()
         self.in_slices = False
-        """Tells whether the driver calls `run` again while there is work; if not, work is done all at once."""
+        """Tells whether the driver calls `run` again while there is work. If it does not, all work runs at once."""
         self.runs = False
         """Tells whether `run` is running."""
         self.reached = 0
-        """The time that the latest timer to run was set for."""
+        """The time for which the latest timer that ran was set."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` once it is `when`."""
@@ -98,7 +98,7 @@ class Timers:
         return bool(self._heap) and self._heap[0][0] <= now
 
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        """Run the due timers in order, including due timers that these set.
+        """Run the due timers in order, including due timers that a running timer sets.
 
         Work runs before later timers. With `enough`, timers and slices of work alternate until `enough()` is true; the rest
         waits for the next call.
@@ -132,13 +132,13 @@ class Timers:
                 action(when)
 
     def finish_work(self) -> None:
-        """Do the rest of all work at once."""
+        """Run the rest of all work at once."""
         while self._work:
             for _ in self._work.popleft():
                 pass
 
     def move(self, ms: int) -> None:
-        """The clock was moved by `ms`, perhaps back: each timer has as long to go as before."""
+        """Move all timers by `ms`, perhaps back, as the clock was moved. The remaining times stay the same."""
         for _, _, timer in self._heap:
             timer.when += ms
         self._heap = [(when + ms, order, timer) for when, order, timer in self._heap]

@@ -19,7 +19,7 @@ USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCE, FETCH, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
 MUTATION, CONNECTION = "controller_mutation_rate", "connection_creation_rate"
 BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
-"""The limits of users and client ids; those of addresses have only CONNECTION."""
+"""The limits of users and client ids. An address has only the limit CONNECTION."""
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
 """The largest value of each limit that is a whole number."""
 ALMOST_WHOLE = 1e-6
@@ -31,8 +31,8 @@ Change = tuple[QuotaEntity, str, float | None]
 
 
 def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
-    """Returns the entity with these names by their types. None is the default: it stands for all that have no limit of their
-    own."""
+    """Returns the entity with these names by their types. A name of None is the default: it stands for all entities without a
+    limit of their own."""
     return tuple(sorted(names.items()))
 
 
@@ -51,8 +51,8 @@ def entity_hash(entity: QuotaEntity) -> int:
 
 
 def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str | None:
-    """Returns why there is no such entity, in Kafka's words, or None if there may be. `order` is that in which the types are
-    checked."""
+    """Returns the reason, in Kafka's words, for which such an entity is invalid, or None if it is valid. `order` is the order
+    in which the types are checked."""
     if not names:
         return "Invalid empty client quota entity"
     for kind in order:
@@ -69,7 +69,7 @@ def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str |
 
 
 def _is_address(text: str) -> bool:
-    """Tells whether this is an address. Kafka also looks up names; here only localhost has an address."""
+    """Tells whether this is an address. Kafka also resolves host names. Here only localhost has an address."""
     if text == "localhost" or SHORT_ADDRESS.fullmatch(text):
         return True
     try:
@@ -80,7 +80,7 @@ def _is_address(text: str) -> bool:
 
 
 def value_error(names: Mapping[str, str | None], key: str, value: float) -> str | None:
-    """Returns why an entity of these names cannot have this limit, in Kafka's words, or None if it can."""
+    """Returns the reason, in Kafka's words, for which an entity of these names cannot have this limit; else None."""
     if key not in ((CONNECTION,) if IP in names else BY_CLIENT):
         return f"Invalid configuration key {key}"
     if value <= 0.0:
@@ -97,7 +97,7 @@ class Quotas:
 
     def __init__(self) -> None:
         self.limits: dict[QuotaEntity, dict[str, float]] = {}
-        """All of them, in the order in which Kafka describes them."""
+        """All quotas, in the order in which Kafka describes them."""
         self.on = False
         """Tells whether there is any limit."""
         self.version = 0
@@ -127,7 +127,7 @@ class Quotas:
 
 
 class Measured(NamedTuple):
-    """The clients whose use is measured together, by the names of user and client id; "" for any."""
+    """The clients whose use is measured together, by the names of user and client id; "" stands for any name."""
 
     user: str
     client_id: str | None
@@ -164,7 +164,7 @@ class KeyedQuotas:
         return Measured(user, "") if ((USER, None),) in self._values else Measured("", client_id)
 
     def limit(self, who: Measured) -> tuple[float, QuotaEntity] | None:
-        """Returns their limit, and the entity that sets it, or None without a limit."""
+        """Returns the clients' limit and the entity that sets it, or None without a limit."""
         user, client_id = who
         if client_id is None:
             return None
@@ -180,7 +180,7 @@ class KeyedQuotas:
 
 
 class Window(NamedTuple):
-    """The samples by which something is measured: how many, and how long each is, in ms."""
+    """The samples of a measurement: their number, and the length of a sample in ms."""
 
     samples: int
     ms: int
@@ -198,7 +198,7 @@ class _Sample:
 
 
 class Rate:
-    """Kafka's Rate over a WindowedSum: how much a second, measured in samples. Times are ms."""
+    """Kafka's Rate over a WindowedSum: the use in a second, measured in samples. Times are ms."""
 
     __slots__ = ("_current", "_samples")
 
@@ -227,7 +227,7 @@ class Rate:
         return sum(sample.value for sample in self._samples) / (size / 1000)
 
     def window_size(self, window: Window, now: int) -> int:
-        """Returns the ms over which the rate is measured; at least all samples but one."""
+        """Returns the time in ms over which the rate is measured: at least the length of all samples but one."""
         for sample in self._samples:
             if now - sample.last_event >= window.samples * window.ms:
                 sample.reset(now)
@@ -236,7 +236,7 @@ class Rate:
         return max(elapsed + max(missing, 0) * window.ms, 1)
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns how long the client has to wait, or 0 if it is within its limit."""
+        """Returns the time in ms for which the client has to wait, or 0 if it is within its limit."""
         value = self.measure(window, now)
         if value <= limit:
             return 0
@@ -244,7 +244,8 @@ class Rate:
 
 
 class TokenBucket:
-    """Kafka's TokenBucket: it fills with `limit` tokens a second, and holds as many as a whole window gives (KIP-599)."""
+    """Kafka's TokenBucket. It fills with `limit` tokens a second, and holds at most the tokens of a whole window
+    (KIP-599)."""
 
     __slots__ = ("_tokens", "_updated")
 
@@ -253,18 +254,18 @@ class TokenBucket:
         self._updated = 0
 
     def refill(self, window: Window, limit: float, now: int) -> float:
-        """Returns the tokens in it now; negative if too many were taken."""
+        """Returns the tokens in the bucket now. The number is negative if clients took too many."""
         burst = window.samples * (window.ms / 1000) * limit
         self._tokens = min(burst, self._tokens + limit * ((now - self._updated) / 1000))
         self._updated = now
         return self._tokens
 
     def take(self, window: Window, limit: float, count: float, now: int) -> None:
-        """Take this many tokens, even if there are fewer."""
+        """Take this many tokens, even if the bucket has fewer."""
         self._tokens = self.refill(window, limit, now) - count
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns how long it takes until there is a token again, or 0 if there is one, or at least no debt."""
+        """Returns the time in ms until the bucket has no debt, or 0 if it has none now."""
         tokens = self.refill(window, limit, now)
         return java_round(-tokens / limit * 1000) if tokens < 0 else 0
 

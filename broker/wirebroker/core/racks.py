@@ -1,4 +1,4 @@
-"""Racks: which broker is in which, and the replica that a consumer in a rack should read (KIP-392)."""
+"""The racks of the brokers, and the choice of the replica that a consumer in a rack should read (KIP-392)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wirebroker.core.configs import ConfigError
 from wirebroker.core.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The `replica.selector.class` with which consumers are sent to replicas in their racks."""
+"""The `replica.selector.class` that sends consumers to replicas in their racks."""
 
 
 class Racked(Protocol):
@@ -25,8 +25,8 @@ class Racked(Protocol):
 
 
 def racks(value: str, brokers: int) -> list[str | None]:
-    """Returns the rack of each broker from `broker.rack`: one for all, or one for each with commas between them. Raises
-    ConfigError.
+    """Reads the rack of each broker from `broker.rack`: one rack for all brokers, or a comma-separated list with a rack for
+    each broker. Raises ConfigError.
 
     All brokers of a cluster are one process here and share their settings.
     """

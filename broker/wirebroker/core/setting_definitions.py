@@ -1,4 +1,4 @@
-"""The definition of a setting: its type, default and valid values, and how a value is parsed and written.
+"""The definition of a setting: its type, default and valid values, and the parsing and writing of a value.
 
 The rules and the messages are those of Kafka's ConfigDef. The settings themselves are in setting_definitions.txt.
 """
@@ -31,7 +31,7 @@ class ConfigType(IntEnum):
 
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 JAVA_SPACE = " \t\n\v\f\r"
-"""The white space of Java's patterns."""
+"""The characters that are white space in Java's patterns."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _BY_DURATION = re.compile(r"(?i:by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)")
@@ -65,7 +65,7 @@ class Setting:
 
     @property
     def sensitive(self) -> bool:
-        """Tells whether its value is never shown; a value of unknown type might be a secret."""
+        """Tells whether the broker never shows the value. A value of unknown type might be a secret."""
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, raw: str) -> Value:
@@ -213,19 +213,19 @@ BROKER_SETTINGS = _settings(_TABLES["broker"])
 GROUP_SETTINGS = _settings(_TABLES["group"])
 CLIENT_METRICS_SETTINGS = _settings(_TABLES["client metrics"])
 TOPIC_SYNONYMS = {name: tuple(synonyms) for name, *synonyms in _TABLES["topic synonyms"]}
-"""The broker settings that correspond to each topic setting; the first one set takes effect."""
+"""The broker settings that correspond to each topic setting. The first of them that is set takes effect."""
 
 
 @cache
 def meanings() -> Mapping[str, str]:
-    """Returns the meaning of each setting, by its name; read from setting_meanings.txt when a client first asks for it."""
+    """Returns the meaning of each setting, by its name. Reads setting_meanings.txt when a client first asks for a meaning."""
     lines = Path(__file__).with_name("setting_meanings.txt").read_text(encoding="utf-8").splitlines()
     return {name: text for name, _, text in (line.partition(" ") for line in lines) if text and name != "#"}
 
 
 @cache
 def ignored_patterns() -> Mapping[str, Sequence[str]]:
-    """Why settings of Kafka have no effect here, and the patterns of their names (fnmatch)."""
+    """The settings of Kafka without effect here: the reasons, and the patterns of their names (fnmatch)."""
     lines = Path(__file__).with_name("ignored_settings.txt").read_text(encoding="utf-8").splitlines()
     split = (line.partition(": ") for line in lines if line and not line.startswith("#"))
     return {why: patterns.split() for why, _, patterns in split}
