@@ -340,7 +340,7 @@ def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: in
 
 
 def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> Verdict:
-    """Decide about a batch that begins at or before the last stored sequence, and is no retry of a batch in the window."""
+    """Decide about a batch that begins at or before the last stored sequence, and does not repeat a batch in the window."""
     within = (last - batch.last_sequence) % SEQUENCES < _OLDER
     if within and rules.stale == "acknowledge":
         return Duplicate(-1, -1, 0, rules.window, "at_or_below_highest")

@@ -1,7 +1,7 @@
 """Clients' own metrics (KIP-714): the subscriptions, and the pushed metrics (Kafka's ClientMetricsManager).
 
-Each broker knows the clients that it has talked to. A client pushes the metrics of all subscriptions that match it, at the
-shortest of their intervals. Times are ms.
+Each broker knows the clients that have sent it requests. A client pushes the metrics of all subscriptions that match it, at
+the shortest of their intervals. Times are ms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTERVAL_MS = 300_000
 """The push interval of a client that matches no subscription with an interval."""
 EVERYTHING = "*"
 KEPT_MS = 60_000
-"""The least time for which a silent client is known."""
+"""The shortest time after which the broker forgets a silent client."""
 MOST_CLIENTS = 16_384
 KEPT_PUSHES, KEPT_BYTES = 1000, 64 << 20
 FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -44,7 +44,8 @@ class Push(NamedTuple):
 
 
 class Pushes:
-    """The latest pushes, oldest first: at most `KEPT_PUSHES`, and, if there are several, at most `KEPT_BYTES` in all."""
+    """The latest pushes, oldest first: at most `KEPT_PUSHES`, and at most `KEPT_BYTES` in all unless only one push is
+    kept."""
 
     def __init__(self) -> None:
         self._kept: deque[Push] = deque()
@@ -94,14 +95,15 @@ class Client:
     expires: int = 0
 
     def may_ask(self, now: int) -> bool:
-        """Tells whether it may get its subscription now."""
+        """Tells whether the client may get its subscription now."""
         if now - max(self.asked, self.pushed) >= self.interval_ms:
             self.asked = now
             return True
         return self.error in FORGIVEN
 
     def may_push(self, now: int) -> bool:
-        """Tells whether it may push now: once after it has asked, and then once in its interval."""
+        """Tells whether the client may push now: once after it has asked for its subscription, and then once in its
+        interval."""
         if self.asked > self.pushed or now - self.pushed >= self.interval_ms:
             self.pushed = now
             return True
@@ -127,7 +129,7 @@ class Telemetry:
         self._connections.clear()
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`."""
+        """Move all times by `ms`, as the clock was moved."""
         for client in self._clients.values():
             client.asked, client.pushed, client.expires = client.asked + ms, client.pushed + ms, client.expires + ms
 
@@ -137,7 +139,7 @@ class Telemetry:
             self._clients.pop(key, None)
 
     def client(self, node: int, number: int, instance: bytes, attributes: Mapping[str, str | None], now: int) -> Client:
-        """Returns the client of this id, which sends a request over the connection of this number."""
+        """Returns the client of this id. It has just sent a request over the connection of this number."""
         self._look_at_subscriptions()
         key = node, instance
         known = self._clients.pop(key, None)
@@ -182,7 +184,7 @@ def _matches(patterns: list[str], attributes: Mapping[str, str | None]) -> bool:
         try:
             if value is None or not compile_pattern(wanted.strip()).matches(value):
                 return False
-        except PatternError:  # Java accepts it and RE2 does not
+        except PatternError:  # Java accepts the expression and RE2 does not
             return False
     return True
 

@@ -1,6 +1,6 @@
 """The records that a share partition has given out, and the batches in which it keeps them (Kafka's InFlightBatch).
 
-A batch has one state for all its records until a client treats some of them differently. Then each has its own.
+A batch has one state for all its records until a client treats some records differently. Then each has its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class InFlight:
         self.lock = lock
         """The timer that ends the acquisition."""
         self.moving = False
-        """Tells whether its state has changed and is not written down yet."""
+        """Tells whether the state has changed and is not written down yet."""
 
     @property
     def available(self) -> bool:
@@ -66,12 +66,13 @@ class InFlight:
         return self.state.is_terminal and not self.moving
 
     def acquire(self, member_id: str) -> None:
-        """An available record is given to a member."""
+        """Give an available record to a member."""
         self.state, self.member_id = RecordState.ACQUIRED, member_id
         self.delivery_count += 1
 
     def settle(self, wanted: RecordState, limit: int) -> None:
-        """An acquired record gets its next state. One that has been delivered `limit` times is archived, not released."""
+        """Give an acquired record its next state. A record that has been delivered `limit` times is archived, not
+        released."""
         if wanted is RecordState.AVAILABLE and self.delivery_count >= limit:
             wanted = RecordState.ARCHIVED
         self.state, self.member_id = wanted, NOBODY
@@ -105,7 +106,7 @@ class InFlightBatch:
 
     @property
     def whole(self) -> InFlight:
-        """The state of all records; only while `records` is None."""
+        """The state of all records. Read it only while `records` is None."""
         assert self.records is None
         return self._whole
 
@@ -113,7 +114,7 @@ class InFlightBatch:
         return self.last - self.first + 1
 
     def states(self) -> Iterator[tuple[int, int, InFlight]]:
-        """First offset, last offset and state of each part."""
+        """Yields first offset, last offset and state of each part."""
         if self.records is None:
             yield self.first, self.last, self._whole
         else:
@@ -121,7 +122,7 @@ class InFlightBatch:
                 yield offset, offset, record
 
     def split(self, new_lock: NewLock) -> dict[int, InFlight]:
-        """Give each record a state, and a lock that ends when the batch's would have ended."""
+        """Give each record a state, and a lock that ends when the batch's lock would have ended."""
         if self.records is None:
             whole = self._whole
             self.records = {}

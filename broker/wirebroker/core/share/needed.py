@@ -13,15 +13,15 @@ class NeededRecords:
     def __init__(self) -> None:
         self._snapshots: dict[Key, int] = {}
         self._deleted: int | None = None
-        """The offset of the last record, if it deletes a state: it counts until the next record, as in Kafka."""
+        """The offset of the last record, if it deletes a state. As in Kafka, it is needed until the next record."""
 
     def written(self, key: Key, offset: int) -> None:
-        """A snapshot is written at this offset."""
+        """Note that a snapshot is written at this offset."""
         self._snapshots[key] = offset
         self._deleted = None
 
     def deleted(self, key: Key, offset: int) -> None:
-        """The record at this offset deletes the state."""
+        """Note that the record at this offset deletes the state."""
         self._snapshots.pop(key, None)
         self._deleted = offset
 

@@ -1,8 +1,9 @@
 """A share partition: the records of one partition as one share group sees them (Kafka's SharePartition).
 
-It has no clock and no log. Records are available, acquired by a member under a lock, acknowledged, or archived. The start
-offset moves up to the first record that is neither acknowledged nor archived; what lies before it is forgotten. Every
-change of a client is written down before it counts; acquisitions are not, so a restart releases them.
+The class has no clock and no log. Records are available, acquired by a member under a lock, acknowledged, or archived. The
+start offset moves up to the first record that is neither acknowledged nor archived. The share partition forgets the records
+before it. Every change by a client is written down before it counts. Acquisitions are not written down, so a restart releases
+them.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Stored(Protocol):
 
 
 class Broken(Exception):
-    """Kafka fails on this request with an unexpected exception, and the client gets UNKNOWN_SERVER_ERROR."""
+    """Raised for a request on which Kafka fails with an unexpected exception. The client gets UNKNOWN_SERVER_ERROR."""
 
 
 What = Literal["acquired", "released", "settled", "lock_expired"]
@@ -76,7 +77,7 @@ NO_RENEWAL = Refusal(INVALID, "Renewing acquisition locks is not enabled for the
 class SharePartition:
     """One group's state of one partition. Times are in ms since the epoch.
 
-    `woken` is called with the time whenever more records may be available. `report` gets what happens to records.
+    `woken` is called with the time whenever more records may be available. `report` is called with each event of records.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class SharePartition:
         self.looks_for_next = False
         """Tells whether a record before the end may be available."""
         self._gap: tuple[int, int] | None = None
-        """After loading: an offset from which records may be missing in the state, and the end offset at that time."""
+        """After loading, the offset from which records may be missing in the state, and the end offset at that time."""
         self._timers = timers
         self._stored = stored
         self._woken = woken
@@ -133,7 +134,7 @@ class SharePartition:
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def move_gap(self, offset: int) -> None:
-        """Records up to this offset were acquired."""
+        """Note that records up to this offset were acquired."""
         if self._gap is not None:
             inside = self._gap[1] == self.end_offset and offset <= self._gap[1]
             self._gap = (offset, self._gap[1]) if inside else None
@@ -178,7 +179,7 @@ class SharePartition:
         return self._timers.at(when, lambda now: self._expire(member_id, first, last, now))
 
     def _expire(self, member_id: str, first: int, last: int, now: int) -> None:
-        """The lock has ended: release what is still acquired."""
+        """Release the records that are still acquired after their lock has ended."""
         floor = self.batches.floor(first)
         if floor is None:
             return
@@ -228,7 +229,8 @@ class SharePartition:
     # Acknowledgements
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledged], now: int) -> Refusal | list[Undo]:
-        """A member acknowledges records: all of these batches or none. Refused, or the changes to `finish`. Raises Broken."""
+        """Acknowledge records for a member: all of these batches or none. Returns the refusal, or the changes to `finish`.
+        Raises Broken."""
         changed: list[Undo] = []
         for batch in batches:
             if batch.last < self.start_offset:
@@ -318,7 +320,7 @@ class SharePartition:
             record.state, record.member_id, record.moving = state, member_id, False
 
     def release(self, member_id: str) -> list[Undo]:
-        """The member's session has ended: release all that it has acquired. Returns the changes to `finish`."""
+        """Release all records that the member has acquired, after its session has ended. Returns the changes to `finish`."""
         changed: list[Undo] = []
         for batch in self.batches:
             if (
@@ -334,8 +336,8 @@ class SharePartition:
         return changed
 
     def finish(self, changed: Sequence[Undo], now: int) -> Refusal | None:
-        """Write down changes; if that fails, undo them and return why. Kafka does this in the background: a fetch that comes
-        with the acknowledgements does not see their effect.
+        """Write down changes. If the write fails, undo the changes and return the reason. Kafka writes in the background, so
+        a fetch in the same request does not see the effect of the acknowledgements.
         """
         if not changed:
             return None
@@ -391,7 +393,7 @@ class SharePartition:
         return record is not None and record.completed
 
     def _last_completed(self) -> tuple[int, int]:
-        """Returns the last of the completed records that come first, and how many of them are not before the start offset."""
+        """Returns the end of the leading run of completed records, and the number of them at or after the start offset."""
         found, count, gap = -1, 0, self.gap_start
         for batch in self.batches:
             if gap is not None and batch.last >= gap:
@@ -404,7 +406,7 @@ class SharePartition:
         return found, count
 
     def log_starts_at(self, offset: int) -> None:
-        """The partition's log begins later: archive the available records before that. Acquired ones stay acquired."""
+        """Archive the available records before the new start of the partition's log. Acquired ones stay acquired."""
         if offset <= self.start_offset:
             return
         if not len(self.batches):
@@ -427,7 +429,7 @@ class SharePartition:
         )
 
     def archive_stale(self, fetch_offset: int, base_offset: int) -> None:
-        """Archive what is available between the two offsets: the log has no records there, perhaps after compaction."""
+        """Archive the available records between the two offsets: the log has no records there, perhaps after compaction."""
         if not len(self.batches) or fetch_offset >= base_offset:
             return
         floor = self.batches.floor(fetch_offset)
@@ -457,7 +459,7 @@ class SharePartition:
         return found
 
     def close(self) -> None:
-        """The share partition is forgotten: end its locks."""
+        """End all locks, because the share partition is forgotten."""
         for batch in self.batches:
             for _, _, record in batch.states():
                 record.unlock()

@@ -1,7 +1,7 @@
-"""Share sessions (Kafka's ShareSessionCache): a broker remembers which partitions a member of a share group fetches.
+"""Share sessions: a broker remembers the partitions that a member of a share group fetches (Kafka's ShareSessionCache).
 
-A session belongs to a member. It ends with a final request, or when the connection that began it closes; then all that the
-member has acquired is released.
+A session belongs to a member. It ends with a final request, or when the connection that began it closes. Then the broker
+releases all records that the member has acquired.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class Cached:
-    """A partition of a session; `shown` says that the next response names it even without records."""
+    """A partition of a session. `shown` says that the next response names the partition even without records."""
 
     topic: str | None
     shown: bool
@@ -38,7 +38,7 @@ class Cached:
 
 @dataclass(slots=True)
 class ShareSession:
-    """The partitions that a member fetches, in order. The next request must carry `epoch`."""
+    """The partitions that a member fetches, in order. `epoch` is the epoch that the next request must carry."""
 
     key: MemberKey
     connection: int
@@ -50,7 +50,7 @@ class ShareSession:
         return [Wanted(cached.topic, place) for place, cached in self.partitions.items()]
 
     def add(self, wanted: Wanted, *, shown: bool = True) -> None:
-        """Fetch another partition; the next response names it, unless the session begins with it."""
+        """Fetch another partition. The next response names the partition, unless the session begins with it."""
         self.partitions.setdefault(wanted.place, Cached(wanted.topic, shown))
 
     def forget(self, forgotten: Iterable[Place]) -> None:
@@ -64,11 +64,11 @@ class ShareSession:
         return cached is not None and (cached.shown or has_records or bool(error))
 
     def answered(self, place: Place, error: int, has_records: bool) -> None:
-        """A response has this result for a partition."""
+        """Note that a response has this result for a partition."""
         cached = self.partitions.get(place)
         if cached is not None:
             cached.shown = bool(error)
-            if has_records:  # it goes to the end of the line
+            if has_records:  # the partition goes to the end of the session
                 self.partitions[place] = self.partitions.pop(place)
 
     def advance(self) -> None:
@@ -77,7 +77,8 @@ class ShareSession:
 
 
 class Ended(NamedTuple):
-    """The sessions that end with a connection: a member's session, if it still exists, and perhaps a group's last session."""
+    """The sessions that end with a connection: a member's session, if it still exists, and whether it was the group's last
+    session."""
 
     session: ShareSession | None
     node_id: int
@@ -87,7 +88,7 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class _Began:
-    """The member whose session a connection began last; `stale` if that session has ended."""
+    """The member whose session a connection began last. `stale` says that this session has ended."""
 
     key: MemberKey
     stale: bool = False
@@ -158,7 +159,7 @@ class ShareSessions:
         return session
 
     def disconnected(self, connection: int) -> Ended | None:
-        """A connection has closed; None if it never began a session."""
+        """Note that a connection has closed. Returns None if it never began a session."""
         began = self._connections.pop(connection, None)
         if began is None:
             return None

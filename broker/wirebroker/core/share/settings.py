@@ -1,4 +1,4 @@
-"""The settings of a share group: its own, else the broker's."""
+"""The settings of a share group: the group's own values, else the broker's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 
 @lru_cache
 def _parsed(name: str, own: str | None) -> str:
-    """Returns the text of a setting with this value of its own, else with its default."""
+    """Returns the text of a setting's own value, if it has one, else of its default."""
     setting = GROUP_SETTINGS[name]
     return setting.text(setting.parse((setting.default or "") if own is None else own))
 
@@ -61,7 +61,7 @@ class ShareSettings:
         return self._text("share.isolation.level") == "read_committed"
 
     def reset_time(self, now: int) -> int:
-        """Returns the time from which a new group reads, or one of the constants of ListOffsets for the earliest and latest
+        """Returns the time from which a new group reads, or the constant of ListOffsets for the earliest or the latest
         offset."""
         reset = self._text("share.auto.offset.reset")
         if not reset.startswith(BY_DURATION):

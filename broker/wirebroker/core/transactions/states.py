@@ -1,7 +1,8 @@
 """The states of a transactional id, and the allowed transitions (Kafka's TransactionState).
 
 Everything that changes a state goes through `Transaction.enter`, which reads this table. Kafka has one more state,
-PrepareEpochFence, which lasts while a write to the log is in progress. Here no write is ever in progress.
+PrepareEpochFence, which lasts while a write to the log is in progress. Here a write is done at once, so the state is not
+needed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class TransactionState(Enum):
     DEAD = "Dead"
     """Expired."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """Never entered here. It exists because clients may filter by it."""
+    """Never entered here. The state exists because clients may filter by it."""
 
     @property
     def number(self) -> int:
@@ -65,4 +66,5 @@ PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
     ),
     TransactionState.PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""The states from which each may be entered. From transaction version 2 on, a transaction that never began may be aborted."""
+"""For each state, the states that may precede it. From transaction version 2 on, a client may abort a transaction that never
+began."""

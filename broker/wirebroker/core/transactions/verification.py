@@ -21,7 +21,7 @@ from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 class Speaks(Enum):
     """The client's abilities, by the version of its request."""
 
-    OLD_ERRORS = "it adds partitions itself, and does not know TRANSACTION_ABORTABLE"
+    OLD_ERRORS = "the client adds partitions itself, and does not know TRANSACTION_ABORTABLE"
     NEW_ERRORS = "it adds partitions itself"
     IMPLICIT_ADDS = "transaction version 2: the partitions' leader adds them"
 
@@ -36,9 +36,9 @@ class TransactionalProducer(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The result: the partitions that may be written to for the first time, and the errors of others.
+    """The result: the partitions to which the producer may write for the first time, and the errors of other partitions.
 
-    On a partition that is in neither, the transaction is already open.
+    The transaction is already open on a partition that is in neither set.
     """
 
     first_writes: frozenset[TopicPartition]
