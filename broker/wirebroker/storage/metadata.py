@@ -23,23 +23,24 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.recovery import cut_of
 
 TOPIC_ID = bytes(15) + b"\1"
-"""The id that Kafka has given to the topic of its metadata."""
+"""The id of Kafka's metadata topic."""
 METADATA_TOPIC = "__cluster_metadata"
 RECORDS_PER_BATCH = 5000
 SHOWN = 60
-"""Characters of a name that a message shows."""
+"""The largest number of a name's characters that a message shows."""
 
 
 LAST_EPOCH = 2**31 - 1_000_000
 LAST_PRODUCER_ID = 2**63 - 1_000_000
-"""The largest numbers that startup accepts. The broker counts on from them, up to the largest of their type."""
+"""The largest numbers that startup accepts. The broker counts on from these numbers, up to the largest number of the type."""
 FOLDERS_MADE = 100_000
-"""The most missing partition folders that startup creates for the metadata."""
+"""The largest number of missing partition folders that startup creates for the metadata."""
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
 
 
 def check_image(image: Image, path: Path) -> None:
-    """Raises DamagedFile if Kafka could not have these topics: names become folders, and counts become loops."""
+    """Raises DamagedFile if Kafka could not have these topics. The check protects the start, which makes folders of names and
+    loops over counts."""
     names = set()
     for topic in image.topics.values():
         why = _name_error(topic.name) or ("two topics have it" if topic.name in names else "")

@@ -176,7 +176,7 @@ class SharePartitions:
         return iter(list(self._held.values()))
 
     def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
-        """Write down changes of a share partition; why not, or None."""
+        """Write down changes of a share partition. Returns the reason for a failure, or None."""
         refused = self._coordinator.write(
             (partition.group_id, partition.topic_id, partition.index), partition.state_epoch, partition.leader_epoch,
             partition.start_offset, partition.completed, batches, now,
