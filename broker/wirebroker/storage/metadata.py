@@ -58,7 +58,7 @@ def check_image(image: Image, path: Path) -> None:
 
 
 def _name_error(name: str) -> str:
-    """Why no topic of this broker can have this name, or ""."""
+    """Returns the reason for which no topic of this broker can have this name, or ""."""
     if name == METADATA_TOPIC:
         return "The metadata has its folder"
     if os.name == "nt" and _RESERVED.match(name):
@@ -74,7 +74,8 @@ class MetadataLog:
     """Reads the image of the metadata, and appends the records that change it."""
 
     def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
-        """Read the log. The checkpoint says that it `reached` an offset, `clean` that the broker stopped there.
+        """Read the log. The checkpoint says that the metadata `reached` an offset. `clean` says that the broker stopped
+        there.
 
         Raises DamagedFile.
         """
@@ -83,16 +84,16 @@ class MetadataLog:
         self.image = Image()
         self.end_offset = 0
         self._reached = self.synced_offset = reached
-        """Everything before this offset is synced."""
+        """All records before this offset are synced."""
         self._leader_epoch = 1
         self._base = 0
         self._size = 0
-        """The bytes in the file that is written to."""
+        """The number of bytes in the file to which the broker appends."""
         self._fd = -1
         if self.folder.is_dir():
             self._read()
         self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
-        """Tells whether there has been metadata, even if it is lost."""
+        """Tells whether metadata existed, even if it is lost."""
 
     @property
     def is_lost(self) -> bool:
@@ -104,7 +105,7 @@ class MetadataLog:
 
     @property
     def path(self) -> Path:
-        """The file that is written to."""
+        """The file to which the broker appends."""
         return self.folder / file_name(self._base, LOG)
 
     def _read(self) -> None:
@@ -137,9 +138,9 @@ class MetadataLog:
             self._fd = files.open_to_append_at(self.path, self._size)
 
     def begun(self, now: int) -> bool:
-        """Write the first record if there is none. Returns whether this is the first start.
+        """Write the first record if the log is empty. Returns whether this is the first start.
 
-        From here on the log is never empty, so that one that is has lost something.
+        From here on the log is never empty, so an empty log means lost records.
         """
         if not self.end_offset:
             self.append(iter([(ProducerIdsRecord(broker_id=1, broker_epoch=-1, next_producer_id=0), 0)]), now)
@@ -153,7 +154,7 @@ class MetadataLog:
         return not existed
 
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> None:
-        """Append these records, each with its version. Raises OSError; then none is appended."""
+        """Append these records, each with its version. Raises OSError, and then appends none."""
         values = [metadata_bytes(record, version) for record, version in records]
         before = self._size, self.end_offset
         try:
