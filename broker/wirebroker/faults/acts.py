@@ -23,27 +23,28 @@ class ExchangeParts(Received, Parked, Protocol):
     now: int
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes that it was read from, if the next request may be recognised by them."""
+    """The bytes from which the request was read, if the next request may be recognised by them."""
 
     @property
     def alive(self) -> bool:
         """Tells whether the client still waits for the response."""
 
     def handle(self, request: Message) -> None:
-        """Have the request handled; its response passes `FaultPlan.answered`, now or later."""
+        """Let the request be handled. Its response passes `FaultPlan.answered`, now or later."""
 
     def respond(self, response: Message) -> None:
         """Send its response."""
 
     def park(self) -> None:
-        """Hold back what follows on the connection until it is answered."""
+        """Hold back later requests of the connection until this request has its response."""
 
     def close(self, reason: str) -> Outcome:
         """Close the connection instead of answering."""
 
 
 class NothingToChange(ValueError):
-    """A change of state that cannot be made: its object does not exist, or its state forbids it. The message tells which."""
+    """Raised for an impossible change of state: its object does not exist, or the object's state forbids the change. The
+    message tells which."""
 
 
 class BrokerParts(Protocol):
@@ -56,7 +57,8 @@ class BrokerParts(Protocol):
         """Let writes succeed again. Returns whether a write failed since `fail_write`."""
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Take the partitions that a node leads offline. Returns the call that brings them back, None if there are none."""
+        """Take the partitions that a node leads offline. Returns the call that brings the partitions back, or None without
+        such partitions."""
 
     def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> int:
         """Forget a producer. Returns how many partitions knew it."""
@@ -65,7 +67,7 @@ class BrokerParts(Protocol):
         """Forget a transactional id. Raises NothingToChange."""
 
     def fence(self, transactional_id: str, now: int) -> int:
-        """Raise the epoch of a transactional id, which is returned. Raises NothingToChange."""
+        """Raise the epoch of a transactional id, and return it. Raises NothingToChange."""
 
     def expire_session(self, connection: Connection, now: int) -> bool:
         """Let the session of a client end. Returns whether it has authenticated by SASL."""
@@ -74,10 +76,10 @@ class BrokerParts(Protocol):
         """Remove an ACL. Returns whether it was there. Raises ValueError for a text that is not an ACL."""
 
     def slow_reassignments(self, until: int) -> None:
-        """Let the replicas that are added before `until` be in sync only then."""
+        """Let replicas that are added before `until` get in sync only at `until`."""
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
-        """Cut a log at an offset. Returns its log end offset before and after. Raises NothingToChange."""
+        """Remove the end of a log from an offset on. Returns its log end offset before and after. Raises NothingToChange."""
 
     def move_leader(self, partitions: Iterable[TopicPartition], now: int) -> int:
         """Let another broker lead each of these partitions. Returns how many leaders have moved."""
@@ -100,30 +102,30 @@ class BrokerParts(Protocol):
 
 @dataclass(slots=True)
 class Injection(ABC):
-    """A rule acting on one request, which it sees here, and its acts. The plan implements the acts."""
+    """A rule that acts on one request: the request's data, and the acts. The plan implements the acts."""
 
     request: Message
     exchange: ExchangeParts
     facts: Facts
     only: Where | None
-    """The partitions that match; None: all."""
+    """The matching partitions; None stands for all."""
     batches: list[Batch | None]
-    """The batches of a Produce that match; any other request is one None."""
+    """The matching batches of a Produce. Any other request is a single None."""
 
     @property
     @abstractmethod
     def broker(self) -> BrokerParts:
-        """The inside of the broker, for rules that need one."""
+        """The inside of the broker, for rules that need a broker."""
 
     @abstractmethod
     def respond(self, response: Message) -> Outcome:
-        """Respond without handling the request: the rules after this one do not act, those about the response do."""
+        """Respond without handling the request. Later rules do not act on the request, but rules about the response do."""
 
     @abstractmethod
     def refuse(self, code: int, only: Where | None) -> Message | Outcome:
         """Respond with an error. Returns the request for the partitions to handle, or the outcome.
 
-        A request that only reads is handled, and its response overwritten.
+        A request that only reads is handled, and the error replaces its response.
         """
 
     @abstractmethod
@@ -140,7 +142,8 @@ class Injection(ABC):
 
     @abstractmethod
     def lose_response(self, *, close: bool, reset: bool = False) -> bool:
-        """Withhold the response, and close the connection or let it go silent. Returns False: it cannot be sent."""
+        """Withhold the response, and close the connection or let it go silent. Returns False, because the response cannot be
+        sent."""
 
     @abstractmethod
     def reset(self) -> Outcome:
@@ -164,12 +167,12 @@ class Injection(ABC):
 
     @abstractmethod
     def report(self, done: bool) -> None:
-        """Trace that the rule acted, or uncount it if there was nothing to do."""
+        """Trace that the rule acted, or uncount the firing if there was nothing to do."""
 
 
 @dataclass(slots=True)
 class Greeting:
-    """A TLS handshake that begins, and the effect of the rules on it."""
+    """A TLS handshake at its beginning, and the effect of the rules on it."""
 
     listener: str
     now: int
@@ -179,12 +182,12 @@ class Greeting:
     stalled_by: Hashable | None = None
     """The rule that stalls it."""
     until: int | None = None
-    """The time at which a stalled handshake continues, in ms since the epoch; None: when the rule is unloaded."""
+    """The time at which a stalled handshake continues, in ms since the epoch. None means when the rule is unloaded."""
 
 
 @dataclass(slots=True)
 class OutgoingResponse:
-    """The bytes of a response on their way; each rule of the wire changes them in turn."""
+    """The bytes of a response on their way. Each rule of the wire changes the bytes in turn."""
 
     size: int
     sample: Callable[[range, int], list[int]]
@@ -194,7 +197,7 @@ class OutgoingResponse:
     pause: float = 0.0
     flipped: list[int] = field(default_factory=list)
     closing: list[tuple[int, str]] = field(default_factory=list)
-    """In how many ms the connection is closed, and why."""
+    """The time in ms until the connection is closed, and the reason."""
 
     @property
     def shape(self) -> Shape:

@@ -24,7 +24,8 @@ from wirebroker.faults.forms import FaultError, schema_of
 from wirebroker.faults.rules import KINDS, Rule, needed_by, words_of
 
 MOST_DOTS = 100
-"""Dots that a line of a fault file may have: tomllib's time for a dotted key grows with the square of its parts."""
+"""The largest number of dots in a line of a fault file: tomllib's time for a dotted key grows with the square of its
+parts."""
 
 
 def file_kinds() -> list[str]:
@@ -33,11 +34,11 @@ def file_kinds() -> list[str]:
 
 
 class FaultFileError(ValueError):
-    """A fault file that cannot be used; the message names the file, the line and what to do."""
+    """Raised for a fault file that cannot be used. The message names the file, the line and the correction."""
 
 
 class FaultFile(NamedTuple):
-    """The content of a fault file; `seed` is None if it has none."""
+    """The content of a fault file; `seed` is None if the file has no seed."""
 
     rules: list[Rule]
     seed: int | None
@@ -61,7 +62,7 @@ def loads(text: str, where: str) -> FaultFile:
             raise FaultFileError(f"{where}:{number}: this line has more than {MOST_DOTS} dots")
     try:
         document = tomllib.loads(text)
-    except (ValueError, RecursionError) as wrong:  # a number of thousands of digits is a plain ValueError
+    except (ValueError, RecursionError) as wrong:  # a number of thousands of digits raises a plain ValueError
         raise FaultFileError(f"{where}: this is not TOML: {wrong}") from None
     return parse(document, where, text)
 
@@ -103,7 +104,7 @@ def read_rule(table: Mapping[str, Any]) -> Rule:
 
 
 class _Lines:
-    """Finds the line of the text in which the fault with a given number has a word."""
+    """Finds the line of the text that contains a word of the fault with a given number."""
 
     def __init__(self, where: str, text: str) -> None:
         self._where = where
@@ -114,7 +115,7 @@ class _Lines:
                 self._starts.append(index)
 
     def of(self, number: int | None, word: str) -> str:
-        """`file:line`, or the file alone if there is no text."""
+        """Returns `file:line`, or only the file if there is no text."""
         if not self._lines:
             return self._where if number is None else f"{self._where}, fault {number + 1}"
         first, last = 0, len(self._lines)
@@ -128,7 +129,7 @@ class _Lines:
 
 
 def dump(rules: Iterable[Rule], seed: int) -> str:
-    """Returns the rules as a fault file. A rule with a function cannot be written down; a comment names it."""
+    """Returns the rules as a fault file. A comment stands for a rule with a function, which no file can contain."""
     parts = [f"seed = {seed}\n"]
     for rule in rules:
         if not rule.in_files:

@@ -1,4 +1,4 @@
-"""The form of a fault's words: which values a word can have, by its type hint, and what a message says of a wrong one.
+"""The form of a fault's words. A word's type hint determines the valid values, and the message about an invalid value.
 
 Hints are those of msgspec: `Annotated[int, Meta(ge=1)]`, `Literal["clean", "kill"]`. The check, the JSON schema and the
 messages all come from the hint.
@@ -15,14 +15,14 @@ import msgspec
 __tracebackhide__ = True  # pytest shows the caller's line
 
 LONGEST = 60
-"""Characters of a wrong value that a message repeats."""
+"""The largest number of characters of a wrong value that a message repeats."""
 NAMES = {
     "integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false",
 }  # fmt: skip
 
 
 class FaultError(ValueError):
-    """A rule that cannot be used; `word` is the one of its words to change."""
+    """Raised for a rule that cannot be used. `word` is the word to change."""
 
     def __init__(self, word: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -42,7 +42,7 @@ def check_value(kind: str, word: str, value: Any, hint: Any) -> None:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """Returns the JSON schema of a hint; None, which stands for a word that is not given, is left out."""
+    """Returns the JSON schema of a hint, without None, which stands for a word that is not given."""
     if get_origin(hint) in (Union, UnionType):
         hint = Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007
     return msgspec.json.schema(hint)

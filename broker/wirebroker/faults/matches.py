@@ -12,7 +12,7 @@ from wirebroker.requests.parts import TopicPartition, Where
 
 
 class MatchedRule(NamedTuple):
-    """A rule that matches a request: which of its partitions (None: all), and which batches of a Produce."""
+    """A rule that matches a request, with the matching partitions (None: all) and the matching batches of a Produce."""
 
     rule: Rule
     only: Where | None
@@ -37,7 +37,7 @@ class Matches:
     wire: list[MatchedRule] = field(default_factory=list)
     """and on its bytes."""
     overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
-    """Errors for the response, and for which partitions, before anything else happens to it."""
+    """The errors for the response, with their partitions. They are set before any other change of the response."""
     refused: Message | None = None
     """The response for the partitions that were not handled."""
     gone: Where = frozenset()
@@ -45,9 +45,9 @@ class Matches:
     slow: dict[TopicPartition, int] = field(default_factory=dict)
     """The time in ms that a write to these partitions takes."""
     slow_rule: Rule | None = None
-    """The rule that made it slow, the last one of several."""
+    """The rule that made the write slow; of several rules, the last."""
     failing: list[tuple[MatchedRule, TopicPartition]] = field(default_factory=list)
-    """Partitions whose write is to fail."""
+    """The partitions whose write must fail."""
     crashes: bool = False
     """Tells whether the broker is killed once the request is handled."""
 

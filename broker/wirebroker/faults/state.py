@@ -1,6 +1,6 @@
-"""Changes of an engine's storage and state, for faults inside a broker and for tests that make them at once.
+"""Changes of an engine's storage and state, for faults inside a broker and for tests that make such changes at once.
 
-Some of them take days in Kafka, or a second client: expiration, fencing, a log that loses its end.
+In Kafka, some of these changes take days or a second client: expiration, fencing, a log that loses its end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ATTEMPTS = 3
 
 
 class Engine(Protocol):
-    """The cluster of an engine, and how its brokers stop and start."""
+    """The cluster of an engine, and the calls that stop and start its brokers."""
 
     cluster: Cluster
     transactions: TransactionCoordinator
@@ -48,7 +48,7 @@ class Engine(Protocol):
         """End a broker as with kill −9."""
 
     def start_broker(self, node_id: int, now: int) -> None:
-        """Start a broker that was killed."""
+        """Start a killed broker."""
 
 
 class EngineBroker:
@@ -71,9 +71,9 @@ class EngineBroker:
         return failed
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Take the partitions that a node leads offline; without a topic all but the internal ones.
+        """Take the partitions that a node leads offline; without a topic, all except internal partitions.
 
-        Returns the call that brings them back, None if there was none to take offline.
+        Returns the call that brings the partitions back, or None if no partition was taken offline.
         """
         full = [
             each
@@ -106,7 +106,8 @@ class EngineBroker:
         return count
 
     def expire_transactional_id(self, transactional_id: str, now: int) -> None:
-        """Let the coordinator forget a transactional id. Raises NothingToChange if there is none, or its state forbids it."""
+        """Let the coordinator forget a transactional id. Raises NothingToChange if the id does not exist, or its state
+        forbids the change."""
         known = self._transaction(transactional_id)
         if not known.state.may_expire:
             state = known.state.value
@@ -149,7 +150,7 @@ class EngineBroker:
         return was_there
 
     def slow_reassignments(self, until: int) -> None:
-        """Let the replicas that are added before `until` be in sync only then."""
+        """Let replicas that are added before `until` get in sync only at `until`."""
         self._engine.controller.slow_until = until
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
@@ -196,7 +197,7 @@ class EngineBroker:
         self._engine.restart(mode, now)
 
     def crash(self, node_id: int, now: int) -> None:
-        """Kill one broker and start it again; if there are others, they lead in its place."""
+        """Kill one broker and start it again. If there are other brokers, they lead in its place."""
         if len(self._engine.cluster.brokers) == 1:
             self._engine.restart("kill", now)
         else:
