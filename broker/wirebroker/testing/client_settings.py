@@ -25,10 +25,10 @@ SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The settings by which clients reach a broker. `user` and `password` are for SASL, the files for TLS (`client` has key
-    and certificate).
+    """The settings by which clients reach a broker. `user` and `password` are for SASL, and the files are for TLS (`client`
+    has key and certificate).
 
-    `token` makes a token for OAUTHBEARER, good for an hour.
+    `token` makes a token for OAUTHBEARER that is valid for an hour.
     """
 
     bootstrap_servers: str
@@ -42,7 +42,7 @@ class Access:
 
 
 def client_settings(library: str, access: Access) -> dict[str, Any]:
-    """Returns the settings for a library, under the names that it gives them. ValueError for an unknown library or
+    """Returns the settings for a library, under the library's names. Raises ValueError for an unknown library or
     mechanism."""
     known = {
         "kafka-python": _kafka_python, "aiokafka": _aiokafka, "java": _java, "kafkajs": _kafkajs, "franz-go": _franz_go,

@@ -33,11 +33,11 @@ from wirebroker.testing.operations import DEFAULT
 
 
 class StateView(msgspec.Struct, forbid_unknown_fields=True):
-    """The state of something when it was read."""
+    """The state of an object at the time of reading."""
 
 
 class Quota(StateView):
-    """The limits of clients; `<default>` stands for all that have no limit of their own."""
+    """The limits of clients; `<default>` stands for all clients without a limit of their own."""
 
     user: str | None
     client_id: str | None
@@ -140,7 +140,7 @@ class Group(StateView):
 
 
 def topics(engine: Engine, *, internal: bool = False) -> dict[str, TopicState]:
-    """Returns the topics by their names; with `internal` also the coordinators' own."""
+    """Returns the topics by their names; with `internal`, also the coordinators' topics."""
     found = sorted(engine.cluster.topics.items())
     return {name: topic_state(engine, each) for name, each in found if internal or not each.internal}
 

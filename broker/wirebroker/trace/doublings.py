@@ -1,5 +1,5 @@
-"""Remarks on the batches of a trace: which fault met a response, which records were probably stored again because of it, and
-where a real broker did not do what the sequences predict.
+"""Remarks on the batches of a trace: the fault that met a response, the records that were probably stored again because of
+it, and a real broker's deviations from the prediction by sequences.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row, ShadowRow
 ExchangeKey = tuple[int, int, int]
 """Node, connection and correlation id."""
 Alike = tuple[str, int, str | None, int, int]
-"""Topic, partition, client id, records and bytes: what a batch and its retry share under any producer id and epoch."""
+"""Topic, partition, client id, records and bytes. A batch and its retry share these values under any producer id and
+epoch."""
 
 
 def remarks_on(rows: Iterable[Row]) -> dict[int, str]:

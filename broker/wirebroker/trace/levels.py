@@ -26,7 +26,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "exchanges": ("reply", "fetch"),
     "all": ("request",),
 }
-"""Level to the events that it adds."""
+"""For each level, the events that it adds."""
 
 
 def includes(level: str, other: str) -> bool:

@@ -1,6 +1,6 @@
 """The recorder: a ring of the latest rows, and sinks that get each row as it is made.
 
-It knows what passes over the wire and the faults, and no broker, so that a proxy can use it. `broker.BrokerRecorder` adds
+It knows the wire and the faults, but no broker, so that a proxy can use it. `broker.BrokerRecorder` adds
 verdicts and changes, which only a broker knows.
 """
 
@@ -54,7 +54,7 @@ logger = logging.getLogger("wirebroker")
 RING = 10_000
 """Rows that the ring keeps."""
 LONGEST = 1000
-"""Characters that a row keeps of a name which a client made up."""
+"""The largest number of characters that a row keeps of a client's name."""
 NAMED = 8
 """The largest number of names of one request that are traced."""
 
@@ -71,9 +71,9 @@ class Traced(NamedTuple):
     arrived: int
     """ms since the epoch"""
     about: tuple[str, ...]
-    """the topics, groups and transactions that it names"""
+    """the topics, groups and transactions that the request names"""
     errors: tuple[str, ...] | None = None
-    """those of its response, if somebody has looked for them already: `errors_in`"""
+    """the errors of its response, if they are already known: `errors_in`"""
 
 
 class TracedExchange(Received, Protocol):
@@ -88,17 +88,17 @@ class TracedExchange(Received, Protocol):
 
 
 class Recorder:
-    """The rows of the wire and the faults, latest last. `now()` is the time of an event that has none itself."""
+    """The rows of the wire and the faults, latest last. `now()` is the time of an event without a time of its own."""
 
     def __init__(self, now: Callable[[], int], size: int = RING) -> None:
         self._ring: deque[Any] = deque(maxlen=size)
-        """Rows, and what `_made` makes rows of."""
+        """The rows, and the tuples from which `_made` makes rows."""
         self.added = 0
         """The number of rows since the start; only the latest `size` rows are kept."""
         self.runs = 0
         """The number of calls of `begin_again`."""
         self.kept: KeptFrames | None = None
-        """The bytes of exchanges, while somebody looks at them."""
+        """The bytes of exchanges, kept while a reader wants them."""
         self._now = now
         self.sinks: list[Sink] = []
         self.verdicts = self.changes = self.exchanges = self.requests = False
@@ -172,7 +172,7 @@ class Recorder:
         self._add(row)
 
     def refused(self, connection: Connection, operation: str, resource_type: str, name: str, because: str) -> None:
-        """Note that a client may not do something."""
+        """Note that an operation was denied to a client."""
         if self.verdicts:
             row = AuthorizationRow(
                 self._now(), connection.node_id, connection.number, cut(str(connection.session.principal)) or "",
@@ -192,7 +192,7 @@ class Recorder:
             self._add(row)
 
     def requested(self, request: Message, exchange: TracedExchange, about: tuple[str, ...] | None = None) -> None:
-        """Note a request, and keep the names in it for the row of its response: `about`, the `names_of` its facts."""
+        """Note a request, and keep its names for the row of its response: `about` holds the `names_of` its facts."""
         about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(exchange.now, about)
         if self.requests:
@@ -257,7 +257,8 @@ class Recorder:
     # Sinks
 
     def _hand_out(self, row: Row, sinks: Iterable[Sink] | None = None) -> None:
-        """Give a row to these sinks, or to all. One that raises is detached: what the row tells has happened already."""
+        """Give a row to these sinks, or to all sinks. A sink that raises is detached, because the row's event has already
+        happened."""
         for sink in tuple(self.sinks if sinks is None else sinks):
             try:
                 sink(row)
@@ -282,7 +283,7 @@ class Recorder:
         self.begin_run("reset", *self.sinks)
 
     def detach(self, sink: Sink) -> None:
-        """Give this sink no more rows; harmless if it gets none."""
+        """Give this sink no more rows. Does nothing if the sink gets none."""
         if sink in self.sinks:
             self.sinks.remove(sink)
 
@@ -309,7 +310,8 @@ class Recorder:
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
-        """At most this many rows after the `number`th row since the start, and the number of forgotten rows between."""
+        """Returns at most this many rows after the `number`th row since the start, and the number of forgotten rows
+        between."""
         first = max(number, self.added - len(self._ring))
         later = self.added - first
         rows = list(islice(reversed(self._ring), max(later - most, 0), later))[::-1]
@@ -330,7 +332,7 @@ class Recorder:
 
 
 def software_of(connection: Connection) -> str:
-    """Returns the client's software as it names itself, "" if it does not."""
+    """Returns the name of the client's software, "" if the client does not name it."""
     return _software(connection.software)
 
 
@@ -340,12 +342,12 @@ def _software(parts: tuple[str, ...]) -> str:
 
 
 def cut(text: Text) -> Text:
-    """Returns the first `LONGEST` characters of a text; a client may send 32 KiB of it with each request."""
+    """Returns the first `LONGEST` characters of a text, because a client may send 32 KiB of text with each request."""
     return text if text is None or len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 def _named(sink: Sink) -> str:
-    """Returns the name of a sink for people: its `name` if it has one, or that of its function or class."""
+    """Returns the name of a sink for people: its `name`, or else the name of its function or class."""
     name = getattr(sink, "name", None) or getattr(sink, "__qualname__", None) or type(sink).__qualname__
     return str(name)
 
@@ -363,7 +365,7 @@ def errors_in(response: Message) -> tuple[str, ...]:
 
 
 def _least(names: Collection[Any]) -> list[Any]:
-    """Returns the first elements, as many as are traced, in order, without sorting all elements."""
+    """Returns the first elements in order, as many as are traced, without sorting all elements."""
     return sorted(names) if len(names) <= NAMED else nsmallest(NAMED, names)
 
 

@@ -1,7 +1,8 @@
 """Selects the rows of a trace that belong to a topic, a client, a producer, a transaction or a group.
 
-A row belongs to one of these if it names it. Requests and responses do not name a producer, and a batch does not name its
-transactional id: they belong to it because of the rows of the same connection or exchange. `learn` remembers those.
+A row belongs to such a subject if the row names the subject. Requests and responses do not name a producer, and a batch does
+not name its transactional id. Other rows of the same connection or exchange connect them with the subject. `learn` remembers
+those.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _about(row: Row) -> tuple[str, ...]:
 
 
 def batch_of(row: Row) -> ProduceRow | Batch | None:
-    """Returns the batch that a row is about: its own, or the one that a fault fired on."""
+    """Returns the batch of a row: its own batch, or the batch on which a fault fired."""
     return row if isinstance(row, ProduceRow) else row.batch if isinstance(row, FaultRow) else None
 
 
@@ -99,7 +100,7 @@ class Subject:
         self._names = NAMES[kind]
         self._seen: set[Any] = set()
         self._producers: set[tuple[int, int]] = set()
-        """Producer ids and epochs of the transactional id."""
+        """The producer ids and epochs of the transactional id."""
         self._transactions: set[str] = set()
         """Transactional ids of the producer."""
         self._connections: set[tuple[int, int]] = set()
@@ -108,7 +109,8 @@ class Subject:
         self._traces_requests = False
 
     def learn(self, row: Row) -> None:
-        """Note what other rows have to do with the subject. For a whole trace, learn every row before the first question."""
+        """Learn from a row which producers and exchanges belong to the subject. For a whole trace, learn every row before the
+        first question."""
         names = self._names(row)
         self._seen.update(names)
         named = self.name in self._names(row)
@@ -135,7 +137,8 @@ class Subject:
         return self.kind in ("transaction", "group") and _exchange(row) in self._exchanges
 
     def _is_of_producer(self, row: Row) -> bool:
-        """A client's connection carries one producer at a time, and all that it sends for it."""
+        """Tells whether the row belongs to the producer: a client's connection carries one producer at a time, with all its
+        requests."""
         if hasattr(row, "producer_id"):
             return False
         exchange = _exchange(row)
@@ -144,7 +147,7 @@ class Subject:
         return not self._transactions.isdisjoint(transactions_of(row))
 
     def unknown(self) -> str:
-        """Returns a sentence if no row that was learnt names the subject, "" if one does."""
+        """Returns a sentence if no learnt row names the subject, else ""."""
         if self.name in self._seen:
             return ""
         others = sorted(map(str, self._seen - {-1}))
