@@ -1,4 +1,4 @@
-"""An endpoint: its path and its handler, whose type hints are the forms of request and respond."""
+"""An endpoint: its path and its handler. The handler's type hints are the forms of request and response."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ EVENTS = "text/event-stream"
 class Endpoint:
     """One row of the table.
 
-    The handler gets the controlled broker or proxy and, by name, the parts of the path; where its signature has them also
-    `query` and `body` (forms) or `text` (the raw body). Its result is written as JSON, text as it is, and None is an empty
-    response.
-    `problems` maps the other statuses that it responds with to their reasons.
+    The handler gets the controlled broker or proxy and, by name, the parts of the path. It also gets `query` and `body`
+    (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; a text stays as it is,
+    and None is an empty response. `problems` maps the other statuses of its responses to their reasons.
     """
 
     method: str
@@ -53,7 +52,7 @@ class Endpoint:
 
     @property
     def shown_path(self) -> str:
-        """Its path as people and OpenAPI write it."""
+        """The path in the form of OpenAPI, for people."""
         return re.sub(r":\w+}", "}", self.path)
 
     @property

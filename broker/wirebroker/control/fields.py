@@ -1,4 +1,4 @@
-"""The fields of each endpoint's query and body in words, for docs/reference/control.md and for the page at `/`."""
+"""Describes the fields of each endpoint's query and body, for docs/reference/control.md and for the page at `/`."""
 
 from __future__ import annotations
 

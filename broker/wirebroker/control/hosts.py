@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class Hosts:
-    """Loopback, the address on which a request arrived, and names that are added."""
+    """The allowed names: loopback, the address on which a request arrived, and added names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {plain_host(name) for name in names}

@@ -17,7 +17,7 @@ SENT_BACK = {
     413: "the body is too large",
     422: "something in the request does not fit; `field` names it",
 }
-"""Problems that any endpoint may respond with."""
+"""The problems with which any endpoint may respond."""
 
 
 def described(endpoints: Sequence[Endpoint]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ PROBLEM = "application/problem+json"
 
 
 class Problem(Exception):
-    """An error response with this status. `detail` is a sentence; `field` names the wrong field of the request, if one is."""
+    """An error response with this status. `detail` is a sentence; `field` names the wrong field of the request, if a field is
+    wrong."""
 
     def __init__(self, status: int, detail: str, field: str | None = None) -> None:
         super().__init__(detail)

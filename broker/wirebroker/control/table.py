@@ -1,4 +1,4 @@
-"""Every endpoint of the control, one row each. The app and the descriptions are derived from the rows.
+"""The table of the control's endpoints, with a row for each. The app and the descriptions follow from the rows.
 
 A proxy has the endpoints whose handlers take any `Controlled`.
 """

@@ -1,4 +1,5 @@
-"""The audit: was delivery exactly once? It compares the stored records with the application's intended records."""
+"""The audit compares the stored records with the application's intended records, to find out whether delivery was exactly
+once."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Question(Form):
 
 
 class Found(Form):
-    """A finding; −1 stands for "none". It concerns the sequences and offsets from first to last, both included."""
+    """A finding; −1 stands for "none". A finding concerns the sequences and offsets from first to last, both included."""
 
     kind: Annotated[str, about("as docs/how-to/audit.md lists them")]
     severity: Literal["certain", "likely", "info"]

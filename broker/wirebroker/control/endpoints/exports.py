@@ -1,4 +1,4 @@
-"""Chosen rows of the trace as files: a capture, or a scenario that the mock plays."""
+"""Exports chosen rows of the trace as files: a capture, or a scenario that the mock plays."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Rows(Form):
 
 
 def capture(controlled: Controlled, body: Chosen) -> bytes:
-    """Exchanges as a pcapng file, for Wireshark and `wirebroker trace show`, if their bytes are still kept.
+    """Returns exchanges as a pcapng file, for Wireshark and `wirebroker trace show`, if their bytes are still kept.
 
-    Times are exact to the millisecond, and clients' ports are made up. Secrets are left out, as in `--capture`.
+    Times are exact to the millisecond, and clients' ports are made up. The file contains no secrets, as with `--capture`.
     """
     found = [(kept_exchange(controlled, each.number, body.run), each.remarks) for each in body.exchanges]
     kept = [(exchange, remarks) for exchange, remarks in found if exchange is not None]
@@ -47,7 +47,8 @@ def capture(controlled: Controlled, body: Chosen) -> bytes:
 
 
 def scenario(controlled: Controlled, body: Rows) -> str:
-    """A scenario made of these rows: the batches, errors and faults; `scenario run FILE.toml` plays it."""
+    """Returns a scenario made from these rows: the batches, errors and faults. `scenario run FILE.toml` plays the
+    scenario."""
     rules = {str(rule): rule.described() for rule in controlled.machine.plan.rules if rule.in_files}
     try:
         return scenario_of([row_from_json(row) for row in body.rows], rules)

@@ -38,7 +38,7 @@ class Quotas(Form):
 
 
 def listed(controlled: ControlledBroker) -> Quotas:
-    """The quotas of all clients."""
+    """Returns the quotas of all clients."""
     return Quotas(states.quotas(controlled.engine))
 
 

@@ -1,4 +1,5 @@
-"""The state of clients in the broker: producers, transactions, groups; and operations that expire or fence them."""
+"""The state that the broker keeps about clients: producers, transactions and groups; and operations that expire or fence
+them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from wirebroker.testing.goals import GroupReady
 from wirebroker.testing.states import Group, PartitionState, Transaction
 
 MOST_LAG = 1000
-"""The records of a lag are counted while the broker's clients wait."""
+"""The largest number of records that are counted for a lag, because the broker's clients wait meanwhile."""
 
 
 class Batch(Form):
@@ -68,7 +69,7 @@ class AllProducers(Form):
 
 
 class Limited(Form):
-    """How many, and of which topic."""
+    """The largest number of producers, and the topic."""
 
     topic: Annotated[str | None, about("on this topic")] = None
     limit: Annotated[int, about("at most so many", ge=1, le=10_000)] = 1000
@@ -101,7 +102,8 @@ class CommittedOffset(Form):
 
 
 class Awaited(Form):
-    """The conditions to wait for. Without any of the first three: until the group is stable."""
+    """The conditions to wait for. The goal of a wait for a group. Without any of the first three fields, the wait is for a
+    stable group."""
 
     members: Annotated[Natural | None, about("stable, with this number of members")] = None
     committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
@@ -132,26 +134,27 @@ class Cut(Form):
 
 
 def producers(controlled: ControlledBroker, topic: str, query: OfPartition) -> Producers:
-    """The validator's state of each producer of a topic, by partition."""
+    """Returns the validator's state of each producer of a topic, by partition."""
     found = operations.topic_named(controlled.engine, topic)
     held = found.partitions if query.partition is None else [operations.partition_of(found, query.partition)]
     return Producers([_producer(each.index, *entry) for each in held for entry in operations.producers(each).items()])
 
 
 def all_producers(controlled: Controlled, query: Limited) -> AllProducers:
-    """The validator's state of each producer on each partition: a proxy's as far as batches have passed."""
+    """Returns the validator's state of each producer on each partition. A proxy knows the state only from the batches that
+    have passed."""
     found = [each for each in controlled.producers() if query.topic in (None, each[0])]
     shown = [_producer_at(*each) for each in found[-query.limit :]]
     return AllProducers(shown, len(found) - len(shown))
 
 
 def transactions(controlled: ControlledBroker) -> Transactions:
-    """Every transactional id, with the state of its transaction."""
+    """Returns every transactional id, with the state of its transaction."""
     return Transactions(list(states.transactions(controlled.engine).values()))
 
 
 def transaction(controlled: ControlledBroker, transactional_id: str) -> Transaction:
-    """A transactional id, with the state of its transaction."""
+    """Returns a transactional id, with the state of its transaction."""
     known = states.transactions(controlled.engine)
     if transactional_id not in known:
         advice = did_you_mean(transactional_id, known)
@@ -160,12 +163,12 @@ def transaction(controlled: ControlledBroker, transactional_id: str) -> Transact
 
 
 def groups(controlled: ControlledBroker) -> Groups:
-    """Every group, with its members and committed offsets."""
+    """Returns every group, with its members and committed offsets."""
     return Groups(list(states.groups(controlled.engine).values()))
 
 
 def group(controlled: ControlledBroker, group_id: str) -> Group:
-    """A group, with its members and committed offsets."""
+    """Returns a group, with its members and committed offsets."""
     known = states.groups(controlled.engine)
     if group_id not in known:
         raise Problem(404, f"there is no group {group_id!r}{did_you_mean(group_id, known)}", "group_id")
@@ -173,16 +176,18 @@ def group(controlled: ControlledBroker, group_id: str) -> Group:
 
 
 async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awaited) -> Group:
-    """Wait for a group: until it is stable, has this number of members, has committed these offsets, or has no lag.
+    """Wait until a group is stable, has this number of members, has committed these offsets, or has no lag.
 
-    With `committed` or `lag` its state does not matter, unless `members` are given as well. 409 says what is missing.
+    With `committed` or `lag`, the group's state does not matter, unless `members` are given as well. 409 names the missing
+    parts.
     """
     committed = body.committed and {(each.topic, each.partition): each.offset for each in body.committed}
     return await controlled.reach(GroupReady(group_id, body.members, committed or None, body.lag), body.timeout)
 
 
 def expire_producer(controlled: ControlledBroker, producer_id: int, body: Where) -> Expired:
-    """Let partitions forget a producer as after producer.id.expiration.ms, unless it has an open transaction there."""
+    """Let partitions forget a producer as after producer.id.expiration.ms. A partition with an open transaction of the
+    producer keeps it."""
     count = operations.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
     controlled.changed()
     return Expired(count)
