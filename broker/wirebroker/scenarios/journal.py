@@ -10,13 +10,13 @@ from wirebroker.audit.journal import Intended
 
 
 class Sent(NamedTuple):
-    """A record that the application handed over."""
+    """A record that the application handed to its client."""
 
     value: str
     topic: str
     partition: int
     by: str
-    """the producer: an application may have several"""
+    """the producer, because an application may have several"""
 
 
 class Told(NamedTuple):
@@ -29,14 +29,14 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Note:
-    """A call of the client beside sending records, and its error."""
+    """A call of the client other than sending a record, and its error."""
 
     what: str
     error: str = ""
 
 
 class Journal:
-    """Written by the workload and by the clients' callbacks, from their own threads."""
+    """The workload and the clients' callbacks write the journal, from their own threads."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -47,13 +47,13 @@ class Journal:
         self._changed = threading.Condition()
 
     def tell(self, value: str, offset: int, error: str) -> None:
-        """Note the outcome of a record; for the clients' callbacks."""
+        """Note the outcome of a record. The clients' callbacks call this method."""
         with self._changed:
             self.told.append(Told(value, offset, error))
             self._changed.notify_all()
 
     def wait_told(self, values: set[str], timeout: float) -> bool:
-        """Wait for the outcome of each of these values; False after `timeout` seconds."""
+        """Wait for the outcome of each of these values. Returns False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: values <= {each.value for each in self.told}, timeout)
 
@@ -67,7 +67,7 @@ class Journal:
         return list({each.value: each for each in self.sent if each.value not in known}.values())
 
     def intended(self) -> list[Intended]:
-        """Returns the records in the audit's form: each once, with its outcome if the client reported one."""
+        """Returns the records in the audit's form: each record once, with its outcome if the client reported an outcome."""
         good, failed = self.acknowledged(), {each.value for each in self.told if each.error}
         once = {each.value: each for each in self.sent}
         return [

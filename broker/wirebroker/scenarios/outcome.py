@@ -42,7 +42,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome in a word, its counts, and the differences from the expectation."""
+    """The outcome as one word, its counts, and the differences from the expectation."""
 
     name: OutcomeName
     counts: Counts
@@ -67,12 +67,12 @@ def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[S
 
 
 def commits(marker: StoredRecord) -> bool:
-    """Tells whether a marker commits; else it aborts."""
+    """Tells whether a marker commits. Another marker aborts."""
     return marker.key is not None and marker.key[2:4] == COMMIT.to_bytes(2, "big")
 
 
 def count(journal: Journal, log: Sequence[StoredRecord], transactions: Sequence[Sequence[str]] = ()) -> Counts:
-    """Count. `log` is everything stored in the topic; `transactions` the values that belong together."""
+    """Count. `log` holds all stored records of the topic; `transactions` holds the values of each transaction."""
     seen: list[StoredRecord] = []
     still_open: list[StoredRecord] = []
     for _, records in groupby(log, key=lambda record: record.partition):
@@ -107,7 +107,8 @@ def _torn(transaction: Sequence[str], values: Counter[str]) -> int:
 
 
 def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
-    """Tells how many records stand after one that was sent later; of repeated records the first copy counts."""
+    """Returns the number of records that are stored after a record that was sent later. Of repeated records, only the first
+    copy counts."""
     place: dict[str, tuple[int, int]] = {}
     for record in seen:
         place.setdefault(_value(record), (record.partition, record.offset))

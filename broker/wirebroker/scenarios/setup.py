@@ -29,7 +29,7 @@ def topics(part: Part) -> dict[str, int]:
 
 
 def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
-    """Bring the broker into the part's first state, and load its faults, which are returned."""
+    """Bring the broker into the part's first state. Loads the part's faults and returns them."""
     epoch, transactional_id = part.broker.producer_epoch, part.producer.transactional_id
     if epoch and transactional_id is None:
         engine.plan.add(_begin_at(epoch, engine))
@@ -41,7 +41,8 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 
 
 def _begin_at(epoch: int, engine: Engine) -> Rule:
-    """Returns a rule that responds to the first InitProducerId with this epoch; the producer raises it by itself from there."""
+    """Returns a rule that responds to the first InitProducerId with this epoch. The producer raises the epoch by itself from
+    there."""
 
     def response(facts: Facts, request: Message) -> Message | None:
         assert isinstance(request, InitProducerIdRequest)

@@ -1,4 +1,4 @@
-"""A run in words: the requests and their verdicts, the client's reports, and the log."""
+"""Shows a run in words: the requests and their verdicts, the client's reports, and the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wirebroker.trace.rows import ProduceRow
 
 VERDICTS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
 WIDTH = 110
-"""Columns, where there is no terminal that has its own."""
+"""The number of columns if there is no terminal."""
 LINES = 40
 """The largest number of lines shown of one run; a last line counts the lines left out."""
 AUDITED = 6
@@ -32,7 +32,7 @@ MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "dupli
          "loses": "bold red", "hangs": "bold red"}  # fmt: skip
 COUNTED = {"sent": "sent", "stored": "stored", "lost": "lost", "doubled": "doubled", "displaced": "out of order",
            "failed": "failed"}  # fmt: skip
-"""The counts that are shown, and their names."""
+"""The shown counts, and their names."""
 
 
 class Screen:
@@ -92,7 +92,7 @@ class Screen:
         self.verdict(result)
 
     def verdict(self, result: Result) -> None:
-        """The outcome, and the differences from the expectation."""
+        """Returns the outcome, and the differences from the expectation."""
         name = result.outcome.name
         line = Text("  ").append(name, MARKS[name]).append(f"  {summary(result.outcome.counts)}", "dim")
         self.console.print(line)
@@ -100,7 +100,7 @@ class Screen:
             self._line(Text("  FINDING: ", "bold red"), difference, "bold red")
 
     def comparison(self, results: Sequence[Result]) -> None:
-        """The parts of a scenario side by side, counted from the log."""
+        """Returns the parts of a scenario side by side, counted from the log."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         table.add_column("")
         for heading in COUNTED.values():
@@ -113,7 +113,7 @@ class Screen:
         self.console.print(table)
 
     def summary(self, results: Sequence[Result], skipped: dict[str, str]) -> None:
-        """One line for each part of many scenarios."""
+        """Returns one line for each part of many scenarios."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         for heading in ("scenario", "part", "outcome", "finding"):
             table.add_column(heading)
@@ -174,7 +174,7 @@ class Screen:
 
 
 def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
-    """Events, and how often each is repeated."""
+    """Yields events, each with the number of its repetitions."""
 
     def same(event: Event) -> object:
         if event.row is not None:
@@ -188,7 +188,7 @@ def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
 
 
 def _short(words: Iterable[tuple[str, int]], limit: int = 24) -> str:
-    """Values, with their offsets if they have any, in a row; the records of one batch, A0, A1 …, under its letter."""
+    """Returns values in a row, with their offsets if known. The records of one batch (A0, A1 …) appear under its letter."""
     runs: list[list[tuple[str, int]]] = []
     for word in words:
         if runs and _follows(runs[-1][-1][0], word[0]):
@@ -260,7 +260,7 @@ def _expected(expect: Any) -> str:
 
 
 def sequences(row: ProduceRow) -> str:
-    """First and last sequence, with the epoch where it is not 0."""
+    """Returns first and last sequence, with the epoch if it is not 0."""
     if row.producer_id < 0:
         return "none"
     first, last = row.first_sequence, row.last_sequence
@@ -276,7 +276,7 @@ def response_text(row: ProduceRow, unanswered: bool = False) -> str:
 
 
 def reason(row: ProduceRow) -> str:
-    """Returns the row's sentence without what its line says already: the producer, the sequences, the verdict."""
+    """Returns the row's sentence without the parts that are already in its line: the producer, the sequences, the verdict."""
     who = f"producer {row.producer_id} epoch {row.producer_epoch} on {row.topic}-{row.partition}"
     text = row.explain.partition(": ")[2].partition("; batches in the window")[0]
     text = re.sub(r"^sequences? \S+ (of (?=producer.*\b(is|are) batch))?", "", text.replace(who, "this producer"))
@@ -315,7 +315,7 @@ def catalogue(scenarios: Iterable[Scenario]) -> str:
 
 
 def _linked(source: str) -> str:
-    """Returns a source as a link, where it is one."""
+    """Returns a source as a link, if it has an address."""
     if "#" in source:
         repository, _, number = source.partition("#")
         return f"[{source}](https://github.com/{repository}/issues/{number})"

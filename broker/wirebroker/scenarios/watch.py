@@ -1,7 +1,7 @@
 """The requests of a run in the order in which the broker handled them, with the names of their records.
 
-The trace has verdicts and faults but no records. So a rule that lets every request pass notes its records, and the two are
-joined by connection and correlation id.
+The trace has verdicts and faults but no records. So a rule that lets every request pass notes the request's records. This
+module joins trace and records by connection and correlation id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wirebroker.requests.facts import Facts
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
-"""Requests that are shown beside Produce."""
+"""The requests that are shown besides Produce."""
 RING = 10_000
 """The largest number of rows to read; the trace keeps no more."""
 
@@ -106,7 +106,7 @@ class _Join:
         self._known: dict[tuple[int, int], _Seen] = {}
         self._responses = {(row.connection, row.correlation_id): row for row in rows if isinstance(row, ReplyRow)}
         self._judged: set[tuple[int, int]] = set()
-        """Requests with a verdict, or with a fault that prevented one."""
+        """The requests with a verdict, or with a fault that prevented a verdict."""
 
     def events(self, rows: Iterable[Row]) -> Iterable[Event]:
         """Yields the next rows as events."""
@@ -140,7 +140,7 @@ class _Join:
         return Event(" ".join(look.records.values()) or look.what, fault=row)
 
     def _refusal(self, row: ReplyRow) -> Iterable[Event]:
-        """A response with an error that no verdict explains: this broker does not lead the partition."""
+        """Yields a response whose error no verdict explains, because this broker does not lead the partition."""
         request = (row.connection, row.correlation_id)
         if request in self._known and request not in self._judged:
             yield Event(" ".join(self._known[request].records.values()), errors=", ".join(row.errors))

@@ -1,4 +1,4 @@
-"""The application of a scenario: it does the steps in order, with any of the clients."""
+"""The application of a scenario. It does the steps in order, with any of the clients."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ records."""
 Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 IN_TRANSACTION = 2.0
-"""Seconds to wait for records inside a transaction; its end reports their outcome."""
+"""The number of seconds to wait for records inside a transaction. The end of the transaction reports their outcome."""
 FIRST = "first"
-"""The name of the producer where a step names none."""
+"""The name of the producer if a step names none."""
 CHUNK = 2
 """The number of records that a pipeline reads at a time."""
 
 
 class _ReaderFailed(Exception):
-    """A consumer of the client raised something."""
+    """Raised if a consumer of the client raised an exception."""
 
 
 class Workload:
@@ -79,7 +79,7 @@ class Workload:
         return max(self._end - time.monotonic(), 0.05)
 
     def _call(self, what: str, function: Callable[[], Any]) -> str:
-        """Make a call of the client. Returns the error as a sentence, "" if there was none."""
+        """Make a call of the client. Returns the error as a sentence, or "" without an error."""
         self.doing = what
         try:
             function()
@@ -105,7 +105,7 @@ class Workload:
             raise _ReaderFailed(f"{what}: {sentence(failed)}") from failed
 
     def _held(self, by: str) -> _Held:
-        """Returns the producer of this name, made when it is first asked for."""
+        """Returns the producer of this name. Makes it at the first request for it."""
         held = self._producers.get(by)
         if held is None:
             held = _Held(self._part.producer.transactional_id is not None, self.journal)
@@ -117,7 +117,7 @@ class Workload:
     # Records
 
     def _values(self, count: int, size: int = 0) -> list[str]:
-        """Returns the next values: the records of a batch have its letter."""
+        """Returns the next values. The records of a batch have its letter."""
         found: list[str] = []
         sizes = self._part.producer.batches if self._clients.__name__.endswith(".wire") else []
         while len(found) < count:
@@ -138,7 +138,7 @@ class Workload:
             held.producer.send(topic, value, partition)
 
     def _wait(self, held: _Held, values: Sequence[str]) -> None:
-        """Wait for the outcome of these; in a transaction its end reports them."""
+        """Wait for the outcome of these values. In a transaction, the end reports the outcome."""
         if held.broken:
             return
         timeout = min(self._left(), IN_TRANSACTION) if held.transactional else self._left()
@@ -179,7 +179,7 @@ class Workload:
         self._wait(self._held(by), [each.value for each in self.journal.sent])
 
     def _do_send_again(self, value: str | list[str], partition: int | None = None, by: str = FIRST) -> None:
-        """Send records again: by name, or all unacknowledged ones."""
+        """Send records again: the named records, or all unacknowledged records."""
         held = self._held(by)
         known = {each.value: each for each in self.journal.sent}
         chosen = self.journal.unacknowledged() if value == "unacknowledged" else [known[name] for name in value]
@@ -215,9 +215,10 @@ class Workload:
         self.transactions.append(held.end(failed or "aborted by the application"))
 
     def _do_transaction(self, value: int, partitions: Sequence[int] = (0,), again: int = 0, by: str = FIRST) -> None:
-        """One transaction of `value` records; if it fails the application repeats it up to `again` times.
+        """Run one transaction of `value` records. If it fails, the application repeats it up to `again` times.
 
-        If the client cannot go on after a failure, the application repeats it with a new producer of the same transactional id.
+        If the client cannot continue after a failure, the application repeats the transaction with a new producer of the same
+        transactional id.
         """
         self._transaction(self._values(value), partitions, again, by)
 
@@ -281,7 +282,8 @@ class Workload:
         return max((int(value.partition("@")[2]) + 1 for _, value in found), default=0)
 
     def _do_consume(self, value: int, isolation: Isolation = "read_committed", to_end: bool = False) -> None:
-        """A consumer reads from the beginning and must find `value` records, and with `to_end` reach the end."""
+        """Let a consumer read from the beginning. It must find `value` records, and with `to_end` reach the end of the
+        log."""
         reader = self._reader(TOPIC, "readers", isolation)
         found = self._read(reader, 0, value or 1, min(self._left(), 3.0) if value else 0.4)
         if len(found) != value:
@@ -356,7 +358,7 @@ class Workload:
             self.hung = True
 
     def _do_wait_for_stored(self, value: int) -> None:
-        """Wait until the leaders have `value` records, acknowledged or not."""
+        """Wait until the leaders have `value` records, whether acknowledged or not."""
         try:
             self._kafka.wait_for_records(TOPIC, value, self._left())
         except TimeoutError:
@@ -376,7 +378,7 @@ class _Held:
         self.broken = ""
         """why it could not start"""
         self.failed = ""
-        """why its transaction could not begin"""
+        """the reason for which its transaction could not begin"""
         self.errors: dict[str, str] = {}
         """errors of single records of a transaction"""
         self._journal = journal
@@ -395,7 +397,7 @@ class _Held:
             self._journal.tell(value, offset, error)
 
     def sent(self, value: str) -> None:
-        """Note a record that was handed over."""
+        """Note a record that was handed to the client."""
         self._open.append(value)
 
     def begin(self) -> None:
