@@ -215,7 +215,7 @@ def _fitted(form: Any, value: Any) -> Any:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """Returns the body. Raises Problem if it has more than `most` bytes."""
+    """Returns the body. Raises Problem if the body has more than `most` bytes."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

@@ -1,4 +1,5 @@
-"""The interface of the running broker or proxy for the control's endpoints. Use it in the thread of its host's loop."""
+"""The interface of the running broker or proxy for the control's endpoints. Use the object in the thread of its host's
+loop."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class Controlled:
 
     @property
     def machine(self) -> Machine:
-        """Its faults and its trace."""
+        """The machine, with its faults and its trace."""
         raise NotImplementedError
 
     @property
@@ -137,7 +138,7 @@ class ControlledBroker(Controlled):
 
     @property
     def engine(self) -> Engine:
-        """The present engine. A reset replaces it."""
+        """The present engine. A reset replaces the engine."""
         return self.host.engine
 
     @property

@@ -20,11 +20,11 @@ EVENTS = "text/event-stream"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One row of the table.
+    """An endpoint of the control, which is a row of the table.
 
-    The handler gets the controlled broker or proxy and, by name, the parts of the path. It also gets `query` and `body`
-    (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; a text stays as it is,
-    and None is an empty response. `problems` maps the other statuses of its responses to their reasons.
+    The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets `query` and
+    `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; a text stays as it
+    is, and None is an empty response. `problems` maps the other statuses of its responses to their reasons.
     """
 
     method: str
@@ -47,7 +47,7 @@ class Endpoint:
 
     @property
     def of_brokers(self) -> bool:
-        """Tells whether a broker has it and a proxy does not."""
+        """Tells whether a broker has the endpoint and a proxy does not."""
         return self.hints["controlled"] is ControlledBroker
 
     @property

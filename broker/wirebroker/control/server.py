@@ -70,7 +70,7 @@ class Control:
         self._server: asyncio.Server | None = None
         self.url = ""
         self.open_to_others = False
-        """Tells whether it listens on more than loopback."""
+        """Tells whether the control listens on more than loopback."""
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:

@@ -114,4 +114,4 @@ ENDPOINTS = (
     Endpoint("DELETE", "/snapshots/{snapshot:number}", running.delete_snapshot, 204, problems=NO_SNAPSHOT),
 )  # fmt: skip
 OF_PROXIES = tuple(each for each in ENDPOINTS if not each.of_brokers)
-"""Those that a proxy has."""
+"""The endpoints that a proxy has."""

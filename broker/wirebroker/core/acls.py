@@ -1,6 +1,6 @@
 """ACLs and the rules of StandardAuthorizerData in Kafka 4.3.1 (KIP-11, KIP-290).
 
-One ACL that denies overrides all ACLs that allow. Access to a resource without any ACL is refused, unless
+A single ACL that denies overrides all ACLs that allow. Access to a resource without any ACL is refused, unless
 allow.everyone.if.no.acl.found is set. Super users may do everything.
 """
 
@@ -134,7 +134,7 @@ class Ruling(NamedTuple):
 
 
 class Acls:
-    """The ACLs of a cluster, and which of them apply."""
+    """The ACLs of a cluster, and the search for the ACLs that apply."""
 
     def __init__(self) -> None:
         self.ids: dict[Acl, bytes] = {}
@@ -211,7 +211,7 @@ class Acls:
 
 
 def ruling(about: Collection[Acl], principal: str, host: str, operation: Operation) -> Ruling:
-    """Returns the decision of a resource's ACLs about this operation. Without any ACL it is not allowed."""
+    """Returns the decision of a resource's ACLs about this operation. Without any ACL, the operation is not allowed."""
     who = (principal, EVERYBODY)
     allowing: Acl | None = None
     for acl in about:
@@ -237,5 +237,5 @@ def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
 
 
 def bits(operations: Iterable[Operation]) -> int:
-    """Encodes operations as responses do: one bit for each operation."""
+    """Encodes operations as in responses: one bit for each operation."""
     return sum(1 << operation for operation in operations)

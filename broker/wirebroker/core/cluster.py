@@ -1,4 +1,4 @@
-"""The cluster: brokers, topics, and leaders. This is the metadata that KRaft would keep, without the quorum."""
+"""The cluster: brokers, topics, and leaders. The cluster keeps the metadata that KRaft would keep, without the quorum."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Broker:
     registered: bool = True
     """Tells whether the controller knows the broker. A broker registers itself when it starts."""
     loggers: Loggers = field(default_factory=Loggers)
-    """The levels of its loggers since it has started."""
+    """The levels of the broker's loggers."""
 
     @property
     def alive(self) -> bool:
@@ -66,12 +66,12 @@ class Broker:
         return self.running and self.registered
 
     def start(self) -> None:
-        """The broker runs, and registers itself."""
+        """Start the broker, which registers itself."""
         self.running = self.registered = True
         self.loggers = Loggers()
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Returns the advertised host and port for this listener; for an unknown listener those of the first one."""
+        """Returns the advertised host and port for this listener. An unknown listener has those of the first listener."""
         return self.addresses.get(listener) or next(iter(self.addresses.values()), ("", -1))
 
 
@@ -86,7 +86,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Tells whether it is a coordinators' topic, which clients must not write to."""
+        """Tells whether this is a coordinators' topic, to which clients must not write."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> Partition | None:
@@ -177,7 +177,8 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients send admin requests to, −1 without a live one. Every broker here can handle them."""
+        """The broker to which clients send admin requests; −1 without a live broker. Every broker here can handle admin
+        requests."""
         return min(self.live_brokers, default=-1)
 
     @property
@@ -196,7 +197,8 @@ class Cluster:
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def cannot_replicate(self, factor: int) -> str:
-        """Why new partitions cannot have this many replicas, in Kafka's words; "" if they can (StripedReplicaPlacer.place)."""
+        """Returns the reason, in Kafka's words, for which new partitions cannot have this many replicas; "" if they can
+        (StripedReplicaPlacer.place)."""
         usable = self.usable_brokers
         if not any(broker.alive for broker in usable.values()):
             return "All brokers are currently fenced, or have all their log directories cordoned."
@@ -233,7 +235,7 @@ class Cluster:
         self, name: str, now: int, partitions: int | None = None, replication_factor: int | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None, overrides: Mapping[str, str] | None = None,
     ) -> Generator[None, Any, Topic]:  # fmt: skip
-        """Create the topic, with its leaders spread over the brokers. The caller has checked name, counts and configs.
+        """Create the topic, and spread its leaders over the brokers. The caller has checked name, counts and configs.
 
         Nobody sees the topic before all of its partitions exist. The topic must not be in `growing`. Raises OSError, and
         creates nothing, if a log cannot be created. The topic is removed again if `decisions` cannot write it down.
@@ -254,7 +256,7 @@ class Cluster:
         return topic
 
     def alter_acls(self, added: Sequence[Acl], removed: Sequence[Acl]) -> None:
-        """Add and remove ACLs. Undone if `decisions` cannot write them down."""
+        """Add and remove ACLs. The change is undone if `decisions` cannot write it down."""
         new = {acl: self.random_bytes(16) for acl in dict.fromkeys(added) if acl not in self.acls}
         gone = {acl: self.acls.ids[acl] for acl in removed if acl in self.acls}
 
@@ -269,7 +271,8 @@ class Cluster:
         self.decisions.made(lambda: change(gone, new), lambda: None)
 
     def alter_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        """Change the levels of features. Undone if `decisions` cannot write them down; `then` is called in both cases."""
+        """Change the levels of features. The change is undone if `decisions` cannot write it down. `then` is called in both
+        cases."""
         held = self.configs.features
         before = {name: held[name] for name in levels}
         settings = {where: dict(given) for where, given in self.configs.dynamic.items()}
@@ -293,7 +296,7 @@ class Cluster:
         self.decisions.made(undo, done)
 
     def alter_quotas(self, changes: Sequence[QuotaChange]) -> None:
-        """Change client quotas. Undone if `decisions` cannot write them down."""
+        """Change client quotas. The change is undone if `decisions` cannot write it down."""
         held = self.quotas.limits
         back = [(entity, key, held.get(entity, {}).get(key)) for entity, key, _ in changes]
         self.quotas.alter(changes)
@@ -301,7 +304,7 @@ class Cluster:
         self.decisions.made(lambda: self.quotas.alter(back), lambda: None)
 
     def alter_scram(self, changes: Mapping[tuple[str, int], ScramCredential | None]) -> None:
-        """Change SCRAM credentials; None removes one. Undone if `decisions` cannot write them down."""
+        """Change SCRAM credentials. None removes a credential. The change is undone if `decisions` cannot write it down."""
         before = dict(self.scram)
         for key, credential in changes.items():
             if credential is None:
@@ -317,7 +320,7 @@ class Cluster:
         self.decisions.made(undo, lambda: None)
 
     def alter_token(self, token_id: str, token: TokenImage | None) -> None:
-        """Make, change or (None) remove a delegation token. Undone if `decisions` cannot write it down."""
+        """Make, change or (None) remove a delegation token. The change is undone if `decisions` cannot write it down."""
         held = self.tokens.by_id
         before = held.get(token_id)
 
@@ -340,7 +343,7 @@ class Cluster:
             self.timers.at(self._due[name], lambda when: self._auto_create(name, when))
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`."""
+        """Move all times by `ms`, as the clock was moved."""
         self._due = {name: when + ms for name, when in self._due.items()}
 
     def _auto_create(self, name: str, now: int) -> None:
@@ -361,7 +364,7 @@ class Cluster:
         """
         before = len(topic.partitions)
         made = yield from self._growing(topic, total, now, factor, assignment)
-        if self.topics.get(topic.name) is not topic:  # it was deleted in the meantime
+        if self.topics.get(topic.name) is not topic:  # the topic was deleted in the meantime
             self._discard(made, now)
             return
         topic.partitions += made

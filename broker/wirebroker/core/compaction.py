@@ -20,7 +20,7 @@ from wirebroker.core.purgatory import Timer
 logger = logging.getLogger("wirebroker")
 
 SLICE = 256
-"""Records that are read in a slice, which takes about a millisecond."""
+"""The number of records read in a slice, which takes about a millisecond."""
 
 
 class Compaction:
@@ -47,13 +47,13 @@ class Compaction:
             self._wait(now)
 
     def rolled(self, partition: Partition, now: int) -> None:
-        """A segment of this partition was closed."""
+        """Note that a segment of this partition was closed."""
         self.consider(partition, now)
         if partition.topic in INTERNAL_TOPICS:
             self.begin(now)
 
     def begin(self, now: int) -> None:
-        """Compact the logs that are dirty enough, the dirtiest first; the others are considered again later."""
+        """Compact the logs that are dirty enough, the dirtiest first. The compactor considers the other logs again later."""
         if not self._running:
             self._running = True
             self._cluster.timers.work(self._rounds(now))

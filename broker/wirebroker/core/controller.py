@@ -77,7 +77,8 @@ class Controller:
         self._change_all(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
 
     def broker_up(self, node_id: int, now: int) -> None:
-        """Start the broker if it was down. Its replicas follow and are in sync, or lead the partitions that had no leader."""
+        """Start the broker if it was down. The broker's replicas follow and are in sync, or lead the partitions that had no
+        leader."""
         self.finish()
         broker = self._broker(node_id)
         if broker.alive:
@@ -99,7 +100,7 @@ class Controller:
 
     def move_away(self, partition: Partition, now: int) -> bool:
         """Let another live broker lead: an in-sync replica, or a broker to which the leader's replica moves. Returns whether
-        there is one.
+        there is such a broker.
         """
         leader, alive = partition.leader, self._cluster.alive
         others = [node for node in sorted(self._cluster.brokers) if node != leader and alive(node)]
@@ -163,7 +164,7 @@ class Controller:
         self._watch_lag(partition, node_id, now + self._longest_lag + 1)
 
     def thaw_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
-        """Let a follower fetch again: it catches up at once. Does nothing if it is not frozen."""
+        """Let a follower fetch again: it catches up at once. Does nothing if the follower is not frozen."""
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         self._forget_lag(partition, node_id)

@@ -1,7 +1,6 @@
 """Delegation tokens (KIP-48): credentials that a client makes for others, and that expire.
 
-The broker does not keep a token's secret (its hmac). It computes the secret from the token's id and
-`delegation.token.secret.key`.
+The broker does not keep a token's secret (its hmac), but computes it from the token's id and `delegation.token.secret.key`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Elections of leaders and changes of the in-sync replicas, as Kafka's controller makes them (PartitionChangeBuilder).
 
-These are pure functions over a `Registration`. A new cluster of Kafka 4.3 has eligible leader replicas (KIP-966): a partition
-may have no in-sync replica at all. A replica that fell out of sync while fewer than min.insync.replicas were in sync stays
-eligible.
+The functions of this module are pure functions over a `Registration`. A new cluster of Kafka 4.3 has eligible leader replicas
+(KIP-966): a partition may have no in-sync replica at all. A replica that fell out of sync while fewer than
+min.insync.replicas were in sync stays eligible.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class LeaderEpochs:
         return self.starts[-1][1]
 
     def begin(self, epoch: int, offset: int) -> None:
-        """Begin a new epoch at `offset`. It replaces a latest epoch without records."""
+        """Begin a new epoch at `offset`. The new epoch replaces a latest epoch without records."""
         if self.starts and self.starts[-1][1] == offset:
             self.starts.pop()
         self.starts.append((epoch, offset))

@@ -90,8 +90,8 @@ class LogDirs:
     def planned(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> dict[int, dict[int, str]]:
         """Returns the directories of new partitions, by index and by broker. Each partition's first replica will lead it.
 
-        A broker first makes the logs that it leads, in the order of Java's HashMap. It puts each log into the directory with
-        the fewest logs.
+        A broker first makes the logs that it leads, in the order of Java's HashMap. The broker puts each log into the
+        directory with the fewest logs.
         """
         if all(len(self.paths(node_id)) == 1 for nodes in replicas.values() for node_id in nodes):
             return {index: {node_id: self.paths(node_id)[0] for node_id in nodes} for index, nodes in replicas.items()}

@@ -1,8 +1,8 @@
 """The levels of a broker's loggers, as clients see and change them (KIP-412).
 
 The loggers have the names that Kafka 4.3.1 shows after its start, with the levels of its own log4j2.yaml. This broker has no
-log4j. It keeps a level until it restarts, and the loggers below inherit the level, but the level does not change the broker's
-own log.
+log4j. A level lasts until the broker restarts, and the loggers below inherit the level, but the level does not change the
+broker's own log.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class OpenTransactions:
         self._unreplicated.clear()
 
     def truncate(self, end_offset: int, open_ones: dict[int, int]) -> None:
-        """Forget the transactions after `end_offset`, the new end of the log. `open_ones` are those that the producers'
-        states show as open."""
+        """Forget the transactions after `end_offset`, the new end of the log. `open_ones` are the transactions that the
+        producers' states show as open."""
         del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]
         self.restart(open_ones)
 

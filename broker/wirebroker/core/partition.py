@@ -313,9 +313,9 @@ class Partition:
     ) -> ErrorCode | Verification | None:
         """Decide whether the transaction coordinator must verify a transactional batch before it is appended.
 
-        Returns None if the coordinator need not: the producer's transaction is already open here. Returns a Verification if
-        it must. If the coordinator agrees, the caller appends the batch as `verified`. The partition remembers the
-        Verification until then. Returns INVALID_PRODUCER_EPOCH if the epoch is old.
+        Returns None if no verification is needed, because the producer's transaction is already open here. Returns a
+        Verification if the coordinator must verify the batch. If the coordinator agrees, the caller appends the batch as
+        `verified`. The partition remembers the Verification until then. Returns INVALID_PRODUCER_EPOCH if the epoch is old.
         """
         state = self.producers.get(producer_id)
         if state is not None:
@@ -541,7 +541,8 @@ class Partition:
                     yield key if isinstance(key, int) else -1, epoch_of(state)
 
     def expire_producer(self, producer_id: int) -> int | None:
-        """Forget one producer of any age, and return its epoch. Returns None if it is unknown or has an open transaction.
+        """Forget one producer of any age, and return its epoch. Returns None if the producer is unknown or has an open
+        transaction.
 
         Lagging replicas forget the producer as well, as they would by their own clocks.
         """
@@ -554,7 +555,7 @@ class Partition:
         return epoch_of(self.producers.pop(producer_id))
 
     def delete(self, now: int) -> None:
-        """The topic is deleted. Calls the requests that wait for this partition. They then find no leader."""
+        """The topic is deleted. Calls the requests that wait for this partition. The requests then find no leader."""
         self.deleted = True
         self.leader = -1
         self.log.delete()
@@ -614,7 +615,8 @@ class Partition:
         )  # fmt: skip
 
     def restore(self, kept: PartitionCopy, epoch: int) -> None:
-        """Continue from a copy, in this leader epoch. It must be later than every leader epoch that clients have seen."""
+        """Continue from a copy, in this leader epoch. The epoch must be later than every leader epoch that clients have
+        seen."""
         self.log = kept.log.copy()
         self.log_start_offset = kept.log_start_offset
         self.producers, self.transactions = dict(kept.producers), kept.transactions.copy()

@@ -1,9 +1,9 @@
 r"""Regular expressions that clients send: to subscribe to topics (KIP-848), and to list transactional ids (ListTransactions).
 
-Kafka matches them with RE2/J. RE2, which this module uses, accepts the same expressions and also needs only linear time, even
-for `(a+)+`. Where RE2 and RE2/J differ, this module follows RE2/J: it has no `\C`, and refuses two groups with the same name.
-This broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, and fails or crashes on
-some of them.
+Kafka matches these expressions with RE2/J. RE2, which this module uses, accepts the same expressions and also needs only
+linear time, even for `(a+)+`. Where RE2 and RE2/J differ, this module follows RE2/J: it has no `\C`, and refuses two groups
+with the same name. This broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, and
+fails or crashes on some of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PatternError(ValueError):
 
 
 class Pattern:
-    """A compiled pattern. It remembers which names match, because groups match the same topics repeatedly."""
+    """A compiled pattern. The pattern remembers which names match, because groups match the same topics repeatedly."""
 
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
@@ -74,7 +74,7 @@ class Pattern:
         """Match the names and remember the results. Returns False if that takes more than this number of steps (about 100 per
         microsecond).
 
-        Call it again to continue. Every call makes some progress.
+        Call this method again to continue. Every call makes some progress.
         """
         known = self._known
         for name in names:

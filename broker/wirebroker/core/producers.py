@@ -183,8 +183,9 @@ def last_batch_only(state: bytes) -> bytes:
 def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
     """Returns a follower's state of a producer. `mine` was the follower's state when its log ended at offset `since`.
 
-    `leaders` is the leader's state of the same log. The follower itself has appended the batches from `since` on. Its
-    knowledge of earlier batches is from that time. Returns None if the follower does not know the producer.
+    `leaders` is the leader's state of the same log. The follower itself has appended the batches from `since` on. The
+    follower's knowledge of earlier batches is from the time of `mine`. Returns None if the follower does not know the
+    producer.
     """
     batches = [leaders[at : at + _BATCH.size] for at in range(_START, len(leaders), _BATCH.size)]
     kept = [batch for batch in batches if _BATCH.unpack(batch)[1] >= since]
@@ -280,7 +281,7 @@ def _judge_verified_sequence(state: bytes | None, batch: BatchHeader, verificati
 
 
 def _judge_first(batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin, issued: bool) -> Verdict:
-    """Decide about a producer without state on this partition. In Kafka 4.3.1 it may begin with any sequence."""
+    """Decide about a producer without state on this partition. In Kafka 4.3.1, the producer may begin with any sequence."""
     if (fenced := _judge_epoch(batch, -1)) is not None:
         return fenced
     if origin is Origin.CLIENT:
@@ -402,7 +403,7 @@ def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: in
 
 
 def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> bytes:
-    """Returns the state after the marker was stored. With a new epoch, it forgets the batches of the old epoch."""
+    """Returns the state after the marker was stored. With a new epoch, the state forgets the batches of the old epoch."""
     epoch, last, batches = -1, -1, b""
     if state is not None:
         epoch, _, _, _, last, _ = _HEAD.unpack_from(state)
@@ -413,7 +414,8 @@ def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch:
 
 
 def without_transaction(state: bytes) -> bytes:
-    """Returns the producer's state without its open transaction. There is no marker, and the sequences continue."""
+    """Returns the producer's state without its open transaction. The log gets no marker, and the producer's sequences
+    continue."""
     epoch, coordinator_epoch, _, flags, last, timestamp = _HEAD.unpack_from(state)
     return _HEAD.pack(epoch, coordinator_epoch, -1, flags & ~_OPEN, last, timestamp) + state[_START:]
 

@@ -42,14 +42,14 @@ class Timers:
         self._tidy_at = _TIDY_FROM
         self._work: deque[Iterator[None]] = deque()
         self.in_slices = False
-        """Tells whether the driver calls `run` again while there is work. If it does not, all work runs at once."""
+        """Tells whether the driver calls `run` again while there is work. Otherwise all work runs at once."""
         self.runs = False
         """Tells whether `run` is running."""
         self.reached = 0
         """The time for which the latest timer that ran was set."""
 
     def at(self, when: int, action: Action) -> Timer:
-        """Run `action(when)` once it is `when`."""
+        """Run `action(when)` at the time `when`."""
         timer = Timer(when, action)
         heapq.heappush(self._heap, (when, next(self._order), timer))
         if len(self._heap) > self._tidy_at:
@@ -57,7 +57,7 @@ class Timers:
         return timer
 
     def _tidy(self) -> None:
-        """Remove cancelled timers: a live session cancels one with every heartbeat."""
+        """Remove cancelled timers: a live session cancels a timer with every heartbeat."""
         self._heap = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._tidy_at = max(_TIDY_FROM, 2 * len(self._heap))

@@ -244,7 +244,7 @@ class Rate:
 
 
 class TokenBucket:
-    """Kafka's TokenBucket. It fills with `limit` tokens a second, and holds at most the tokens of a whole window
+    """Kafka's TokenBucket. The bucket fills with `limit` tokens a second, and holds at most the tokens of a whole window
     (KIP-599)."""
 
     __slots__ = ("_tokens", "_updated")

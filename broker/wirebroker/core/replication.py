@@ -37,7 +37,8 @@ class Prefix:
     forgetful: bool = False
     """Tells whether the replica was restarted, and so knows only the last earlier batch of each producer."""
     cut_off: bool = False
-    """Tells whether the replica's log was truncated to a new leader's log. Its state is then read from the log again."""
+    """Tells whether the replica's log was truncated to a new leader's log. The replica's state is then read from the log
+    again."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -134,8 +135,8 @@ class Replication:
     def review(self) -> None:
         """Compute the high watermark again (Partition.maybeIncrementLeaderHW).
 
-        It is the smallest log end offset of the in-sync replicas. The high watermark never moves back, and stands still while
-        too few replicas are in sync.
+        The high watermark is the smallest log end offset of the in-sync replicas. The high watermark never moves back, and
+        stands still while too few replicas are in sync.
         """
         partition = self._partition
         visible = min(partition.high_watermark, partition.log_end_offset)
@@ -149,13 +150,13 @@ class Replication:
     # Events
 
     def freeze(self, node_id: int, now: int) -> None:
-        """Let the replica stop following. It is alive and does not lead."""
+        """Let a live replica that does not lead stop following."""
         self.frozen.add(node_id)
         self._stop_following(node_id, now)
         self.review()
 
     def thaw(self, node_id: int, alive: Alive, now: int) -> None:
-        """Let the replica follow again. It catches up and gets in sync at once."""
+        """Let the replica follow again. The replica catches up and gets in sync at once."""
         self.frozen.discard(node_id)
         self._change(self._registration, alive, now)
 
@@ -194,7 +195,7 @@ class Replication:
         self._elect([each for each in self._partition.in_sync if each not in gone], alive, now)
 
     def move_leader(self, to: int, alive: Alive, now: int) -> None:
-        """Make a live in-sync replica the leader; the former leader follows it."""
+        """Make a live in-sync replica the leader. The former leader follows the new leader."""
         known = self._registration
         self._change(known._replace(leader=to, leader_epoch=known.leader_epoch + 1), alive, now)
 
@@ -215,7 +216,7 @@ class Replication:
         self._elect(self._partition.in_sync, alive, now, to=to)
 
     def revert(self, alive: Alive, now: int) -> bool:
-        """Give up a reassignment. Returns whether that is possible. It may need an unclean election."""
+        """Give up a reassignment. Returns whether that is possible, because an unclean election may be necessary."""
         known = self._registration
         to = known.assignment.reverted()
         in_sync = [node for node in known.in_sync if node not in known.assignment.adding]
@@ -255,7 +256,7 @@ class Replication:
         self._change(elect(self._registration, where, in_sync, to=to, preferred=preferred), alive, now)
 
     def _change(self, to: Registration, alive: Alive, now: int) -> None:
-        """Make this the partition's state. Let all replicas follow that can. They catch up and get in sync again."""
+        """Make this the partition's state. Let all replicas follow that can. The replicas catch up and get in sync again."""
         partition = self._partition
         if to.leader not in (partition.leader, NO_LEADER):
             self._lead(to.leader, now)
@@ -314,7 +315,7 @@ class Replication:
             other.caught_up = now
 
     def cut_off(self, end: int) -> None:
-        """Truncate replicas that have more records than the leader. They read their state from the log again."""
+        """Truncate replicas that have more records than the leader. These replicas read their state from the log again."""
         for node, prefix in list(self.lagging.items()):
             if prefix.log_end_offset > end:
                 prefix = self.lagging[node] = self._partition.prefix(prefix.caught_up)

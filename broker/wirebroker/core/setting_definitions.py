@@ -50,17 +50,17 @@ class Setting:
 
     @property
     def internal(self) -> bool:
-        """Tells whether Kafka hides it in its documentation and its responses."""
+        """Tells whether Kafka hides the setting in its documentation and its responses."""
         return "internal" in self.marks
 
     @property
     def read_only(self) -> bool:
-        """Tells whether it cannot change while the broker runs."""
+        """Tells whether the setting cannot change while the broker runs."""
         return not self.marks & {"dynamic", "per-broker", "per-listener"}
 
     @property
     def hidden(self) -> bool:
-        """Tells whether it is shown only if it is set."""
+        """Tells whether the broker shows the setting only if it is set."""
         return bool(self.marks & {"internal", "quota"})
 
     @property
@@ -69,7 +69,7 @@ class Setting:
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, raw: str) -> Value:
-        """Returns the typed value of this text. Raises ConfigError if it is not valid."""
+        """Returns the typed value of this text. Raises ConfigError if the text is not valid."""
         value = self._typed(raw)
         if self.valid != "-" or isinstance(value, list):
             self._check(value)

@@ -139,7 +139,7 @@ class Telemetry:
             self._clients.pop(key, None)
 
     def client(self, node: int, number: int, instance: bytes, attributes: Mapping[str, str | None], now: int) -> Client:
-        """Returns the client of this id. It has just sent a request over the connection of this number."""
+        """Returns the client of this id. The client has just sent a request over the connection of this number."""
         self._look_at_subscriptions()
         key = node, instance
         known = self._clients.pop(key, None)

@@ -61,7 +61,7 @@ class BrokerParts(Protocol):
         such partitions."""
 
     def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> int:
-        """Forget a producer. Returns how many partitions knew it."""
+        """Forget a producer. Returns the number of partitions that knew the producer."""
 
     def expire_transactional_id(self, transactional_id: str, now: int) -> None:
         """Forget a transactional id. Raises NothingToChange."""
@@ -70,10 +70,10 @@ class BrokerParts(Protocol):
         """Raise the epoch of a transactional id, and return it. Raises NothingToChange."""
 
     def expire_session(self, connection: Connection, now: int) -> bool:
-        """Let the session of a client end. Returns whether it has authenticated by SASL."""
+        """Let the session of a client end. Returns whether the client has authenticated by SASL."""
 
     def withdraw_acl(self, text: str) -> bool:
-        """Remove an ACL. Returns whether it was there. Raises ValueError for a text that is not an ACL."""
+        """Remove an ACL. Returns whether the ACL existed. Raises ValueError for a text that is not an ACL."""
 
     def slow_reassignments(self, until: int) -> None:
         """Let replicas that are added before `until` get in sync only at `until`."""
@@ -180,7 +180,7 @@ class Greeting:
     """Tells whether there is an expired certificate to show."""
     expired: bool = False
     stalled_by: Hashable | None = None
-    """The rule that stalls it."""
+    """The rule that stalls the handshake."""
     until: int | None = None
     """The time at which a stalled handshake continues, in ms since the epoch. None means when the rule is unloaded."""
 

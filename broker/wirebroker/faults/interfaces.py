@@ -17,7 +17,7 @@ class Planned(ExchangeParts, Protocol):
     """An exchange, with the facts that the plan keeps about it."""
 
     matches: Matches | None
-    """The rules that match it."""
+    """The rules that match the exchange."""
 
 
 class Alarm(Protocol):

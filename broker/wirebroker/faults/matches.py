@@ -37,7 +37,7 @@ class Matches:
     wire: list[MatchedRule] = field(default_factory=list)
     """and on its bytes."""
     overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
-    """The errors for the response, with their partitions. They are set before any other change of the response."""
+    """The errors for the response, with their partitions. These errors are set before any other change of the response."""
     refused: Message | None = None
     """The response for the partitions that were not handled."""
     gone: Where = frozenset()

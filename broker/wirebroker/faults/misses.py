@@ -1,4 +1,4 @@
-"""The requests that a rule did not match. They explain why the rule never fired.
+"""The requests that a rule did not match. These requests explain why the rule never fired.
 
 Until a rule has matched a request, it keeps the words that did not fit a request of its APIs, with the values found.
 """

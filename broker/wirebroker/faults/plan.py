@@ -44,7 +44,7 @@ NOTHING: Where = frozenset()
 REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no response to report it"
 
 Continue = Callable[[int], None]
-"""A step to take later. Its argument is the time at which it runs."""
+"""A step to take later. The step's argument is the time at which it runs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +93,7 @@ class FaultPlan:
         self._random = random.Random(seed)
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule. It fires from the next request on. A rule that is already loaded stays as it is.
+        """Load a rule, which fires from the next request on. A rule that is already loaded stays as it is.
 
         Raises FaultError if the host refuses faults, and in a proxy for a rule that needs a broker.
         """
@@ -166,7 +166,7 @@ class FaultPlan:
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
-        """Note that a request of this API has arrived. Returns whether it concerns the rules."""
+        """Note that a request of this API has arrived. Returns whether the request concerns the rules."""
         self._arrived[api_name(key)] += 1
         return self.concerns(key)
 
@@ -374,7 +374,7 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
-        """Report which of the failing writes the broker tried. It does not write a duplicate."""
+        """Report which of the failing writes the broker tried. The broker does not write a duplicate."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []
         for matched, where in failing:
@@ -406,7 +406,7 @@ class FaultPlan:
             held.go_on(now)
 
     def _forget(self, held: _Held) -> bool:
-        """Hold it back no longer. Returns whether it was held back."""
+        """Stop holding the request back. Returns whether it was held back."""
         if held not in self._held:
             return False
         self._held.remove(held)
@@ -421,7 +421,7 @@ class FaultPlan:
         own_records(request)
 
     def _resume(self, request: Message, exchange: Planned, now: int, go_on: Callable[[Message, Planned, int], None]) -> None:
-        """Continue with a parked request. It has been read, so it is handled even if its client has gone."""
+        """Continue with a parked request. The request has been read, so it is handled even if its client has gone."""
         connection = exchange.connection
         if connection.parked is exchange:
             connection.parked = None

@@ -199,7 +199,7 @@ class Rule(_Declared, kw_only=True):
     may_miss: ClassVar[bool] = False
     """Tells whether the rule may find nothing to do in a response. Such a rule calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True
-    """Tells whether it can be written down."""
+    """Tells whether a file can contain the rule."""
     example: ClassVar[str]
     """A call that makes a rule of this kind, for the documentation."""
 
@@ -258,7 +258,7 @@ class Rule(_Declared, kw_only=True):
         raise NotImplementedError
 
     def answered(self, injection: Injection, response: Message) -> bool:
-        """Act on the response. Returns whether it can be sent now."""
+        """Act on the response. Returns whether the response can be sent now."""
         raise NotImplementedError
 
     def send(self, line: OutgoingResponse) -> bool:
@@ -266,7 +266,7 @@ class Rule(_Declared, kw_only=True):
         raise NotImplementedError
 
     def greets(self, greeting: Greeting) -> bool:
-        """Tells whether it matches a TLS handshake that begins."""
+        """Tells whether the rule matches a TLS handshake that begins."""
         raise NotImplementedError
 
     def greet(self, greeting: Greeting) -> None:
@@ -402,8 +402,8 @@ _HINTS: dict[type[Rule], dict[str, Any]] = {}
 
 
 def _hints_of(kind: type[Rule]) -> dict[str, Any]:
-    """Returns the type hints of a kind's options. They are cached, because finding them takes 1 ms and a fault file may have
-    thousands of faults."""
+    """Returns the type hints of a kind's options. The hints are cached, because finding them takes 1 ms and a fault file may
+    have thousands of faults."""
     if kind not in _HINTS:
         _HINTS[kind] = get_type_hints(kind, include_extras=True)
     return _HINTS[kind]

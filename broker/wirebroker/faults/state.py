@@ -94,7 +94,7 @@ class EngineBroker:
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
         """Forget the producer on all partitions, or on the named partitions, unless it has a transaction open there.
 
-        Returns how many partitions knew it.
+        Returns the number of partitions that knew the producer.
         """
         cluster, count = self._engine.cluster, 0
         for each in cluster.partitions():
@@ -137,13 +137,13 @@ class EngineBroker:
         return known[transactional_id]
 
     def expire_session(self, connection: Connection, now: int) -> bool:
-        """Let the session of a client end. Returns whether it has authenticated by SASL."""
+        """Let the session of a client end. Returns whether the client has authenticated by SASL."""
         if connection.session.sasl_user:
             self._engine.authenticator.expire(connection, now)
         return connection.session.sasl_user
 
     def withdraw_acl(self, text: str) -> bool:
-        """Remove an ACL. Returns whether it was there. Raises ValueError for a text that is not an ACL."""
+        """Remove an ACL. Returns whether the ACL existed. Raises ValueError for a text that is not an ACL."""
         acl, cluster = acl_of(text), self._engine.cluster
         was_there = acl in cluster.acls
         cluster.alter_acls((), [acl])
@@ -154,7 +154,8 @@ class EngineBroker:
         self._engine.controller.slow_until = until
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
-        """Let a partition lose everything from the batch with `offset` on. Returns its log end offset before and after.
+        """Let a partition lose everything from the batch with `offset` on. Returns the partition's log end offset before and
+        after.
 
         Raises NothingToChange if there is no such partition, or no such offset in it.
         """

@@ -96,7 +96,8 @@ def _wait_until_disconnected(kafka: MockKafka, end: float) -> None:
 
 
 def _run(workload: Workload, limit: float) -> bool:
-    """Run the workload in a thread. Returns True if it hangs. An exception in the workload is an error of wirebroker."""
+    """Run the workload in a thread. Returns True if the workload hangs. An exception in the workload is an error of
+    wirebroker."""
     raised: list[BaseException] = []
 
     def work() -> None:

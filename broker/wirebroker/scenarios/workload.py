@@ -1,4 +1,4 @@
-"""The application of a scenario. It does the steps in order, with any of the clients."""
+"""The application of a scenario, which does the steps in order, with any of the clients."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Workload:
         return ""
 
     def _reader(self, topic: str, group: str, isolation: str = "read_committed") -> Any:
-        """Returns a consumer of the client. Its exceptions end the workload."""
+        """Returns a consumer of the client. The consumer's exceptions end the workload."""
         return self._asked("a consumer", lambda: self._clients.Reader(self._address, topic, group, isolation))
 
     def _asked(self, what: str, function: Callable[[], T]) -> T:
@@ -105,7 +105,7 @@ class Workload:
             raise _ReaderFailed(f"{what}: {sentence(failed)}") from failed
 
     def _held(self, by: str) -> _Held:
-        """Returns the producer of this name. Makes it at the first request for it."""
+        """Returns the producer of this name. The first call for a name makes the producer."""
         held = self._producers.get(by)
         if held is None:
             held = _Held(self._part.producer.transactional_id is not None, self.journal)
@@ -282,8 +282,8 @@ class Workload:
         return max((int(value.partition("@")[2]) + 1 for _, value in found), default=0)
 
     def _do_consume(self, value: int, isolation: Isolation = "read_committed", to_end: bool = False) -> None:
-        """Let a consumer read from the beginning. It must find `value` records, and with `to_end` reach the end of the
-        log."""
+        """Let a consumer read from the beginning. The consumer must find `value` records, and with `to_end` reach the end of
+        the log."""
         reader = self._reader(TOPIC, "readers", isolation)
         found = self._read(reader, 0, value or 1, min(self._left(), 3.0) if value else 0.4)
         if len(found) != value:
@@ -333,7 +333,7 @@ class Workload:
                 self._kafka.freeze_replica(TOPIC, 0, node)
 
     def _do_move_leader(self, value: bool) -> None:
-        """Let a follower of partition 0 lead it."""
+        """Let a follower of partition 0 become its leader."""
         self._watch.mark("another broker leads")
         state = self._kafka.partition(TOPIC)
         self._kafka.move_leader(TOPIC, to=next(node for node in state.in_sync if node != state.leader))

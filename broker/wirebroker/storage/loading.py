@@ -37,7 +37,7 @@ class Loading:
 
     def __init__(self, directories: LogDirectories, random_bytes: Callable[[int], bytes]) -> None:
         self.unused: Settings = {}
-        """Settings in the metadata that this broker cannot use. They stay in the metadata."""
+        """Settings in the metadata that this broker cannot use. The settings stay in the metadata."""
         self._directories = directories
         self._metadata = directories.metadata
         self._random_bytes = random_bytes

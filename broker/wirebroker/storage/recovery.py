@@ -203,7 +203,7 @@ class Recovery:
         self._last: Walked | None = None
         """The previous segment, if the start has read it."""
         self._crashed: list[Walked] = []
-        """The segments that may have changed after the last sync. Their indexes are made again."""
+        """The segments that may have changed after the last sync. The indexes of these segments are made again."""
         self._closed: list[Closed] = []
         """The closed segments that were read nevertheless."""
         self._unfit: list[tuple[Closed, list[Path]]] = []
@@ -339,7 +339,8 @@ class Recovery:
         return Recovered(self.segments, self.end, recovery_point, kept, self._epochs.written)
 
     def _write_crashed(self) -> None:
-        """Write the indexes of the segments that a crash may have cut. Their batches may exist only in the page cache."""
+        """Write the indexes of the segments that a crash may have cut. The segments' batches may exist only in the page
+        cache."""
         for segment, state, end in self._crashed:
             if segment.size != segment.path().stat().st_size:
                 segment.truncate(segment.size, end)
@@ -361,7 +362,8 @@ class Recovery:
     # Producers
 
     def _check_snapshot(self) -> None:
-        """After a clean stop a snapshot at the end of the log has the producers. Raises DamagedFile if they are lost."""
+        """After a clean stop a snapshot at the end of the log has the producers. Raises DamagedFile if the producers are
+        lost."""
         path = self.folder / file_name(self.end, SNAPSHOT)
         if self.end <= self._log_start:
             return

@@ -271,8 +271,8 @@ class Segment:
         self._settings.files.use(self)
 
     def reopened(self) -> Segment:
-        """Returns this closed segment as an active segment. It is another object, so that a reader of the closed segment
-        notices."""
+        """Returns this closed segment as an active segment. The active segment is another object, so that a reader of the
+        closed segment notices."""
         made = Segment(self.folder, self.base_offset, self.created, self._settings, self.index)
         made.size, made.dirty = self.size, self.dirty
         made.max_timestamp, made._newest = self.max_timestamp, self._newest

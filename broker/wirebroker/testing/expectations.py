@@ -97,7 +97,7 @@ NOTHING = "nothing"
 
 
 class Found:
-    """A stored record. Its value is read as JSON only once."""
+    """A stored record whose value is read as JSON only once."""
 
     def __init__(self, stored: StoredRecord) -> None:
         self.stored = stored

@@ -75,7 +75,7 @@ class Reader:
         return True
 
     def _read(self, partition: Partition, most: int) -> int:
-        """Read at most `most` records of a partition. Returns how many it has read."""
+        """Read at most `most` records of a partition. Returns the number of records read."""
         start, stop = partition.log_start_offset, self._end(partition)
         known, position = self._next.get(partition.index, (start, start))
         if known != start or position > stop:  # records were deleted or cut off
@@ -146,7 +146,7 @@ class RecordsExpected:
         return self._reader.records
 
     def verdict(self, stored: list[StoredRecord]) -> list[StoredRecord]:
-        """Returns the result if it is the expected one. This method needs no engine, so any thread can call it. Raises
+        """Returns the result if it is the expected result. This method needs no engine, so any thread can call it. Raises
         Difference."""
         check(self._expected, stored, in_order=self._in_order, what=f"the records of {self._where!r} differ{self._missing}")
         return stored

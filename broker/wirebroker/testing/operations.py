@@ -246,8 +246,8 @@ def records(
 
 
 def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
-    """Yields the records that a read_committed consumer gets from this offset on. They exclude open and aborted transactions,
-    and markers."""
+    """Yields the records that a read_committed consumer gets from this offset on. The records exclude open and aborted
+    transactions, and markers."""
     stop = partition.last_stable_offset
     aborted: dict[int, list[tuple[int, int]]] = {}
     for each in partition.transactions.aborted_between(start_offset, stop):
@@ -287,8 +287,8 @@ def record_count(engine: Engine, topic: str) -> int:
 
 
 def store(engine: Engine, topic: str, partition: int, record: Record, timestamp: int | None, now: int) -> int:
-    """Store a record without a client. Creates the topic if it does not exist. Returns its offset. ValueError if it is
-    refused."""
+    """Store a record without a client. Creates the topic if it does not exist. Returns its offset. Raises ValueError if the
+    record is refused."""
     if topic not in engine.cluster.topics:
         create_topic(engine, topic, now)
     batch = build_batch([record], base_timestamp=now if timestamp is None else timestamp)
@@ -303,7 +303,8 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
 
 
 def expire_producer(engine: Engine, producer_id: int, topic: str | None, partition: int | None) -> int:
-    """Let partitions forget a producer. Returns how many knew it. Raises NoSuchTopic, NoSuchPartition."""
+    """Let partitions forget a producer. Returns the number of partitions that knew the producer. Raises NoSuchTopic,
+    NoSuchPartition."""
     if topic is not None:
         named = topic_named(engine, topic)
         if partition is not None:

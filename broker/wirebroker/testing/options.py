@@ -1,4 +1,5 @@
-"""The options of a broker, with their checks and messages. `wirebroker serve`, MockKafka and the pytest marker share them."""
+"""The options of a broker, with their checks and messages. `wirebroker serve`, MockKafka and the pytest marker share this
+module."""
 
 from __future__ import annotations
 
@@ -157,7 +158,7 @@ class BrokerOptions:
 
     @property
     def settings(self) -> dict[str, str]:
-        """`configs` as Kafka writes them, with an authorizer if there are ACLs."""
+        """The settings in `configs` in Kafka's form, with an authorizer if there are ACLs."""
         found = {name: operations.setting(value) for name, value in (self.configs or {}).items()}
         return {"authorizer.class.name": AUTHORIZER} | found if self.acls else found
 

@@ -73,7 +73,7 @@ class Faults:
         return self._kafka._call(lambda host: list(host.plan.rules))
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule, from the next request on. Returns it, so that a test can read its `fired`."""
+        """Load a rule, from the next request on. Returns the rule, so that a test can read its `fired`."""
         checked_rules(rule)
         return self._kafka._change(lambda host, _: host.plan.add(rule))
 
@@ -139,7 +139,7 @@ class TraceView:
 
     @property
     def level(self) -> Level:
-        """Tells how much is traced. It can be set at any time."""
+        """Tells how much is traced. The level can be set at any time."""
         return self._kafka._call(lambda host: cast(Level, host.trace.level))
 
     @level.setter
@@ -147,8 +147,8 @@ class TraceView:
         self._kafka._call(lambda host: host.trace_at(level))
 
     def events(self, *names: EventName) -> list[Row]:
-        """Returns every row of these events ("reply", "group" …), or of all events, oldest first. ValueError for an unknown
-        one."""
+        """Returns every row of these events ("reply", "group" …), or of all events, oldest first. Raises ValueError for an
+        unknown event."""
         for name in names:
             if name not in EVENTS:
                 raise ValueError(f"there is no event {name!r}{nearest(name, EVENTS)}")

@@ -1,8 +1,8 @@
-"""The recorder of a broker. It records the wire and the faults, as in a proxy, and the verdicts and changes that only a
-broker knows.
+"""The recorder of a broker. The recorder notes the wire and the faults, as in a proxy, and the verdicts and changes that only
+a broker knows.
 
-On the Produce path a row is only a tuple of references. It becomes a `ProduceRow`, with its sentence, when somebody reads it,
-or at once if there is a sink. Other events become rows at once, but only at a level that includes them.
+On the Produce path a row is only a tuple of references. The tuple becomes a `ProduceRow`, with its sentence, when somebody
+reads it, or at once if there is a sink. Other events become rows at once, but only at a level that includes them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
     "base_offset", "rule", "header",
 )  # fmt: skip
-"""The facts about a batch that was stored in order. They suffice for a row of `produce`."""
+"""The facts about a batch that was stored in order. These facts suffice for a row of `produce`."""
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,

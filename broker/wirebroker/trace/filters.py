@@ -176,7 +176,7 @@ class _Reader:
         return taken
 
     def either(self, depth: int) -> Filter:
-        """Filters with `or` between them."""
+        """Reads filters with `or` between them."""
         parts = [self.both(depth)]
         while self._take("word", "or"):
             parts.append(self.both(depth))

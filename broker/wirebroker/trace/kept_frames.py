@@ -41,7 +41,8 @@ class KeptExchange(NamedTuple):
 class KeptFrames:
     """Exchanges by the numbers of their `reply` rows.
 
-    Each exchange is one `bytes` object. It holds no buffer of a socket, and the garbage collector does not visit it.
+    Each exchange is one `bytes` object. Such an object holds no buffer of a socket, and the garbage collector does not visit
+    it.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:

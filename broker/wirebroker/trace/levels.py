@@ -30,7 +30,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
 
 
 def includes(level: str, other: str) -> bool:
-    """Tells whether a level has all events of another one. Raises ValueError for a level that does not exist."""
+    """Tells whether a level has all events of another level. Raises ValueError for a level that does not exist."""
     order = list(LEVELS)
     for name in (level, other):
         if name not in LEVELS:

@@ -1,6 +1,6 @@
 """The recorder: a ring of the latest rows, and sinks that get each row as it is made.
 
-It knows the wire and the faults, but no broker, so that a proxy can use it. `broker.BrokerRecorder` adds
+The recorder knows the wire and the faults, but no broker, so that a proxy can use it. `broker.BrokerRecorder` adds
 verdicts and changes, which only a broker knows.
 """
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 RING = 10_000
-"""Rows that the ring keeps."""
+"""The number of rows that the ring keeps."""
 LONGEST = 1000
 """The largest number of characters that a row keeps of a client's name."""
 NAMED = 8

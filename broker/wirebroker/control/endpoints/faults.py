@@ -67,7 +67,8 @@ def as_file(controlled: Controlled) -> str:
 
 
 def add_file(controlled: Controlled, text: str) -> Faults:
-    """Load every rule of the fault file in the body. Its seed holds from now on. If a rule is wrong, no rule is loaded."""
+    """Load every rule of the fault file in the body. The file's seed holds from now on. If a rule is wrong, no rule is
+    loaded."""
     try:
         rules = controlled.machine.plan.load(loads(text, "the file"))
     except FaultFileError as wrong:

@@ -1,7 +1,7 @@
-"""The coordinator's own assignors, "uniform" and "range". They assign partitions to members in slices.
+"""The coordinator's own assignors, "uniform" and "range". The assignors run in slices.
 
-With the same history, they compute the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1. They follow the
-order of Java's hash tables where Kafka's result depends on it.
+With the same history, the assignors compute the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1. The
+assignors follow the order of Java's hash tables where Kafka's result depends on that order.
 """
 
 from __future__ import annotations

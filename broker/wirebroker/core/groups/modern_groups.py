@@ -342,7 +342,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         self.restart(group, now)
 
     def restart(self, group: G, now: int) -> None:
-        """Continue with the records. They hold the whole group except its timers and facts."""
+        """Continue with the records, which hold the whole group except its timers and facts."""
         group.cancel_timers()
         for member in group.members.values():
             self.await_heartbeat(group, member.member_id, now)

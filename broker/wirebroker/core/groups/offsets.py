@@ -62,7 +62,7 @@ class OffsetStore:
         return where in self.of(group_id) or self.waits(group_id, where)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
-        """Forget one offset, also in open transactions. Returns whether there was one."""
+        """Forget one offset, also in open transactions. Returns whether there was such an offset."""
         held = self._groups.get(group_id, {})
         found = held.pop(where, None) is not None
         if not held:
@@ -99,7 +99,8 @@ class OffsetStore:
     ) -> None:
         """Keep offsets until the producer's transaction ends.
 
-        Their records are one batch, whose first record is at `base`. `home` is the group's partition of __consumer_offsets.
+        The offsets' records are one batch, whose first record is at `base`. `home` is the group's partition of
+        __consumer_offsets.
         """
         producer = (home, producer_id)
         self._pending.setdefault(group_id, {}).setdefault(producer, {}).update(_recorded(offsets, base))

@@ -1,7 +1,7 @@
 """The requests of share groups (KIP-932): ShareGroupHeartbeat, and the removal of members.
 
-The coordinator assigns a partition only after it has initialized the partition's state (`share_states`). It initializes
-states after the first heartbeat, so a member gets its partitions with a later heartbeat.
+The coordinator assigns a partition only after it has initialized the partition's state (`share_states`). The coordinator
+initializes states after the first heartbeat, so a member gets its partitions with a later heartbeat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The assignor "simple" of share groups. It assigns a partition to several members, and runs in slices (Kafka's
+"""The assignor "simple" of share groups. The assignor gives a partition to several members, and runs in slices (Kafka's
 SimpleAssignor).
 
 Every partition gets the same number of members, as far as possible, and every member about as many partitions. Members keep

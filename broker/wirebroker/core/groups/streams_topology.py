@@ -74,7 +74,7 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """A topology, configured as far as the cluster's topics allow. It is ready if `told` is empty."""
+    """A topology, configured as far as the cluster's topics allow. The topology is ready if `told` is empty."""
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
     """The subtopologies by id, in their order; None if the topics do not fit."""

@@ -39,7 +39,7 @@ class Arena:
         self._used = 0
 
     def take(self, size: int) -> memoryview:
-        """Returns a writable piece of `size` bytes. It belongs to the caller while the caller holds it."""
+        """Returns a writable piece of `size` bytes. The piece belongs to the caller while the caller holds it."""
         if size > _LARGEST_SHARED:
             return allocate(size)
         if self._used + size > len(self._current):

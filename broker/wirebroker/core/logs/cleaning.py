@@ -1,15 +1,15 @@
 """Compaction keeps the last record of each key (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
 
 A round reads the closed segments up to the first open transaction. From new segments it learns the last offset of each key;
-then it reads all segments and leaves out older records. Offsets stay as they are. These stay as well:
+then it reads all segments and leaves out older records. Offsets stay as they are. The following batches stay as well:
 
-    a tombstone, and the marker of a transaction without batches, for delete.retention.ms after a round first saw it so
+    a tombstone, and the marker of a transaction without batches, for delete.retention.ms after the first round that read it
     the last batch of each producer, without its records, because startup reads the producer's sequences from it
     the last batch of the round
 
 This module changes no log: the log on disk and the log in memory write the remaining batches and replace their segments
-themselves. Long work is a generator. It yields the number of records read since the last yield, at most `STEP` or one batch,
-so that its caller can do other work in between.
+themselves. Long work is a generator. A generator yields the number of records read since the last yield, at most `STEP` or
+one batch, so that the caller can do other work in between.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def _without_records(header: BatchHeader) -> bytes:
 
 
 def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
-    """Returns the batch with only these records. If there is a delete horizon, it replaces the base timestamp."""
+    """Returns the batch with only these records. A delete horizon replaces the base timestamp."""
     base = header.base_timestamp if horizon is None else horizon
     shift = header.base_timestamp - base
     body = bytearray()

@@ -94,7 +94,8 @@ class Log(Protocol):
         """Compaction may have removed offsets before this offset."""
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Store a batch of `records` offsets at the end. Returns its base offset. Raises OSError if it cannot be stored."""
+        """Store a batch of `records` offsets at the end. Returns its base offset. Raises OSError if the batch cannot be
+        stored."""
 
     def roll(self, now: int) -> None:
         """Begin a new segment at the end. An empty active segment only gets a new time."""

@@ -223,7 +223,7 @@ class MemoryLog:
     def offset_after(self, offset: int, size: int) -> int:
         """Returns an offset at or after the end of `size` bytes from the batch that holds `offset`.
 
-        Kafka searches a sparse index, so its offset may be a little larger. This index is at most 4 KiB off.
+        Kafka searches a sparse index, so its offset may be a little larger. The index here is at most 4 KiB off.
         """
         segment, first = self._find(offset)
         if first == len(segment.bases):

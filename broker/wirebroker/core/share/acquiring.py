@@ -188,7 +188,7 @@ class Acquisition:
         return offset
 
     def _make(self, first: int, last: int, room: int) -> list[Acquired]:
-        """Returns new batches for these records. They end where the fetched batches end, and are not larger than
+        """Returns new batches for these records. The new batches end where the fetched batches end, and are not larger than
         necessary."""
         if self._by_records and last - first + 1 > room:
             return [self._make_partly(first, last, room)]

@@ -20,7 +20,7 @@ def combined(held: Sequence[StateBatch], new: Sequence[StateBatch], start_offset
     """Returns all batches in order, without overlaps and without offsets before the start offset (−1: unknown).
 
     The batches in `held` are combined already, so this function compares only batches that overlap or touch `new`. As in
-    Kafka, neighbours of the same kind may remain. The next call joins them.
+    Kafka, neighbours of the same kind may remain until the next call joins them.
     """
     if start_offset != -1:
         held, new = _from(held, start_offset), _from(new, start_offset)

@@ -1,6 +1,6 @@
 """The records that a share partition has given out, and the batches in which it keeps them (Kafka's InFlightBatch).
 
-A batch has one state for all its records until a client treats some records differently. Then each has its own.
+A batch has one state for all its records until a client treats some records differently. Then each record has its own state.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class InFlight:
 
     @property
     def available(self) -> bool:
-        """Tells whether a member may acquire it."""
+        """Tells whether a member may acquire the record."""
         return self.state is RecordState.AVAILABLE and not self.moving
 
     @property
     def completed(self) -> bool:
-        """Tells whether it is never delivered again."""
+        """Tells whether the record is never delivered again."""
         return self.state.is_terminal and not self.moving
 
     def acquire(self, member_id: str) -> None:
@@ -78,7 +78,7 @@ class InFlight:
         self.state, self.member_id = wanted, NOBODY
 
     def archive(self) -> None:
-        """It is not delivered again."""
+        """Archive the record, so that it is not delivered again."""
         self.state, self.member_id = RecordState.ARCHIVED, NOBODY
         self.unlock()
 
@@ -106,7 +106,7 @@ class InFlightBatch:
 
     @property
     def whole(self) -> InFlight:
-        """The state of all records. Read it only while `records` is None."""
+        """The state of all records. Read this property only while `records` is None."""
         assert self.records is None
         return self._whole
 

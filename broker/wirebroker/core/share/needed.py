@@ -13,7 +13,7 @@ class NeededRecords:
     def __init__(self) -> None:
         self._snapshots: dict[Key, int] = {}
         self._deleted: int | None = None
-        """The offset of the last record, if it deletes a state. As in Kafka, it is needed until the next record."""
+        """The offset of the last record, if it deletes a state. As in Kafka, that record is needed until the next record."""
 
     def written(self, key: Key, offset: int) -> None:
         """Note that a snapshot is written at this offset."""

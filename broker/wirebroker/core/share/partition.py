@@ -105,7 +105,7 @@ class SharePartition:
         self._report = report
 
     def load(self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch]) -> None:
-        """Continue from the written state. Raises Broken if it contradicts itself."""
+        """Continue from the written state. Raises Broken if the state contradicts itself."""
         self.start_offset, self.state_epoch = start_offset, state_epoch
         before, gap = start_offset - 1, -1
         for batch in batches:
@@ -406,7 +406,7 @@ class SharePartition:
         return found, count
 
     def log_starts_at(self, offset: int) -> None:
-        """Archive the available records before the new start of the partition's log. Acquired ones stay acquired."""
+        """Archive the available records before the new start of the partition's log. Acquired records stay acquired."""
         if offset <= self.start_offset:
             return
         if not len(self.batches):

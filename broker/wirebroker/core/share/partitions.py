@@ -37,7 +37,7 @@ _FENCES = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, Error
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A share partition at its leader. It gives out records after its state is loaded."""
+    """A share partition at its leader. The leader gives out records after it has loaded the state."""
 
     share: SharePartition
     partition: Partition
@@ -188,7 +188,7 @@ class SharePartitions:
     def acknowledge(
         self, key: Key, node_id: int, member_id: str, batches: Sequence[Acknowledged], now: int
     ) -> Refusal | Settling:
-        """Check a member's acknowledgements. They count once they are finished. Raises Broken."""
+        """Check a member's acknowledgements. They count after the caller has finished the result. Raises Broken."""
         held = self.find(key, node_id)
         if held is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")

@@ -1,7 +1,7 @@
 """Share sessions: a broker remembers the partitions that a member of a share group fetches (Kafka's ShareSessionCache).
 
-A session belongs to a member. It ends with a final request, or when the connection that began it closes. Then the broker
-releases all records that the member has acquired.
+A session belongs to a member. A session ends with a final request, or when the connection that began it closes. The broker
+then releases all records that the member has acquired.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class ShareSessions:
         self._connections[session.connection] = _Began(session.key)
 
     def remove(self, key: MemberKey) -> ShareSession | None:
-        """End a member's session. Returns None if it has none."""
+        """End a member's session. Returns None if the member has no session."""
         session = self._sessions.pop(key, None)
         if session is not None:
             self._members[key[:2]] -= 1
@@ -159,7 +159,7 @@ class ShareSessions:
         return session
 
     def disconnected(self, connection: int) -> Ended | None:
-        """Note that a connection has closed. Returns None if it never began a session."""
+        """Note that a connection has closed. Returns None if the connection never began a session."""
         began = self._connections.pop(connection, None)
         if began is None:
             return None

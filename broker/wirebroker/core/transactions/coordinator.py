@@ -75,7 +75,7 @@ class TransactionCoordinator:
         self._retrying: set[Transaction] = set()
         """The transactions that continue at a set time."""
         self._runs: dict[Transaction, object] = {}
-        """The latest writer of each transaction's markers. It takes over from earlier writers."""
+        """The latest writer of each transaction's markers. The latest writer takes over from earlier writers."""
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
@@ -128,7 +128,7 @@ class TransactionCoordinator:
 
     @property
     def _level(self) -> int:
-        """The level of transaction.version. It holds for the coordinator's own decisions."""
+        """The level of transaction.version. The level holds for the coordinator's own decisions."""
         return self._cluster.configs.features[TRANSACTION]
 
     def _log_error(self, transactional_id: str) -> ErrorCode:
@@ -147,7 +147,7 @@ class TransactionCoordinator:
     # Producers
 
     def init_producer_id(self, requested: InitRequest, now: int) -> ProducerResult:
-        """Start a producer. It gets the next epoch, and a producer with the previous epoch is fenced."""
+        """Start a producer. The producer gets the next epoch, and a producer with the previous epoch is fenced."""
         if not requested.transactional_id:
             return ProducerResult(ErrorCode.INVALID_REQUEST)
         if not 0 < requested.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
@@ -423,8 +423,8 @@ class TransactionCoordinator:
                 self.forget(transaction, now)
 
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
-        """Forget an expired transactional id. Its next user is a new producer. The id stays if the tombstone cannot be
-        written down."""
+        """Forget an expired transactional id. The next user of the id is a new producer. The id stays if the tombstone cannot
+        be written down."""
         after = transaction.copy()
         after.enter(TransactionState.DEAD, now)
         error = self._change(transaction, after, now)

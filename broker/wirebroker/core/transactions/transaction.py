@@ -75,7 +75,7 @@ class Transaction:
         self.started = -1
 
     def add(self, partitions: set[TopicPartition], client_version: int, now: int) -> None:
-        """Add partitions to the transaction. It begins if no transaction is open."""
+        """Add partitions to the transaction. The transaction begins if no transaction is open."""
         if self.state is not TransactionState.ONGOING:
             self.started = now
         self.enter(TransactionState.ONGOING, now)
