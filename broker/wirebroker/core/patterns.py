@@ -27,7 +27,7 @@ MEMORY = 4 << 20
 """The number of bytes that RE2 may use for one pattern and its cache of states."""
 MOST_KNOWN = 100_000
 """The largest number of names whose result a pattern remembers."""
-TOO_LARGE = "the pattern is larger than this broker compiles"
+TOO_LARGE = "it is larger than this broker compiles"
 
 _TOKENS = re.compile(
     r"\\Q.*?(?:\\E|\Z)|\\(?P<escaped>.)|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?P?<(?P<name>\w+)>"

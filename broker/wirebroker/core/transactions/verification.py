@@ -20,7 +20,7 @@ from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 class Speaks(Enum):
     """The client's abilities, by the version of its request."""
 
-    OLD_ERRORS = "the client adds partitions itself, and does not know TRANSACTION_ABORTABLE"
+    OLD_ERRORS = "it adds partitions itself, and does not know TRANSACTION_ABORTABLE"
     NEW_ERRORS = "it adds partitions itself"
     IMPLICIT_ADDS = "transaction version 2: the partitions' leader adds them"
 
