@@ -74,7 +74,7 @@ register_url_convertor("id", _Id())
 
 
 def app(controlled: Controlled, hosts: Hosts) -> Starlette:
-    """Returns the control of this broker or proxy as an ASGI application, which responds to requests for one of these host
+    """Returns the control of this broker or proxy as an ASGI application. It responds only to requests for these host
     names."""
     made = Starlette(
         routes=_routes(isinstance(controlled, ControlledProxy)),

@@ -71,7 +71,8 @@ class Broker:
         self.loggers = Loggers()
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Returns the advertised host and port for this listener. An unknown listener has those of the first listener."""
+        """Returns the advertised host and port for this listener. For an unknown listener, returns the host and port of the
+        first listener."""
         return self.addresses.get(listener) or next(iter(self.addresses.values()), ("", -1))
 
 

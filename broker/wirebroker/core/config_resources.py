@@ -2,7 +2,7 @@
 
 The resources are topics, brokers, groups and client metrics. Kafka checks an alteration twice, first on the broker that
 received it (ConfigAdminManager) and then on the controller (ConfigurationControlManager), each in its own words. The checks
-here have the same order.
+here have the same order as Kafka's checks.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ class BrokerConfigs(Configs):
             self._take(name, raw, given)
         self.static.update(given)
         self.dynamic: dict[int | None, dict[str, str]] = {None: {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)}}
-        """The settings altered while the broker runs. The key None holds those for all brokers; a broker's id holds those for
-        that broker.
+        """The settings altered while the broker runs. The key None holds the settings for all brokers; a broker's id holds
+        the settings for that broker.
 
         A cluster with eligible leader replicas (KIP-966) begins with min.insync.replicas among them, at its static value.
         """

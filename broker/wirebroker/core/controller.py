@@ -143,7 +143,7 @@ class Controller:
         self.finish()
 
     def balance(self, now: int) -> None:
-        """Let those preferred replicas lead again that are in sync (maybeBalancePartitionLeaders)."""
+        """Let preferred replicas lead again if they are in sync (maybeBalancePartitionLeaders)."""
         self.finish()
         alive = self._cluster.alive
         led_by_others = [each for each in self._cluster.partitions() if each.leader != (first := each.replicas[0])

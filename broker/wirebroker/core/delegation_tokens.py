@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): credentials that a client makes for others, and that expire.
+"""Delegation tokens (KIP-48) are credentials with an expiry time that a client makes for other clients.
 
 The broker does not keep a token's secret (its hmac), but computes it from the token's id and `delegation.token.secret.key`.
 """

@@ -393,8 +393,8 @@ class Partition:
         return self.replication.lagging.get(node_id, self)
 
     def offset_for(self, timestamp: int, committed: bool = False) -> TimestampedOffset:
-        """Returns the offset that ListOffsets looks for: by a time in ms since the epoch, or by one of its negative
-        constants."""
+        """Returns the offset for a ListOffsets request, by a time in ms since the epoch or by a negative constant of the
+        API."""
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return TimestampedOffset(self.log_start_offset, -1, self.epochs.at(self.log_start_offset))
         if timestamp == LATEST:

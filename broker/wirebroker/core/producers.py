@@ -4,7 +4,7 @@ order.
     judge(state, batch, rules, log_end_offset)  →  Accept | Duplicate | Reject       decides, changes nothing
     advance(state, batch, base_offset, …)       →  the state after the batch was stored
 
-The same verdict feeds the response, the trace, the explanation and the audit. The rules are those of Kafka's
+The same verdict feeds the response, the trace, the explanation and the audit. The rules come from Kafka's
 ProducerStateManager, ProducerStateEntry and ProducerAppendInfo, in their order: the validator first recognises retries (only
 of a client, with the same first and last sequence, within the window), then checks the epoch, then the sequence.
 

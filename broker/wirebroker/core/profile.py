@@ -43,7 +43,7 @@ class Rules:
 
     @property
     def needs_issued(self) -> bool:
-        """Tells whether the judge needs to know if a producer id was ever issued."""
+        """Tells whether the rules depend on whether a producer id was ever issued."""
         return self.unissued != "accept"
 
     @property

@@ -27,7 +27,7 @@ ALMOST_WHOLE = 1e-6
 SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")
 """An IPv4 address with fewer than four numbers, which Java accepts."""
 Change = tuple[QuotaEntity, str, float | None]
-"""An entity, one of its limits, and the new value; None removes it."""
+"""An entity, the name of a limit, and the limit's new value. None removes the limit."""
 
 
 def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:

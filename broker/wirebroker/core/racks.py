@@ -21,7 +21,7 @@ class Racked(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Tells whether it can lead and follow."""
+        """Tells whether the broker can lead and follow."""
 
 
 def racks(value: str, brokers: int) -> list[str | None]:

@@ -222,7 +222,7 @@ def size_of_only_batch(records: memoryview | None, produce_version: int) -> int 
         if following is not None and size + following <= len(records):
             return RecordReject(ErrorCode.INVALID_RECORD, "more_than_one_batch", header=header)
     except CorruptBatch as corrupt:
-        message = str(corrupt) if size is None else None  # Kafka does not say what is wrong with a second batch
+        message = str(corrupt) if size is None else None  # Kafka does not name the error of a second batch
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, f"corrupt_batch: {corrupt}", message, header=header)
     return size
 

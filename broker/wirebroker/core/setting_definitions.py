@@ -1,6 +1,6 @@
 """The definition of a setting: its type, default and valid values, and the parsing and writing of a value.
 
-The rules and the messages are those of Kafka's ConfigDef. The settings themselves are in setting_definitions.txt.
+The rules and the messages come from Kafka's ConfigDef. The settings themselves are in setting_definitions.txt.
 """
 
 from __future__ import annotations

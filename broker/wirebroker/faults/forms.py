@@ -1,6 +1,6 @@
 """The form of a fault's words. A word's type hint determines the valid values, and the message about an invalid value.
 
-Hints are those of msgspec: `Annotated[int, Meta(ge=1)]`, `Literal["clean", "kill"]`. The check, the JSON schema and the
+Hints have msgspec's form: `Annotated[int, Meta(ge=1)]`, `Literal["clean", "kill"]`. The check, the JSON schema and the
 messages all come from the hint.
 """
 

@@ -71,7 +71,7 @@ class Host(Protocol):
 
     @property
     def refuses_faults(self) -> str:
-        """A sentence that says why no rule may be loaded; "" if rules may be loaded."""
+        """A sentence with the reason for which no rule may be loaded; "" if rules may be loaded."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Close a connection; with `reset`, abort it."""

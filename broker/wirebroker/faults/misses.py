@@ -87,7 +87,7 @@ def _listed(values: Iterable[object]) -> str:
 
 
 def _advice(wanted: Mapping[str, object], reason: _Reason) -> str:
-    """Returns the nearest name to one of the words that did not fit."""
+    """Returns the found value that is nearest to a value of the rule, as advice, or ""."""
     for word, values in reason.found.items():
         asked = wanted.get(word)
         if isinstance(asked, str) and (advice := did_you_mean(asked, [each for each in values if isinstance(each, str)])):

@@ -406,7 +406,7 @@ class FaultPlan:
             held.go_on(now)
 
     def _forget(self, held: _Held) -> bool:
-        """Stop holding the request back. Returns whether it was held back."""
+        """Stop holding the request back. Returns whether the request was held back."""
         if held not in self._held:
             return False
         self._held.remove(held)

@@ -195,7 +195,7 @@ class Rule(_Declared, kw_only=True):
     needed: ClassVar[tuple[str, ...]] = ()
     """The words that must be given, besides options without a default."""
     needs_broker: ClassVar[bool] = False
-    """Tells whether it acts inside a broker; a proxy before a real cluster cannot have such a rule."""
+    """Tells whether the rule acts inside a broker. A proxy before a real cluster cannot have such a rule."""
     may_miss: ClassVar[bool] = False
     """Tells whether the rule may find nothing to do in a response. Such a rule calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True

@@ -212,7 +212,7 @@ def _follows(before: str, value: str) -> bool:
 
 
 def _letters(value: str) -> str:
-    """Returns the letters of a record that is one of many in its batch."""
+    """Returns the letters of a record in a batch of many records."""
     found = re.fullmatch(r"([A-Z]+)\d+", value)
     return found[1] if found else ""
 

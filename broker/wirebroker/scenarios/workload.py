@@ -366,7 +366,7 @@ class Workload:
 
 
 class _Held:
-    """One of the application's producers, and the state of its records."""
+    """A producer of the application, and the state of its records."""
 
     producer: Any
 
@@ -376,7 +376,7 @@ class _Held:
         self.lost = False
         """The client cannot go on."""
         self.broken = ""
-        """why it could not start"""
+        """the reason for which it could not start"""
         self.failed = ""
         """the reason for which its transaction could not begin"""
         self.errors: dict[str, str] = {}

@@ -147,7 +147,7 @@ class LogDirectory:
 
     @staticmethod
     def _id(path: Path, properties: dict[str, str]) -> bytes:
-        """Returns the directory's id. Kafka before 3.7 did not write it."""
+        """Returns the directory's id. Kafka before 3.7 did not write this id."""
         try:
             return parse_uuid(properties["directory.id"]) if "directory.id" in properties else UNASSIGNED
         except ValueError:
@@ -165,7 +165,7 @@ class LogDirectory:
             self._miss(self.root / LOG_STARTS)
 
     def _miss(self, path: Path) -> None:
-        """Report that the log starts are lost. Raises DamagedFile if a power cut does not explain it."""
+        """Report that the log starts are lost. Raises DamagedFile if a power cut does not explain the loss."""
         if self.clean or not path.exists():
             raise DamagedFile(
                 path,

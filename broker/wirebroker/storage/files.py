@@ -81,7 +81,7 @@ def open_to_append_at(path: Path, size: int) -> int:
 
 
 def open_to_read(path: Path) -> int:
-    """Returns a descriptor for reading. Raises DamagedFile if it is not a plain file."""
+    """Returns a descriptor for reading. Raises DamagedFile for anything but a plain file."""
     return open_plain(path, os.O_RDONLY)
 
 

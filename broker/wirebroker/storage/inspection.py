@@ -80,7 +80,7 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
 
 
 def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], complete: bool) -> list[Path]:
-    """Returns the indexes of a closed segment that contradict its batches. The caller must make them again.
+    """Returns the indexes of a closed segment that contradict its batches. The caller must make these indexes again.
 
     `segment` has been read, and its markers abort the transactions `aborted`. If the log is `complete` from its first offset,
     `aborted` has all transactions. Raises DamagedFile if the index may be right and the log may belong to another partition.

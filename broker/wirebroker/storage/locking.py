@@ -26,7 +26,7 @@ _held: set[Path] = set()
 
 
 class DirectoryLock:
-    """A lock that holds until `release`, or until the process ends. Raises DataError if somebody else has it."""
+    """A lock that holds until `release`, or until the process ends. Raises DataError if another process has the lock."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()

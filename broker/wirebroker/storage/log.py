@@ -156,7 +156,7 @@ class FolderLog:
         self.recovery_point = max(self.recovery_point, offset)
 
     def sync(self, segments: Iterable[Segment]) -> None:
-        """Sync these segments, in any thread. If the files move during the sync, sync them again. Raises OSError."""
+        """Sync these segments, in any thread. If the files move during the sync, sync the files again. Raises OSError."""
         written = list(segments)
         while written:
             before = self._moves
@@ -272,7 +272,7 @@ class FolderLog:
         return self.segments[following].base_offset if following < len(self.segments) else self.end_offset
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Yields every batch, beginning with the one of `start_offset`."""
+        """Yields every batch, beginning with the batch of `start_offset`."""
         for segment in list(self.segments[self._segment_of(start_offset) :]):
             for _, batch in segment.batches(segment.find(start_offset)):
                 yield batch
@@ -306,7 +306,7 @@ class FolderLog:
 
     @property
     def cleaned_to(self) -> int:
-        """The offset at which the next round of compaction begins. Offsets before it may be missing."""
+        """The offset at which the next round of compaction begins. Earlier offsets may be missing."""
         return self.directory.cleaned.get(self.where, 0)
 
     def take_compacted(self, cleaned: Cleaned) -> None:

@@ -397,7 +397,7 @@ class Recovery:
         return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
-        """Returns a sentence if the walked log contradicts that the producer's last batch ends at `written`, else ""."""
+        """Returns a sentence if the log shows that the producer's last batch does not end at `written`, else ""."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
             return ""

@@ -165,7 +165,7 @@ class Segment:
         self._fd = -1
 
     def path(self, suffix: str = LOG, ending: str = "") -> Path:
-        """One of its files. A name with an `ending` marks an incomplete file."""
+        """Returns the path of a file of the segment. A name with an `ending` marks an incomplete file."""
         return self.folder / (file_name(self.base_offset, suffix) + ending)
 
     def paths(self, ending: str = "") -> list[Path]:
@@ -453,7 +453,8 @@ class Segment:
     def _check_transaction(
         self, header: BatchHeader, batch: memoryview, begun: set[int], aborted: set[tuple[int, int]]
     ) -> None:
-        """Raises DamagedFile if the batch aborts a transaction of one of the producers `begun` and the index lacks it."""
+        """Raises DamagedFile if the batch aborts a transaction of a producer in `begun`, and the index lacks this
+        transaction."""
         if not header.is_transactional:
             return
         if not header.is_control:

@@ -251,7 +251,7 @@ def _short(value: Any) -> str:
 
 
 def check(expected: Sequence[Any], stored: Sequence[StoredRecord], *, in_order: bool = True, what: str) -> None:
-    """Raises Difference unless exactly these records are stored. `what` begins its message."""
+    """Raises Difference unless exactly these records are stored. The message begins with `what`."""
     found = [Found(each) for each in stored]
     fits = _Fits(expected, found)
     pairs = _pairs_in_order(fits) if in_order else _pairs_in_any_order(fits)

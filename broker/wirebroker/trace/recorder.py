@@ -84,7 +84,7 @@ class TracedExchange(Received, Protocol):
     """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
     traced: Traced | None
-    """The request's part of the row of the response."""
+    """The request's values for the row of the response."""
 
 
 class Recorder:

@@ -70,7 +70,7 @@ class Batch:
 def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row], bool] = lambda _: True) -> Iterator[str]:
     """Yields the lines of one picture for each producer epoch on each partition, in the order of their first batches.
 
-    The lines are those of the chosen rows. All other parts, such as rejected batches, come from all rows.
+    The lines show the chosen rows. All other parts, such as rejected batches, come from all rows.
     """
     rows = list(rows)
     found: dict[tuple[object, ...], list[Sending]] = {}

@@ -29,7 +29,7 @@ class Chosen(OfRun, kw_only=True):
 
 
 class Rows(Form):
-    """Rows of the trace."""
+    """A list of rows of the trace."""
 
     rows: Annotated[list[dict[str, Any]], about("as in /trace.jsonl")]
 

@@ -1,4 +1,4 @@
-"""Quotas: what clients may use."""
+"""Quotas limit the use of clients."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Changes:
         """By group id."""
 
     def concern(self, group_ids: Iterable[str]) -> bool:
-        """Tells whether one of these groups is being changed."""
+        """Tells whether a change of any of these groups is in progress."""
         return any(each in self.running for each in group_ids)
 
     def alone(self, group_id: str, slices: Generator[None, Any, T]) -> Generator[None, Any, T]:

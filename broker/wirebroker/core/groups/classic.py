@@ -3,7 +3,7 @@
 A rebalance has two phases. First all members join: a JoinGroup request waits until every known member has sent its own, or
 until the rebalance timeout is over. The leader's response names all members. Then the leader sends the assignment in its
 SyncGroup, and the other members' SyncGroup requests wait for it. Members that miss a phase, or send nothing during their
-session timeout, are removed. The rules are those of ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
+session timeout, are removed. The rules come from ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
 """
 
 from __future__ import annotations

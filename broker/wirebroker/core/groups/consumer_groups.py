@@ -1,6 +1,6 @@
 """The requests of KIP-848 groups: ConsumerGroupHeartbeat, and the removal of members.
 
-The rules are those of GroupMetadataManager in Kafka 4.3.1. A heartbeat's result is computed first and written down only at
+The rules come from GroupMetadataManager in Kafka 4.3.1. A heartbeat's result is computed first and written down only at
 the end, so a refused request changes nothing. Requests about many topics run in slices.
 """
 

@@ -65,7 +65,7 @@ class GroupCoordinator:
     # Loading
 
     def restart(self, now: int) -> None:
-        """Continue with what the records hold: committed offsets, and the members of stable groups."""
+        """Continue with the state in the records: committed offsets, and the members of stable groups."""
         for group in self.groups.values():
             self._restart(group, now)
         self._set_timers(now)

@@ -110,7 +110,7 @@ class TimelineOrder:
 
 
 class JavaHeap(Generic[K]):
-    """The order of java.util.PriorityQueue. Among equal smallest elements, its choice differs from that of Python's heapq."""
+    """The order of java.util.PriorityQueue. Among equal smallest elements, it chooses another element than Python's heapq."""
 
     __slots__ = ("_heap", "_key")
 

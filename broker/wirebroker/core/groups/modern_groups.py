@@ -1,6 +1,6 @@
 """Request handling shared by consumer, share and streams groups: heartbeats, timers, and the removal of members.
 
-The rules are those of GroupMetadataManager in Kafka 4.3.1. A handler computes a heartbeat's result (`Step`) first, then
+The rules come from GroupMetadataManager in Kafka 4.3.1. A handler computes a heartbeat's result (`Step`) first, then
 writes it down, then applies it. So a refused request changes nothing. Requests about many topics run in slices.
 """
 

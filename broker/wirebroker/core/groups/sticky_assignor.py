@@ -213,7 +213,7 @@ class _Assignment:
 
 
 def sticky(members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> Generator[None, Any, Mapping[str, Tasks]]:
-    """Returns the target of each member. `members` are in the order of Kafka's hash table, `work` in that of the
+    """Returns the target of each member. `members` are in the order of Kafka's hash table, and `work` is in the order of the
     subtopologies' ids."""
     if not members:
         return {}

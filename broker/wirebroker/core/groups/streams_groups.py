@@ -96,7 +96,7 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """Returns those topics that recently could not be created, with the reason for each."""
+        """Returns the topics among these that recently could not be created, with the reason for each topic."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 

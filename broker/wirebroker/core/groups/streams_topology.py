@@ -229,8 +229,8 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
 
 
 def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None, Any, dict[str, int]]:
-    """Returns the number of partitions of each repartition topic: the topic's own number, or that of its writer's largest
-    input."""
+    """Returns the number of partitions of each repartition topic: the topic's own number, or the number of its writer's
+    largest input."""
     everything = list(topology.subtopologies.values())
     counts = {
         topic.name: topic.partitions

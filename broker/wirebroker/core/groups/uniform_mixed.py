@@ -135,7 +135,7 @@ class MixedAssignment:
         return 2 * self._sizes[topic] + len(self._subscribers[topic])
 
     def _in_order(self, topics: Iterable[bytes]) -> list[bytes]:
-        """Returns the topics, those with the most partitions per subscriber first."""
+        """Returns the topics. Topics with the most partitions per subscriber come first."""
 
         def place(topic: bytes) -> tuple[float, int, tuple[int, int]]:
             subscribers = len(self._subscribers[topic])

@@ -30,7 +30,8 @@ INDEX_INTERVAL = 4096
 """Bytes between two entries of Kafka's index of offsets."""
 ANY_SIZE = 2**31 - 1
 INTERNAL_SEGMENT = 512 * 1024
-"""Bytes after which a segment of an internal topic is closed, so that it can be compacted. Kafka has 100 MiB on its disk."""
+"""The number of bytes after which a segment of an internal topic is closed, so that compaction can begin. Kafka has 100 MiB
+on its disk."""
 _START = struct.Struct(">qii")
 
 

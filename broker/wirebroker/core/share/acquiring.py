@@ -231,7 +231,7 @@ def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
 
 
 def without(acquired: Sequence[Acquired], aborted: Sequence[FetchedBatch]) -> list[Acquired]:
-    """Returns the acquired records without those of aborted batches, in order."""
+    """Returns the acquired records in order, without the records of aborted batches."""
     left = list(acquired)
     for gone in aborted:
         cut: list[Acquired] = []

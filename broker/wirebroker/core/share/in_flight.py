@@ -19,7 +19,7 @@ NOBODY = ""
 
 
 class RecordState(IntEnum):
-    """A record's state; the numbers are those of the state topic."""
+    """A record's state, with its number in the state topic."""
 
     AVAILABLE = 0
     ACQUIRED = 1

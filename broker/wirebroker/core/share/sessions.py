@@ -77,8 +77,8 @@ class ShareSession:
 
 
 class Ended(NamedTuple):
-    """The sessions that end with a connection: a member's session, if it still exists, and whether it was the group's last
-    session."""
+    """The effect of a closed connection: the member's session, if it still exists, and whether the session was the group's
+    last session."""
 
     session: ShareSession | None
     node_id: int

@@ -1,6 +1,6 @@
 """The transaction coordinator gives producers their ids and epochs, and decides how transactions end.
 
-The rules are those of TransactionCoordinator in Kafka 4.3.1. All brokers of the process share the coordinator. A broker that
+The rules come from TransactionCoordinator in Kafka 4.3.1. All brokers of the process share the coordinator. A broker that
 does not coordinate the transactional id responds NOT_COORDINATOR. The coordinator writes markers as soon as it has decided
 about the end, so that no client waits between the response to EndTxn and the next transaction.
 """
@@ -23,7 +23,8 @@ from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, NO_EPOCH, NO_ID, TopicPartition, Transaction, is_exhausted
 
 CompleteOffsets = Callable[[int, int, bool], None]
-"""Called with a marker in __consumer_offsets: the partition, the producer id, and whether it commits."""
+"""Called after a marker was written to __consumer_offsets, with the partition, the producer id, and whether the marker
+commits."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 AWAITED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT})
 """The errors after which the coordinator tries a marker again when the partition changes."""
@@ -264,8 +265,8 @@ class TransactionCoordinator:
     # Ends
 
     def end(self, requested: EndRequest, now: int) -> ProducerResult:
-        """Commit or abort. Returns the producer's next id and epoch. Only transaction version 2 sends them to the
-        producer."""
+        """Commit or abort. Returns the producer's next id and epoch. Only transaction version 2 sends the next id and epoch
+        to the producer."""
         if not requested.transactional_id:
             return ProducerResult(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(requested.transactional_id)
