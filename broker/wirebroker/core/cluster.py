@@ -184,7 +184,7 @@ class Cluster:
 
     @property
     def live_brokers(self) -> dict[int, Broker]:
-        """The brokers that are neither down nor unregistered, by id. Metadata names only these."""
+        """The brokers that are neither down nor unregistered, by id. Metadata responses name only these brokers."""
         return {node_id: broker for node_id, broker in self.brokers.items() if broker.alive}
 
     @property

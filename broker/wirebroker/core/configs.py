@@ -118,7 +118,7 @@ class BrokerConfigs(Configs):
     def __init__(self, overrides: Mapping[str, str], *, brokers: int = 1) -> None:
         """`overrides` are Kafka's broker settings by name; a topic setting's name means the broker's default for it.
 
-        Raises ConfigError for a name that Kafka does not have, or a value that it refuses.
+        Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
         """
         self.static = _own_defaults(brokers)
         self.topic_static: dict[str, str] = {}
@@ -184,7 +184,8 @@ class BrokerConfigs(Configs):
                 raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
 
     def value(self, name: str) -> Value:
-        """Returns the typed value of a broker setting, or the default of a topic setting. Raises KeyError for other names."""
+        """Returns the typed value of a broker setting, or the default of a topic setting. Raises KeyError for names without a
+        setting."""
         try:
             return self._cache[name]
         except KeyError:
@@ -479,7 +480,8 @@ class TopicConfigs(Configs):
         return Source.DEFAULT
 
     def describe(self, node: int, names: Iterable[str] | None = None) -> list[Entry]:
-        """Returns the topic's settings as this broker shows them; with `names` only these. Callers must not change the list."""
+        """Returns the topic's settings as this broker shows them; with `names`, only the named settings. Callers must not
+        change the list."""
         if names is None and not self.overrides:
             return self.broker.shown((node, "topics"), lambda: self._describe(node, None))
         return self._describe(node, names)

@@ -22,7 +22,8 @@ class Lifetimes(NamedTuple):
     most: int
 
     def until(self, now: int, most_at: int, wanted: int) -> int:
-        """Returns the expiry time of a token that is renewed now for this many ms. 0 or less stands for the default."""
+        """Returns the expiry time of a token that is renewed now for this many ms. A number up to 0 stands for the
+        default."""
         return min(most_at, now + (min(self.renewal, wanted) if wanted > 0 else self.renewal))
 
 

@@ -65,7 +65,7 @@ class Session:
                 cached.requested = partition
 
     def drop(self, keys: Iterable[PartitionKey]) -> None:
-        """Fetch these partitions no longer."""
+        """Stop fetching these partitions."""
         for key in keys:
             self.partitions.pop(key, None)
 

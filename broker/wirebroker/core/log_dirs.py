@@ -38,7 +38,8 @@ class LogDirs:
         self._held: Counter[tuple[int, str]] = Counter()
         """The number of replicas in each directory of a broker."""
         self._preferred: dict[tuple[int, Where], str] = {}
-        """The directories that AlterReplicaLogDirs chose for replicas that do not exist yet. A restart forgets them."""
+        """The directories that AlterReplicaLogDirs chose for replicas that do not exist yet. A restart forgets these
+        directories."""
         self.moves: dict[tuple[Partition, int], str] = {}
         """The unfinished moves: for each replica, the directory to which it moves."""
         self.mover: Move | None = None
@@ -55,7 +56,7 @@ class LogDirs:
         return partition.log_dirs.get(node_id) or self.paths(node_id)[0]
 
     def future(self, partition: Partition, node_id: int) -> str | None:
-        """Returns the directory that this broker is just moving its replica to."""
+        """Returns the directory to which this broker is moving its replica."""
         return self.moves.get((partition, node_id))
 
     # Cordoned directories

@@ -43,7 +43,7 @@ class OpenTransactions:
         self._first_offsets[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True) -> None:
-        """The transaction's marker was stored. Does not record a transaction without a batch in this partition."""
+        """Note that the transaction's marker was stored. Does not record a transaction without a batch in this partition."""
         first = self._first_offsets.pop(producer_id, None)
         if first is None:
             return
@@ -95,7 +95,7 @@ class OpenTransactions:
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
 
     def clear(self) -> None:
-        """Forget all transactions, because all records were deleted. Expected first batches stay expected."""
+        """Forget all transactions, because all records were deleted. The transactions that expect their first batch stay."""
         self._first_offsets.clear()
         self._aborted.clear()
         self._unreplicated.clear()

@@ -408,8 +408,8 @@ class Partition:
         return found if found.offset < visible else NOTHING_FOUND
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Returns the largest leader epoch at or below `epoch`, and the offset at which it ended; (−1, −1) for a later
-        epoch."""
+        """Returns the largest leader epoch at or below `epoch`, and the offset at which this leader epoch ended; (−1, −1) for
+        a later epoch."""
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
         if epoch > self.leader_epoch or epoch == -1:
@@ -555,7 +555,8 @@ class Partition:
         return epoch_of(self.producers.pop(producer_id))
 
     def delete(self, now: int) -> None:
-        """The topic is deleted. Calls the requests that wait for this partition. The requests then find no leader."""
+        """Close the log, because the topic is deleted. Calls the requests that wait for this partition. The requests then
+        find no leader."""
         self.deleted = True
         self.leader = -1
         self.log.delete()

@@ -71,8 +71,8 @@ class Pattern:
         return self._compiled.search(text.encode()) is not None
 
     def learn(self, names: Iterable[str], steps: int) -> bool:
-        """Match the names and remember the results. Returns False if that takes more than this number of steps (about 100 per
-        microsecond).
+        """Match the names and remember the results. Returns False if the match takes more than this number of steps (about
+        100 per microsecond).
 
         Call this method again to continue. Every call makes some progress.
         """

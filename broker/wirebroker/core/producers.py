@@ -83,7 +83,8 @@ class Accept(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The batch is already stored. `position` counts from the newest of the `window` batches; 0 if it is older."""
+    """The verdict for a batch that is already stored. `position` counts from the newest of the `window` batches; 0 if it is
+    older."""
 
     base_offset: int
     timestamp: int

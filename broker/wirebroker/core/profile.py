@@ -75,7 +75,7 @@ class Rules:
 
 
 def _keys(text: str) -> ApiVersions:
-    """Reads `0:8 1:11 …`, an API key and its newest version each. Every oldest version is 0."""
+    """Reads `0:8 1:11 …`, an API key and its newest version each. The oldest version of every API is 0."""
     return {int(key): (0, int(newest)) for key, newest in (pair.split(":") for pair in text.split())}
 
 

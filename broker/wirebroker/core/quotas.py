@@ -101,7 +101,7 @@ class Quotas:
         self.on = False
         """Tells whether there is any limit."""
         self.version = 0
-        """Rises with every change."""
+        """A counter that rises with every change."""
 
     def alter(self, changes: Sequence[Change]) -> None:
         """Set and remove limits."""
@@ -254,7 +254,7 @@ class TokenBucket:
         self._updated = 0
 
     def refill(self, window: Window, limit: float, now: int) -> float:
-        """Returns the tokens in the bucket now. The number is negative if clients took too many."""
+        """Returns the number of tokens in the bucket now. It is negative if clients took too many tokens."""
         burst = window.samples * (window.ms / 1000) * limit
         self._tokens = min(burst, self._tokens + limit * ((now - self._updated) / 1000))
         self._updated = now

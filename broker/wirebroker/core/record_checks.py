@@ -119,7 +119,7 @@ class TakesLong(Exception):
 
 
 class RecordReject(NamedTuple):
-    """Record data that is refused. `log_start_known` says whether the response carries the log start offset.
+    """The rejection of record data. `log_start_known` says whether the response carries the log start offset.
 
     `rule` names the check that failed; a colon and details may follow.
     """
@@ -440,7 +440,7 @@ def _check_records(
 
 
 def _target(header: BatchHeader, policy: RecordPolicy) -> int:
-    """Returns the compression that the topic stores this batch with."""
+    """Returns the compression with which the topic stores this batch."""
     if policy.compression == "producer":
         return header.compression
     return 0 if policy.compression == "uncompressed" else NAMES.index(policy.compression)

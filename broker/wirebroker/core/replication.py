@@ -80,7 +80,7 @@ class Replicated(Protocol):
         """Continue from a new leader's state."""
 
     def new_leader_epoch(self, epoch: int, *, elected: bool) -> None:
-        """A new leader epoch begins."""
+        """Begin a new leader epoch."""
 
     def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
         """Returns the producers' states after a restart, with a log from `start` to `end`."""
@@ -256,7 +256,8 @@ class Replication:
         self._change(elect(self._registration, where, in_sync, to=to, preferred=preferred), alive, now)
 
     def _change(self, to: Registration, alive: Alive, now: int) -> None:
-        """Make this the partition's state. Let all replicas follow that can. The replicas catch up and get in sync again."""
+        """Make this the partition's state. Let all replicas follow whose brokers are up. They catch up and get in sync
+        again."""
         partition = self._partition
         if to.leader not in (partition.leader, NO_LEADER):
             self._lead(to.leader, now)

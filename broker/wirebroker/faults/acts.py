@@ -44,7 +44,7 @@ class ExchangeParts(Received, Parked, Protocol):
 
 class NothingToChange(ValueError):
     """Raised for an impossible change of state: its object does not exist, or the object's state forbids the change. The
-    message tells which."""
+    message names the reason."""
 
 
 class BrokerParts(Protocol):
@@ -88,7 +88,7 @@ class BrokerParts(Protocol):
         """Let another broker coordinate these groups and transactional ids. Returns how many coordinators have moved."""
 
     def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
-        """Let the session of a member of these groups end. Returns whether there is such a member."""
+        """Let the session of a member of these groups end. Returns whether such a member exists."""
 
     def advance(self, connection: Connection, ms: int) -> None:
         """Move the clock forward as soon as this request waits or is done."""

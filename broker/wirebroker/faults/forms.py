@@ -30,7 +30,7 @@ class FaultError(ValueError):
 
 
 def check_value(kind: str, word: str, value: Any, hint: Any) -> None:
-    """Raises FaultError unless the value is one that the hint allows."""
+    """Raises FaultError unless the hint allows the value."""
     if get_origin(hint) is Callable:
         if not callable(value):
             raise FaultError(word, f"{kind}: {word} must be a function, not {_shown(value)}")

@@ -161,8 +161,8 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Tells whether a request of this API must pass the plan: rules may match the request, or it waits, or other requests
-        wait for it."""
+        """Tells whether a request of this API must pass the plan. It must if rules may match it, if it may have to wait, or
+        if other requests wait for it."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
@@ -350,7 +350,7 @@ class FaultPlan:
             go_on(now)
 
     def _end_slow_write(self, slow: dict[TopicPartition, int]) -> list[Continue]:
-        """Note that these writes are over. Returns the requests that waited for them."""
+        """Note that these writes are over. Returns the requests that waited for these writes."""
         waiting = [each for partition in slow for each in self._waiting.pop(partition)]
         slow.clear()
         return waiting

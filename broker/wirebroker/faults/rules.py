@@ -262,7 +262,7 @@ class Rule(_Declared, kw_only=True):
         raise NotImplementedError
 
     def send(self, line: OutgoingResponse) -> bool:
-        """Act on the bytes of the response. Returns whether there was something to do."""
+        """Act on the bytes of the response. Returns whether the rule found something to do."""
         raise NotImplementedError
 
     def greets(self, greeting: Greeting) -> bool:
@@ -417,7 +417,7 @@ def words_of(kind: type[Rule]) -> dict[str, Any]:
 
 
 def needed_by(kind: type[Rule]) -> tuple[str, ...]:
-    """Returns the words that a rule of this kind cannot do without."""
+    """Returns the words that a rule of this kind must have."""
     return (*(option for option in options_of(kind) if option not in vars(kind)), *kind.needed)
 
 

@@ -39,7 +39,7 @@ class Engine(Protocol):
     groups: GroupCoordinator
 
     def emit(self, effect: Effect) -> None:
-        """Have the host do something."""
+        """Let the host make a call."""
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""
@@ -186,7 +186,7 @@ class EngineBroker:
         return self.move_leader({(log.topic, log.index) for log in logs}, now)
 
     def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
-        """Let the session of a member of these groups end. Returns whether there is such a member."""
+        """Let the session of a member of these groups end. Returns whether such a member exists."""
         return any(self._engine.groups.expire_member(group_id, member_id, now) for group_id in sorted(groups))
 
     def advance(self, connection: Connection, ms: int) -> None:

@@ -34,7 +34,7 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """The expected end of a run. A field is None if the file expects nothing. Counts are of records."""
+    """The expected end of a run. A field is None if the file expects nothing. Counts are numbers of records."""
 
     outcome: list[OutcomeName] = field(default_factory=lambda: ["recovers"])
     stored: int | None = None

@@ -55,7 +55,7 @@ class Screen:
         self.console.print(table)
 
     def describe(self, scenario: Scenario) -> None:
-        """Everything in a scenario's file."""
+        """The whole content of a scenario's file."""
         self.console.print(Text(scenario.name, "bold cyan").append(f"  {scenario.title}", "bold"))
         self._field("broker", scenario.broker_does)
         self._field("good client", scenario.good_client)

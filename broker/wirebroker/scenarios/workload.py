@@ -374,7 +374,7 @@ class _Held:
         self.transactional = transactional
         self.dead = False
         self.lost = False
-        """The client cannot go on."""
+        """Raised if the client cannot continue."""
         self.broken = ""
         """the reason for which it could not start"""
         self.failed = ""

@@ -46,13 +46,13 @@ def shared(path: Path) -> DamagedFile:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, unless it exists. Raises DamagedFile if something else is."""
+    """Make a folder, unless it exists. Raises DamagedFile if a file of another kind has this name."""
     if not is_folder(path):
         path.mkdir()
 
 
 def is_folder(path: Path) -> bool:
-    """Tells whether a folder is there. Raises DamagedFile if something else is."""
+    """Tells whether a folder exists. Raises DamagedFile if a file of another kind has this name."""
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def write(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def cut(path: Path, size: int) -> None:
-    """Cut a file off. Raises OSError."""
+    """Remove the end of a file. Raises OSError."""
     fd = open_to_write(path)
     try:
         os.ftruncate(fd, size)

@@ -71,7 +71,7 @@ def _in_use(root: Path) -> DataError:
 
 
 def _locks() -> list[tuple[str, Callable[[int, bool], None]]]:
-    """Returns the files to lock, each with the functions that lock and unlock it. These raise OSError."""
+    """Returns the files to lock, each with the functions that lock and unlock the file. The functions raise OSError."""
     if sys.platform == "win32":
         return [(LOCK, _byte)]
     if sys.platform == "linux":

@@ -96,7 +96,7 @@ class FolderLog:
         return self.belongs_to(self._owner)
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Replace the leader epochs and their start offsets. Writes them at once if the checkpoint has an epoch that no
+        """Replace the leader epochs and their start offsets. Writes the epochs at once if the checkpoint has an epoch that no
         longer holds. New epochs are written later, because startup finds them in the batches.
         """
         self._epochs = list(starts)

@@ -66,7 +66,7 @@ class Recent:
         self._held: dict[Segment, None] = {}
 
     def use(self, segment: Segment) -> None:
-        """The segment is used now."""
+        """Note that the segment is used now."""
         self.forget(segment)
         self._held[segment] = None
         if len(self._held) > self._most:
@@ -75,7 +75,7 @@ class Recent:
             self._release(oldest)
 
     def forget(self, segment: Segment) -> None:
-        """The segment is released already."""
+        """Note that the segment is already released."""
         self._held.pop(segment, None)
 
 
@@ -381,8 +381,8 @@ class Segment:
             os.close(fd)
 
     def find(self, offset: int) -> int:
-        """Returns the position of the first batch that ends at or after `offset`, or the segment's size without such a
-        batch."""
+        """Returns the position of the first batch that ends at or after `offset`. Without such a batch, returns the segment's
+        size."""
         position = self._indexed(offset)
         gaps_below = self.unchecked.gaps_below if self.unchecked else ANYWHERE
         following = -1 if position else self.base_offset

@@ -258,7 +258,7 @@ class FolderStore(Upkeep):
     def close(self, now: int) -> None:
         """Stop cleanly: write all state, so that the next start has nothing to recover.
 
-        Raises DataError if something cannot be written. Acknowledged data is not lost then; the next start recovers it.
+        Raises DataError if a write fails. Acknowledged data is not lost then; the next start recovers it.
         """
         try:
             if self._cluster is not None and self.metadata.exists:
@@ -307,7 +307,7 @@ class FolderStore(Upkeep):
             directory.clean = mode == "clean"
 
     def restarted(self, now: int) -> None:
-        """The brokers have started again."""
+        """Note that the brokers have started again."""
         for directory in self._directories:
             directory.opened()
         self._decide(now)

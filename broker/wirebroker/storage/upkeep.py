@@ -30,7 +30,7 @@ class Job(NamedTuple):
     work: Callable[[], None]
     done: Callable[[], None]
     apart: bool = False
-    """Tells whether the job has a thread of its own, because it takes very long. At most one such job runs at a time."""
+    """Tells whether the job has its own thread, because the job takes very long. At most one such job runs at a time."""
     failed: Callable[[], None] = lambda: None
     """Called instead of `done` if `work` raises OSError."""
 

@@ -262,7 +262,7 @@ def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[S
 
 
 def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
-    """Yields every record of a partition from this offset on, or from its log start if that is later."""
+    """Yields every record of a partition from this offset on, or from the log start if the log start is later."""
     start = max(start_offset, partition.log_start_offset)
     for batch in partition.log.batches(start):
         header = read_header(batch)

@@ -11,6 +11,6 @@ listeners: list[Callable[[Any], None]] = []
 
 
 def announce(kafka: Any) -> None:
-    """A broker has started."""
+    """Report a started broker."""
     for listener in listeners:
         listener(kafka)

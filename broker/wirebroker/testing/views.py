@@ -119,7 +119,7 @@ class NoSuchRule(KeyError):
 
 
 def checked_rules(given: Rule | Sequence[Rule]) -> list[Rule]:
-    """Returns a rule or several rules as a list. TypeError for anything else."""
+    """Returns a rule or several rules as a list. Raises TypeError for anything else."""
     rules: list[Rule] = list(given) if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
     for rule in rules:
         if not hasattr(rule, "needs_broker"):

@@ -40,7 +40,7 @@ class Waits:
     # A condition
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """Wait until `condition()` holds. TimeoutError after `timeout` s.
+        """Wait until `condition()` holds. Raises TimeoutError after `timeout` s.
 
         Checks the condition after every change of the broker, and every 50 ms for changes elsewhere.
         """
@@ -67,7 +67,8 @@ class Waits:
     def wait_for_records(
         self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
     ) -> list[StoredRecord]:  # fmt: skip
-        """Wait until the topic has `count` records, and return all its records. TimeoutError says how many are.
+        """Wait until the topic has `count` records, and return all its records. TimeoutError gives the number of stored
+        records.
 
         With `committed`, counts and returns only the records that a read_committed consumer gets.
         """

@@ -142,7 +142,7 @@ def _stored(raw: tuple[Any, ...]) -> Brief | None:
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
-    """Returns the row of a verdict, read from the same `Appended` as the response, so that they cannot disagree."""
+    """Returns the row of a verdict. Row and response come from the same `Appended`, so they cannot disagree."""
     now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
     appended: Appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
     header = appended.header or _NO_HEADER

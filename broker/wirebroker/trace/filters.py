@@ -25,7 +25,7 @@ from wirebroker.trace.selection import topics_of, values_of
 DEEPEST = 50
 """The largest depth of nested parentheses and `not`."""
 LONGEST = 2000
-"""Characters of a filter."""
+"""The largest number of characters of a filter."""
 _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}

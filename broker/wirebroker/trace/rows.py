@@ -62,7 +62,7 @@ def ordinal(number: int) -> str:
 
 
 def compression_name(codec: int) -> str:
-    """Returns the name of a batch's codec, "?" for one that Kafka does not have."""
+    """Returns the name of a batch's codec, "?" for a codec that Kafka does not have."""
     return COMPRESSIONS[codec] if codec < len(COMPRESSIONS) else "?"
 
 

@@ -111,7 +111,7 @@ class JsonLinesSink:
 
 
 def write_line(stream: TextIO, text: str) -> None:
-    """Write a line through. Raises OSError. The stream then discards later output.
+    """Write a line, and pass it to the system at once. Raises OSError. The stream then discards later output.
 
     Python flushes its standard streams when it exits, and prints a traceback if that fails.
     """

@@ -26,7 +26,7 @@ ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, 
 PAUSE_S = 0.2
 """The time in seconds between two reads of the trace."""
 MOST = 1000
-"""Rows in one message."""
+"""The largest number of rows in one message."""
 BETWEEN_S = 0.05
 """The time in seconds between two full messages, so that making rows for a reader does not keep the broker from its
 clients."""

@@ -19,7 +19,7 @@ class RuleWords(dict[str, Any]):
 
 
 class Fault(Form):
-    """A rule that is loaded."""
+    """A loaded rule."""
 
     id: Annotated[int, about("its number; numbers are not used again")]
     rule: Annotated[dict[str, Any], about("the rule in the words of a fault file")]

@@ -43,7 +43,7 @@ def listed(controlled: ControlledBroker) -> Quotas:
 
 
 def put(controlled: ControlledBroker, body: NewQuota) -> Quotas:
-    """Set limits of a user, a client id, both together, or an address. Others stay as they are."""
+    """Set limits of a user, a client id, both together, or an address. Other limits do not change."""
     named = {each: getattr(body, each) for each in NewQuota.__struct_fields__ if each not in Whose.__struct_fields__}
     limits = {key: value for key, value in named.items() if value is not None}
     operations.set_quota(controlled.engine, _entity(body), limits, controlled.now)

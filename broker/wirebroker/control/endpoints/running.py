@@ -62,7 +62,7 @@ class Reset(Form):
 
 
 class Kept(Form):
-    """A snapshot that is kept."""
+    """A kept snapshot."""
 
     id: Annotated[int, about("its id, for /snapshots/{snapshot}")]
     now: Annotated[int, about("ms since the epoch, by the broker's clock, when it was taken")]
@@ -105,14 +105,15 @@ async def wait_until_quiet(controlled: ControlledBroker, query: Calm) -> Health:
 
 
 def restart(controlled: ControlledBroker, body: Restart) -> Health:
-    """Restart the brokers: "clean" after a shutdown, or "kill" as with kill −9. Their addresses stay the same."""
+    """Restart the brokers: "clean" after a shutdown, or "kill" as with kill −9. The brokers' addresses stay the same."""
     controlled.host.restart(body.mode)
     controlled.changed()
     return health(controlled)
 
 
 def warm(controlled: ControlledBroker) -> Health:
-    """Let all coordinators respond at once: create their topics and load them. A reset that is not soft undoes this."""
+    """Let all coordinators respond at once: create their topics and load them. A reset without `soft` deletes these topics
+    again."""
     controlled.change(partial(operations.warm, controlled.engine))
     return health(controlled)
 
@@ -130,8 +131,8 @@ def reset(controlled: ControlledBroker, body: Reset) -> Health:
 def take_snapshot(controlled: ControlledBroker) -> Kept:
     """Take a snapshot of all that the broker has stored, and of its time. Clients go on.
 
-    At most 16 are kept. The broker takes no snapshot with a data directory, while a broker is down, or while a replica does
-    not follow or moves.
+    The broker keeps at most 16 snapshots. The broker takes no snapshot with a data directory, while a broker is down, or
+    while a replica does not follow or moves.
     """
     number, made = controlled.take_snapshot()
     return Kept(number, made.now)

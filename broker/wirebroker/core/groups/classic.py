@@ -98,7 +98,7 @@ class Member:
     heartbeat: Timer | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Returns its metadata for this protocol."""
+        """Returns the member's metadata for this protocol."""
         return dict(self.protocols).get(protocol or "", b"")
 
 
@@ -241,7 +241,7 @@ class Group(AnyGroup):
     # State
 
     def transition(self, state: ClassicGroupState, now: int) -> None:
-        """Enter a state. Raises ValueError if the table does not allow it from the present state."""
+        """Enter a state. Raises ValueError if the table does not allow this transition from the present state."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
         self.previous, self.state = self.state, state
@@ -304,7 +304,7 @@ class Group(AnyGroup):
         self.pending.pop(member_id).cancel()
 
     def add(self, member: Member, protocol_type: str, joiner: Joiner, now: int) -> None:
-        """A new member joins."""
+        """Add a new member, which joins the group."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -555,7 +555,7 @@ class Group(AnyGroup):
         member.heartbeat = self._timers.at(now + timeout, expire)
 
     def session_ends(self, member: Member, now: int) -> bool:
-        """Remove the member: its session timeout is over. Returns False if it stays.
+        """Remove the member: its session timeout is over. Returns False if the member stays.
 
         A member that waits for the others keeps its session, unless this is its first JoinGroup.
         """
@@ -656,7 +656,7 @@ class Group(AnyGroup):
             self._await_heartbeat(member, member.session_timeout, now)
 
     def die(self, now: int) -> None:
-        """The group is deleted."""
+        """End the group, because it is deleted."""
         self.transition(ClassicGroupState.DEAD, now)
         self._cancel_timers()
 
@@ -670,7 +670,8 @@ class Group(AnyGroup):
 
 
 def _place_in_hash_table(name: str) -> int:
-    """Returns the position of the name in Kafka's HashMap of votes; it decides between protocols with equal votes."""
+    """Returns the position of the name in Kafka's HashMap of votes. The position decides between protocols with equal
+    votes."""
     code = java_hash(name)
     return (code ^ code >> 16) & 15
 

@@ -134,7 +134,7 @@ class ClassicGroups:
             group.sync(member, assignments, syncer, now)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """A member sends a heartbeat."""
+        """Handle a member's heartbeat."""
         modern = self._registry.groups.get(group_id)
         if isinstance(modern, ConsumerGroup):
             return self._members.heartbeat(modern, member_id, instance_id, generation, now)

@@ -36,7 +36,7 @@ class Commit:
         """Returns the batch to write down. Returns None if the batch is larger than the log allows, or an id is longer than a
         record can hold.
 
-        This is a pure function. Encoding many offsets takes long.
+        The method is a pure function. Encoding many offsets takes long.
         """
         if self._size > self._limit:
             return None

@@ -123,7 +123,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return topic in self.subscriptions.names or topic in self.subscriptions.by_regex
 
     def has_since(self, member: ConsumerMember, where: Where) -> int | None:
-        """Returns the epoch since which the member has the partition, or None if the member does not have it."""
+        """Returns the epoch at which the member got the partition, or None if the member does not have it."""
         return member.assignment_epoch(where.topic_id, where.partition)
 
     # The group after a change of a member

@@ -18,7 +18,7 @@ NEWEST = 3
 
 
 def version_of(raw: bytes) -> int:
-    """Returns the version at the head of such a message. Raises ProtocolError if it cannot be read."""
+    """Returns the version at the head of such a message. Raises ProtocolError if the bytes cannot be read."""
     version = int.from_bytes(raw[:2], "big", signed=True)
     if len(raw) < 2 or version < 0:
         raise ProtocolError("its version cannot be read")
@@ -26,12 +26,12 @@ def version_of(raw: bytes) -> int:
 
 
 def read_subscription(raw: bytes) -> ConsumerProtocolSubscription:
-    """Returns a consumer's subscription. Raises ProtocolError if it cannot be read."""
+    """Returns a consumer's subscription. Raises ProtocolError if the bytes cannot be read."""
     return decode(ConsumerProtocolSubscription, raw, version_of(raw), 2)[0]
 
 
 def read_assignment(raw: bytes) -> ConsumerProtocolAssignment:
-    """Returns a consumer's assignment. Raises ProtocolError if it cannot be read."""
+    """Returns a consumer's assignment. Raises ProtocolError if the bytes cannot be read."""
     return decode(ConsumerProtocolAssignment, raw, version_of(raw), 2)[0]
 
 

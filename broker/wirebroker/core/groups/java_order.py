@@ -133,7 +133,7 @@ class JavaHeap(Generic[K]):
         heap[at] = element
 
     def pop(self) -> K:
-        """Take out a smallest element. Raises IndexError if there is none."""
+        """Take out a smallest element. Raises IndexError if the queue is empty."""
         heap, key = self._heap, self._key
         smallest, last = heap[0], heap.pop()
         at, size = 0, len(heap)

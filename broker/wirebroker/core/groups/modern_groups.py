@@ -162,10 +162,10 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     @abstractmethod
     def _stay(self, requested: B, now: int) -> Generator[None, Any, Any]:
-        """A member joins or stays."""
+        """Handle the heartbeat of a member that joins or stays."""
 
     def _leave(self, requested: B, now: int) -> Generator[None, Any, Any]:
-        """A member leaves."""
+        """Handle the heartbeat of a member that leaves."""
         yield from ()
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):

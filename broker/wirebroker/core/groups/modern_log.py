@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ModernRecords(ABC, Generic[M, T]):
-    """Writes and reads the records of one type of group."""
+    """Writes and reads the records of a type of group."""
 
     metadata_key: ClassVar[type[Any]]
     current_key: ClassVar[type[Any]]

@@ -54,7 +54,7 @@ class OffsetStore:
             self._groups.setdefault(group_id, {}).update(_recorded(offsets, base))
 
     def of(self, group_id: str) -> dict[TopicPartition, Committed]:
-        """Returns a group's offsets; empty if it has none."""
+        """Returns a group's offsets; empty if the group has none."""
         return self._groups.get(group_id, {})
 
     def has(self, group_id: str, where: TopicPartition) -> bool:

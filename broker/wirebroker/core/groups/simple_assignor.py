@@ -2,7 +2,8 @@
 SimpleAssignor).
 
 Every partition gets the same number of members, as far as possible, and every member about as many partitions. Members keep
-their partitions. The result equals Kafka's for the same history, so it depends on the order of Java's hash tables.
+their partitions where possible. The result equals Kafka's for the same history, so it depends on the order of Java's hash
+tables.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class _Process:
         return self._total / len(self.counts)
 
     def give(self, member_id: str) -> int:
-        """Give a task to a member. Returns its number of tasks."""
+        """Give a task to a member. Returns the member's number of tasks."""
         self._by_load = None
         return self._count(member_id)
 
@@ -86,7 +86,7 @@ class _Quota:
 
 
 class _Assignment:
-    """One assignment in the making."""
+    """An assignment in progress."""
 
     def __init__(self, members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> None:
         active = sum(each.tasks for each in work)
@@ -133,7 +133,7 @@ class _Assignment:
         return [(each.subtopology, index) for each in work for index in range(each.tasks)]
 
     def assign_active(self) -> Generator[None, Any, None]:
-        """Give out the active tasks."""
+        """Assign the active tasks."""
         tasks = sorted(self._tasks(self._work), key=lambda task: task[::-1])
         for find in (self._was_active.get, self._had_standby):
             tasks = yield from self._not_given_back(tasks, find)

@@ -130,7 +130,7 @@ def from_request(sent: Struct) -> Topology | Misfit:
 
 
 def copied(kind: type[S], source: Any) -> S:
-    """Returns a struct with the fields of another one that has the same names."""
+    """Returns a struct with the fields of another struct that has the same field names."""
     fields = {}
     for declared in kind.__wire__:
         value = getattr(source, declared.name)

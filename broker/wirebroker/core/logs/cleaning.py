@@ -1,7 +1,7 @@
 """Compaction keeps the last record of each key (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
 
 A round reads the closed segments up to the first open transaction. From new segments it learns the last offset of each key;
-then it reads all segments and leaves out older records. Offsets stay as they are. The following batches stay as well:
+then it reads all segments and leaves out older records. Offsets do not change. The following batches stay as well:
 
     a tombstone, and the marker of a transaction without batches, for delete.retention.ms after the first round that read it
     the last batch of each producer, without its records, because startup reads the producer's sequences from it
@@ -82,7 +82,7 @@ class Task(NamedTuple, Generic[S]):
 def plan(
     segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
 ) -> tuple[float, Task[S]] | None:
-    """Returns how dirty a log is, and the task of compacting it, or None if it is not dirty enough (LogCleanerManager)."""
+    """Returns a log's dirtiness and the task of compacting it, or None if the log is not dirty enough (LogCleanerManager)."""
     if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
         return None
     first_dirty = cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset

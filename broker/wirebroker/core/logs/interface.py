@@ -37,7 +37,7 @@ class LogSegment(Protocol):
     """The largest timestamp of the first batch, or NO_TIMESTAMP."""
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Append the batch. The log may keep an `owned` buffer. Raises OSError if that fails."""
+        """Append the batch. The log may keep an `owned` buffer. Raises OSError if the write fails."""
 
 
 class Kept(NamedTuple):
@@ -112,7 +112,7 @@ class Log(Protocol):
         """Returns an offset at or after the end of `size` bytes from the batch that holds `offset`."""
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Returns every batch from the one that holds `start_offset`, one buffer each."""
+        """Returns every batch from the batch that holds `start_offset`, one buffer each."""
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
         """Returns the batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""

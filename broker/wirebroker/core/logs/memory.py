@@ -148,7 +148,8 @@ class CleanedSegment(Segment):
         self.lasts.append(header.last_offset)
 
     def find(self, offset: int) -> int:
-        """Returns the index of the first batch that ends at or after `offset`; the number of batches if there is none."""
+        """Returns the index of the first batch that ends at or after `offset`, or the number of batches without such a
+        batch."""
         return bisect_left(self.lasts, offset)
 
     def up_to(self, index: int) -> Self:
@@ -235,7 +236,7 @@ class MemoryLog:
         return self.end_offset if segment is self.active else self._segment_behind(segment).base_offset
 
     def batches(self, start_offset: int = 0) -> list[memoryview]:
-        """Returns every batch from the one that holds `start_offset`, one buffer each."""
+        """Returns every batch from the batch that holds `start_offset`, one buffer each."""
         found = []
         for segment in self.segments[self._segment_of(start_offset) :]:
             found += [segment.batch(i) for i in range(segment.find(start_offset), len(segment.bases))]

@@ -36,7 +36,8 @@ COLD = "share.coordinator.cold.partition.snapshot.interval.ms"
 WRITES = 64
 """The number of records written in one slice."""
 UNKNOWN = -1
-"""The value that means no start offset: the group's share.auto.offset.reset decides. Also: no epoch is given."""
+"""The value that means no start offset: the group's share.auto.offset.reset decides. The value also means that no epoch is
+given."""
 
 
 class ShareState(NamedTuple):

@@ -54,7 +54,7 @@ class ShareSession:
         self.partitions.setdefault(wanted.place, Cached(wanted.topic, shown))
 
     def forget(self, forgotten: Iterable[Place]) -> None:
-        """Fetch these partitions no longer."""
+        """Stop fetching these partitions."""
         for place in forgotten:
             self.partitions.pop(place, None)
 

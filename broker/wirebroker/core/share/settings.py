@@ -16,7 +16,7 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 
 @lru_cache
 def _parsed(name: str, own: str | None) -> str:
-    """Returns the text of a setting's own value, if it has one, else of its default."""
+    """Returns a setting's own value as text, or else its default as text."""
     setting = GROUP_SETTINGS[name]
     return setting.text(setting.parse((setting.default or "") if own is None else own))
 

@@ -20,7 +20,7 @@ def value_version(level: int) -> int:
 
 
 def transaction_batch(transaction: Transaction, level: int, now: int) -> bytes:
-    """Returns the batch with the record of the transactional id's state, or with a tombstone if it is dead. Raises
+    """Returns the batch with the record of the transactional id's state, or with a tombstone if the id is dead. Raises
     EncodeError."""
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
     value = None if transaction.state is TransactionState.DEAD else _value(transaction)

@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Tells whether a producer id has used all its epochs; the last epoch is reserved for fencing it."""
+    """Tells whether a producer id has used all its epochs. The last epoch is reserved for fencing."""
     return producer_epoch >= LAST_EPOCH - 1
 
 
@@ -44,7 +44,7 @@ class Transaction:
     """Tells whether Kafka would wait for a record that transaction.version 0 cannot have, until the coordinator moves."""
 
     def copy(self) -> Transaction:
-        """Returns a copy, to be changed and written down before it takes effect (TxnTransitMetadata)."""
+        """Returns a copy. The caller changes the copy, and writes it down before it takes effect (TxnTransitMetadata)."""
         return replace(self, partitions=set(self.partitions), marked=dict(self.marked))
 
     def become(self, other: Transaction) -> None:
@@ -58,7 +58,7 @@ class Transaction:
         return is_exhausted(self.producer_epoch)
 
     def enter(self, state: TransactionState, now: int, producer_id: int | None = None) -> None:
-        """Enter this state. Raises ValueError if the table does not allow it from the present state."""
+        """Enter this state. Raises ValueError if the table does not allow this transition from the present state."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.value} to {state.value}")
         self.state = state

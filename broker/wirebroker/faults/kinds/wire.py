@@ -84,7 +84,7 @@ class slice(Rule):
 
 
 class bandwidth(Rule):
-    """The response comes at `rate`."""
+    """The response arrives at `rate`."""
 
     rate: Annotated[int, Meta(ge=1, extra={"unit": "bytes per second"})]
 
