@@ -49,7 +49,7 @@ class PartitionState(StateView):
     """A partition. Leaders and replicas are node ids."""
 
     partition: int
-    leader: Annotated[int, Meta(description="−1 if there is none")]
+    leader: Annotated[int, Meta(description="−1 if the partition has no leader")]
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
@@ -57,8 +57,8 @@ class PartitionState(StateView):
     offline: Annotated[list[int], Meta(description="replicas whose brokers are down")]
     log_start_offset: int
     log_end_offset: Annotated[int, Meta(description="the offset that the next record will get")]
-    high_watermark: Annotated[int, Meta(description="up to where consumers may read")]
-    last_stable_offset: Annotated[int, Meta(description="up to where read_committed consumers may read")]
+    high_watermark: Annotated[int, Meta(description="the offset up to which consumers may read")]
+    last_stable_offset: Annotated[int, Meta(description="the offset up to which read_committed consumers may read")]
 
 
 class TopicState(StateView):
@@ -66,8 +66,8 @@ class TopicState(StateView):
 
     name: str
     topic_id: Annotated[str, Meta(description="as Kafka's tools print it")]
-    internal: Annotated[bool, Meta(description="whether it is one of the coordinators' own")]
-    configs: Annotated[dict[str, str], Meta(description="what is set for this topic alone")]
+    internal: Annotated[bool, Meta(description="whether this is a coordinators' topic")]
+    configs: Annotated[dict[str, str], Meta(description="the settings of this topic alone")]
     partitions: list[PartitionState]
 
 
@@ -75,7 +75,7 @@ class Broker(StateView):
     """A broker, and the advertised address of each of its listeners."""
 
     node_id: int
-    alive: Annotated[bool, Meta(description="false after it was killed")]
+    alive: Annotated[bool, Meta(description="false after the broker was killed")]
     listeners: Annotated[
         dict[str, str], Meta(description="name to host:port", examples=[{"PLAINTEXT": "127.0.0.1:9092"}])
     ]  # fmt: skip
@@ -92,7 +92,7 @@ class Transaction(StateView):
     """A transactional id. Times are ms since the epoch; −1 stands for "none"."""
 
     transactional_id: str
-    state: Annotated[str, Meta(description="Kafka's name of it", examples=["Ongoing"])]
+    state: Annotated[str, Meta(description="Kafka's name of the state", examples=["Ongoing"])]
     producer_id: int
     producer_epoch: int
     timeout_ms: int
@@ -109,7 +109,7 @@ class Member(StateView):
     client_id: str
     client_host: str
     assignment: Annotated[
-        list[Partitions] | None, Meta(description="null if it cannot be read: it is the clients' own affair")
+        list[Partitions] | None, Meta(description="null if the broker cannot read the assignment")
     ]  # fmt: skip
 
 
@@ -119,10 +119,10 @@ class Offset(StateView):
     topic: str
     partition: int
     offset: int
-    leader_epoch: Annotated[int, Meta(description="−1 if the client did not say")]
+    leader_epoch: Annotated[int, Meta(description="−1 if the client did not send it")]
     metadata: str
-    time: Annotated[int, Meta(description="when it was committed, ms since the epoch")]
-    pending: Annotated[bool, Meta(description="whether it waits for the end of a transaction")]
+    time: Annotated[int, Meta(description="the time of the commit, in ms since the epoch")]
+    pending: Annotated[bool, Meta(description="whether the commit waits for the end of a transaction")]
 
 
 class Group(StateView):
@@ -130,11 +130,11 @@ class Group(StateView):
 
     group_id: str
     type: Annotated[str, Meta(description="classic, consumer, share or streams")]
-    state: Annotated[str, Meta(description="Kafka's name of it", examples=["Stable"])]
-    generation: Annotated[int, Meta(description="of a consumer, share or streams group, its epoch")]
+    state: Annotated[str, Meta(description="Kafka's name of the state", examples=["Stable"])]
+    generation: Annotated[int, Meta(description="for a consumer, share or streams group, the epoch")]
     protocol_type: str
-    protocol: Annotated[str, Meta(description="what assigns partitions, as far as it is agreed on")]
-    leader: Annotated[str | None, Meta(description="the member that assigns them, in a classic group")]
+    protocol: Annotated[str, Meta(description="the assignor, once the members have agreed on an assignor")]
+    leader: Annotated[str | None, Meta(description="the member that assigns partitions, in a classic group")]
     members: list[Member]
     offsets: list[Offset]
 

@@ -27,7 +27,7 @@ class Leader(Form):
 
     topic: str
     partition: int
-    leader: Annotated[int, about("−1 while there is none")]
+    leader: Annotated[int, about("−1 while the partition has no leader")]
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
@@ -56,21 +56,21 @@ class Move(Form):
 class Election(Form):
     """The options of an election."""
 
-    unclean: Annotated[bool, about("without a leader, elect any replica that is alive; false: only the preferred")] = False
+    unclean: Annotated[bool, about("without a leader, elect any live replica; false: only the preferred replica")] = False
 
 
 class Elected(Form):
     """The result of an election."""
 
-    code: Annotated[int, about("Kafka's error code, 0 if somebody else leads now")]
-    error: Annotated[str, about("its name", examples=["ELECTION_NOT_NEEDED"])]
+    code: Annotated[int, about("Kafka's error code, 0 if the leader has changed")]
+    error: Annotated[str, about("the name of the error", examples=["ELECTION_NOT_NEEDED"])]
     leader: Leader
 
 
 class Replica(Form):
     """A follower."""
 
-    node_id: Annotated[int, about("the broker that has it")]
+    node_id: Annotated[int, about("the broker that has the replica")]
 
 
 def brokers(controlled: ControlledBroker) -> Brokers:

@@ -37,7 +37,7 @@ SIGN_OF_LIFE_S = 15
 class From(Form):
     """The place at which a stream begins."""
 
-    run: Annotated[str, about("the run of which the reader has rows; `after` counts only for this one")] = ""
+    run: Annotated[str, about("the run of which the reader has rows; `after` counts only for this run")] = ""
     after: Annotated[Natural, about("the number of the last row that the reader has")] = 0
 
 

@@ -27,20 +27,20 @@ class FieldAt(Form):
     """A field and its bytes."""
 
     name: str
-    depth: Annotated[int, about("how deep it is nested")]
+    depth: Annotated[int, about("the depth at which the field is nested")]
     value: str
-    start: Annotated[int, about("its first byte in the frame, which begins after its size")]
-    end: Annotated[int, about("the byte after its last")]
+    start: Annotated[int, about("the position of the field's first byte in the frame, which begins after its size")]
+    end: Annotated[int, about("the position after the field's last byte")]
 
 
 class Frame(Form):
     """A request or a response."""
 
-    size: Annotated[int, about("bytes, without the four of its size")]
-    lines: Annotated[list[str], about("its fields as text, with the records in it")]
-    fields: Annotated[list[FieldAt], about("its fields with their positions")]
-    hex: Annotated[str, about("its first 16 KiB")]
-    damage: Annotated[str, about("why the rest cannot be read, if it cannot")]
+    size: Annotated[int, about("the number of bytes, without the four bytes of the size")]
+    lines: Annotated[list[str], about("the frame's fields as text, with its records")]
+    fields: Annotated[list[FieldAt], about("the frame's fields with their positions")]
+    hex: Annotated[str, about("the frame's first 16 KiB")]
+    damage: Annotated[str, about("the reason, if the rest cannot be read")]
 
 
 class ShownExchange(Form):
@@ -53,7 +53,7 @@ class ShownExchange(Form):
 class OfRun(Form):
     """The run in which the row has the number."""
 
-    run: Annotated[str, about("as the first event of /events names it; else the present one")] = ""
+    run: Annotated[str, about("the run's name in the first event of /events; null: the present run")] = ""
 
 
 def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange:

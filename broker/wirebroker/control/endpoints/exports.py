@@ -18,8 +18,8 @@ from wirebroker.trace.scenario import scenario_of
 class Remarked(Form):
     """An exchange."""
 
-    number: Annotated[Natural, about("of its `reply` row")]
-    remarks: Annotated[list[str], about("remarks on it, such as its verdicts")] = []
+    number: Annotated[Natural, about("the number of the exchange's `reply` row")]
+    remarks: Annotated[list[str], about("remarks on the exchange, such as its verdicts")] = []
 
 
 class Chosen(OfRun, kw_only=True):

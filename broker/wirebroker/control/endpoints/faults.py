@@ -21,24 +21,24 @@ class RuleWords(dict[str, Any]):
 class Fault(Form):
     """A loaded rule."""
 
-    id: Annotated[int, about("its number; numbers are not used again")]
+    id: Annotated[int, about("the rule's number, which no other rule gets")]
     rule: Annotated[dict[str, Any], about("the rule in the words of a fault file")]
     description: Annotated[str, about("the rule on one line")]
-    seen: Annotated[int, about("how many requests, or batches of a Produce, it matched")]
-    fired: Annotated[int, about("on how many of them it fired")]
+    seen: Annotated[int, about("the number of requests, or batches of a Produce, that the rule matched")]
+    fired: Annotated[int, about("the number of matches on which the rule fired")]
 
 
 class Faults(Form):
     """Rules, in the order in which they act."""
 
-    seed: Annotated[int, about("probabilities are drawn from it")]
+    seed: Annotated[int, about("the seed of the rules' probabilities")]
     faults: Annotated[list[Fault], about("the rules")]
 
 
 class Times(Form):
     """The number of times that a rule must have fired."""
 
-    times: Annotated[Natural | None, about("exactly this often; without it at least once")] = None
+    times: Annotated[Natural | None, about("the exact number of times; null: at least once")] = None
 
 
 def listed(controlled: Controlled) -> Faults:

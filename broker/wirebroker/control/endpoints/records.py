@@ -57,7 +57,7 @@ class NewRecord(Form):
     value: Annotated[str | NewData | None, about("null for a tombstone", examples=["a pound of tea"])] = None
     headers: Annotated[list[Header], about("in this order")] = []
     partition: Annotated[int, about("the partition that stores it", ge=0)] = 0
-    timestamp: Annotated[Natural | None, about("ms since the epoch; null: now")] = None
+    timestamp: Annotated[Natural | None, about("the timestamp in ms since the epoch; null: now")] = None
 
 
 class NewRecords(Form):
@@ -107,7 +107,7 @@ class Records(Form):
     """A page of records, by partition and offset."""
 
     records: list[Record]
-    next: Annotated[str | None, about("the path of the next page; null: this is the last")]
+    next: Annotated[str | None, about("the path of the next page; null on the last page")]
 
 
 COMMITTED = "only what a read_committed consumer gets: no records of open or aborted transactions, no end markers"
@@ -117,16 +117,16 @@ class Which(Form):
     """The records to read, and the size of a page."""
 
     partition: Annotated[int | None, about("only this partition")] = None
-    from_partition: Annotated[int, about("begin with this partition")] = 0
-    offset: Annotated[int, about("begin with this offset of the first partition")] = 0
-    limit: Annotated[int, about("the most records on a page; a page also ends at 4 MiB", ge=1, le=MOST_PER_PAGE)] = 1000
+    from_partition: Annotated[int, about("the page begins with this partition")] = 0
+    offset: Annotated[int, about("the page begins with this offset of the first partition")] = 0
+    limit: Annotated[int, about("at most this many records; a page also ends at 4 MiB", ge=1, le=MOST_PER_PAGE)] = 1000
     committed: Annotated[bool, about(COMMITTED)] = False
 
 
 class HowMany(Form):
     """The number of records to wait for."""
 
-    count: Annotated[int, about("wait until this many are stored", ge=1)] = 1
+    count: Annotated[int, about("wait until this many records are stored", ge=1)] = 1
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
     committed: Annotated[bool, about("count " + COMMITTED)] = False
 
@@ -155,7 +155,7 @@ class Expectation(Form):
 
     records: list[ExpectedRecord]
     partition: Annotated[int | None, about("look only at this partition")] = None
-    in_order: Annotated[bool, about("by partition and offset; false: in any order")] = True
+    in_order: Annotated[bool, about("compare in order of partition and offset; false: in any order")] = True
     committed: Annotated[bool, about(COMMITTED + "; false: also records of open and aborted transactions")] = True
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
@@ -163,7 +163,7 @@ class Expectation(Form):
 class Compared(Form):
     """The records are as expected."""
 
-    records: Annotated[int, about("how many there are")]
+    records: Annotated[int, about("the number of records")]
 
 
 def page(controlled: ControlledBroker, topic: str, query: Which) -> Records:

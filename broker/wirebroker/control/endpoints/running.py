@@ -25,10 +25,10 @@ class Health(Form):
     """The state of the broker or the proxy, and the addresses for clients."""
 
     status: Literal["ok"]
-    version: Annotated[str, about("of wirebroker")]
+    version: Annotated[str, about("the version of wirebroker")]
     bootstrap_servers: Annotated[str, about("the advertised addresses, comma-separated", examples=["127.0.0.1:9092"])]
     connections: Annotated[int, about("the number of connected clients")]
-    now: Annotated[int, about("ms since the epoch, by its clock")]
+    now: Annotated[int, about("the time by its clock, in ms since the epoch")]
 
 
 class ClockState(Form):
@@ -58,20 +58,20 @@ class Restart(Form):
 class Reset(Form):
     """The options of a reset of the broker."""
 
-    soft: Annotated[bool, about("clients live on: connections, topics and groups stay, the logs are empty")] = False
+    soft: Annotated[bool, about("clients continue: connections, topics and groups stay, and the logs become empty")] = False
 
 
 class Kept(Form):
     """A kept snapshot."""
 
-    id: Annotated[int, about("its id, for /snapshots/{snapshot}")]
-    now: Annotated[int, about("ms since the epoch, by the broker's clock, when it was taken")]
+    id: Annotated[int, about("the snapshot's id, for /snapshots/{snapshot}")]
+    now: Annotated[int, about("the broker's time when the snapshot was taken, in ms since the epoch")]
 
 
 class Calm(Form):
     """The time during which nothing may change."""
 
-    seconds: Annotated[float, about("so long nothing changes, by the machine's clock", ge=0, le=LONGEST_WAIT_S)] = 0.2
+    seconds: Annotated[float, about("the time without changes, by the machine's clock", ge=0, le=LONGEST_WAIT_S)] = 0.2
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 

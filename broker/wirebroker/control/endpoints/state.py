@@ -30,7 +30,7 @@ class Batch(Form):
     last_sequence: int
     first_offset: int
     last_offset: int
-    timestamp: Annotated[int, about("its largest, ms since the epoch")]
+    timestamp: Annotated[int, about("the largest timestamp, in ms since the epoch")]
 
 
 class Producer(Form):
@@ -43,8 +43,8 @@ class Producer(Form):
     last_sequence: int
     last_timestamp: Annotated[int, about("ms since the epoch")]
     coordinator_epoch: int
-    current_txn_start_offset: Annotated[int, about("where its open transaction begins")]
-    poisoned: Annotated[bool, about("whether it is refused until it has a new id")]
+    current_txn_start_offset: Annotated[int, about("the offset at which the producer's open transaction begins")]
+    poisoned: Annotated[bool, about("whether the producer is refused until it has a new id")]
     batches: Annotated[list[Batch], about("the window, oldest first")]
 
 
@@ -58,21 +58,21 @@ class ProducerAt(Producer):
     """The state of a producer on a partition of some topic."""
 
     topic: str
-    whole: Annotated[bool, about("false in a proxy, if batches of the window have not passed it")]
+    whole: Annotated[bool, about("false in a proxy that has not seen all batches of the window")]
 
 
 class AllProducers(Form):
     """Producers on any partition."""
 
     producers: list[ProducerAt]
-    more: Annotated[int, about("how many are left out")]
+    more: Annotated[int, about("the number of producers left out")]
 
 
 class Limited(Form):
     """The largest number of producers, and the topic."""
 
     topic: Annotated[str | None, about("on this topic")] = None
-    limit: Annotated[int, about("at most so many", ge=1, le=10_000)] = 1000
+    limit: Annotated[int, about("the largest number of producers", ge=1, le=10_000)] = 1000
 
 
 class OfPartition(Form):
@@ -97,8 +97,8 @@ class CommittedOffset(Form):
     """A committed offset."""
 
     topic: str
-    partition: Annotated[int, about("its index", ge=0)]
-    offset: Annotated[int, about("this or a later one", ge=0)]
+    partition: Annotated[int, about("the partition's index", ge=0)]
+    offset: Annotated[int, about("this offset or a later offset", ge=0)]
 
 
 class Awaited(Form):
@@ -117,8 +117,8 @@ class Awaited(Form):
 class Where(Form):
     """Some partitions, or all."""
 
-    topic: Annotated[str | None, about("those of this topic")] = None
-    partition: Annotated[int | None, about("those with this index")] = None
+    topic: Annotated[str | None, about("only partitions of this topic")] = None
+    partition: Annotated[int | None, about("only partitions with this index")] = None
 
 
 class Expired(Form):

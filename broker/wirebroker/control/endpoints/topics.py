@@ -21,8 +21,8 @@ class NewTopic(Form):
     """A topic to create."""
 
     name: Annotated[str, about("as Kafka allows it: letters, digits, '.', '_' and '-'", examples=["orders"])]
-    partitions: Annotated[Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] | None, about("how many; else num.partitions")] = None
-    replication_factor: Annotated[Positive | None, about("replicas; else default.replication.factor")] = None
+    partitions: Annotated[Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] | None, about("null: num.partitions")] = None
+    replication_factor: Annotated[Positive | None, about("null: default.replication.factor")] = None
     configs: Annotated[dict[str, Setting], about("Kafka's topic settings by Kafka's names")] = {}
 
 
@@ -35,7 +35,7 @@ class Topics(Form):
 class WhichTopics(Form):
     """The topics to list."""
 
-    internal: Annotated[bool, about("the coordinators' own as well")] = False
+    internal: Annotated[bool, about("also the coordinators' topics")] = False
 
 
 def listed(controlled: ControlledBroker, query: WhichTopics) -> Topics:

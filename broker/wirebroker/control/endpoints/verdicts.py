@@ -46,13 +46,13 @@ class Awaited(Which):
     """The verdicts to wait for."""
 
     count: Annotated[int, about("the number of verdicts to wait for", ge=1, le=RING)] = 1
-    timeout: Annotated[float, about("seconds to wait at most", ge=0, le=LONGEST_WAIT_S)] = 5.0
+    timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
 class Followed(Latest):
     """The verdicts to list, and whether to continue with later verdicts."""
 
-    follow: Annotated[bool, about("go on with later rows")] = False
+    follow: Annotated[bool, about("continue with later rows")] = False
 
 
 class Rows(Form):
@@ -60,7 +60,7 @@ class Rows(Form):
 
     where: Annotated[str, about("a filter", examples=["api=Produce error!=NONE"])] = ""
     limit: Annotated[int, about("the number of the latest rows", ge=1, le=RING)] = 1000
-    follow: Annotated[bool, about("go on with later rows")] = False
+    follow: Annotated[bool, about("continue with later rows")] = False
 
 
 class Verdicts(Form):
