@@ -336,7 +336,7 @@ class Cluster:
         self.decisions.made(lambda: change(before), lambda: None)
 
     def auto_create_topic(self, name: str, now: int) -> None:
-        """Create a topic with the default settings after `auto_creation_ms`, unless it cannot be written down."""
+        """Create a topic with the default settings after `auto_creation_ms`, if the broker can write the topic down."""
         if not self.auto_creation_ms:
             self._auto_create(name, now)
         elif self._due.get(name, now) <= now:  # holds even if a restart has lost the timer
@@ -361,7 +361,7 @@ class Cluster:
     ) -> Generator[None, Any, None]:
         """Add partitions up to `total`, all at once. The first live replica of each partition becomes its leader.
 
-        Like `creating_topic`, it raises OSError and changes nothing if a log cannot be created.
+        Like `creating_topic`, this method raises OSError and changes nothing if a log cannot be created.
         """
         before = len(topic.partitions)
         made = yield from self._growing(topic, total, now, factor, assignment)
@@ -473,7 +473,7 @@ class Cluster:
         return self._alike.get(name.replace(".", "_"), ())
 
     def delete_topic(self, topic: Topic, now: int, then: Callable[[], None]) -> None:
-        """Delete the topic and everything in it; `then` is called once the deletion is written down."""
+        """Delete the topic with all its records. `then` is called after the deletion is written down."""
         self._remove(topic)
         self.version += 1
 
@@ -556,7 +556,7 @@ class Cluster:
         return ErrorCode.NONE
 
     def create_internal_topic(self, name: str, now: int) -> Topic:
-        """Create one of the coordinators' topics, as its first use does. Raises ConfigError if the settings do not allow it, or
+        """Create a coordinators' topic, as its first use does. Raises ConfigError if the settings do not allow it, or
         no broker can have a replica.
         """
         if why := self.cannot_replicate(1):

@@ -1,8 +1,8 @@
 """The schedule by which logs in memory are compacted (Kafka's LogCleaner). For logs on disk see `FolderStore.compact`.
 
-One log is compacted at a time, in slices, so that requests do not wait for it. As in Kafka, a log is considered
-log.cleaner.backoff.ms after one of its segments was closed. A coordinator's log is considered as soon as the segment is
-closed, so that the log stays small even while the clock stands still.
+One log is compacted at a time, in slices, so that requests do not wait for it. As in Kafka, the compactor considers a log
+log.cleaner.backoff.ms after a segment of it was closed. A coordinator's log is considered as soon as the segment is closed,
+so that the log stays small even while the clock stands still.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _SAME: tuple[tuple[str, ...], ...] = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-"""Broker settings with the same meaning in different units; the first one that is set takes effect."""
+"""Broker settings with the same meaning in different units. The first setting with a value takes effect."""
 PER_LISTENER = "listener.name."
 """The names of one listener's settings begin with this prefix and the listener's name in lower case."""
 _MS = {"hours": 3_600_000, "minutes": 60_000}
@@ -44,7 +44,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A place that gives a setting a value; `value` is None if it is not shown."""
+    """A place that gives a setting a value. `value` is None if the broker does not show the value."""
 
     name: str
     value: str | None
@@ -131,7 +131,8 @@ class BrokerConfigs(Configs):
         """The settings altered while the broker runs. The key None holds the settings for all brokers; a broker's id holds
         the settings for that broker.
 
-        A cluster with eligible leader replicas (KIP-966) begins with min.insync.replicas among them, at its static value.
+        A cluster with eligible leader replicas (KIP-966) begins with an alteration of min.insync.replicas to its static
+        value.
         """
         self.features = new_levels()
         """The levels of the cluster's features, on which elections and the layers of min.insync.replicas depend."""
@@ -140,7 +141,7 @@ class BrokerConfigs(Configs):
         self.version = 0
         self._cache: dict[str, Value] = {}
         self._shown: tuple[int, dict[Hashable, list[Entry]]] = (0, {})
-        """The results that `shown` remembers, and the `version` they belong to."""
+        """The results that `shown` remembers, and the `version` for which they hold."""
         self._props = self._merged(self.dynamic)
         self._check_together()
         check_topic_configs(self.topic_static, self)
@@ -223,7 +224,8 @@ class BrokerConfigs(Configs):
         return None
 
     def alter(self, changes: Mapping[str, str | None], broker: int | None = None) -> None:
-        """Change settings while running, for one broker or, with None, for all; a value of None removes a change.
+        """Change settings while the broker runs, for one broker or, with None, for all brokers. A value of None removes a
+        change.
 
         Raises ConfigError, and changes nothing, for a setting that Kafka cannot change while it runs.
         """
@@ -388,7 +390,7 @@ def is_setting(name: str) -> bool:
 
 
 def check_dynamic(layer: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise ConfigError unless Kafka can change all these while it runs (DynamicBrokerConfig.validateConfigs)."""
+    """Raise ConfigError unless Kafka can change all these settings while it runs (DynamicBrokerConfig.validateConfigs)."""
     known = [BROKER_SETTINGS[name] for name in layer if name in BROKER_SETTINGS]
     fixed = [setting.name for setting in known if setting.read_only]
     if fixed:
@@ -441,7 +443,7 @@ def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> 
 
 
 class TopicConfigs(Configs):
-    """The settings of one topic: its `overrides`, and the broker's for the rest."""
+    """The settings of one topic: its `overrides`, and for the rest the broker's settings."""
 
     def __init__(self, broker: BrokerConfigs, overrides: Mapping[str, str]) -> None:
         """Raises ConfigError for a name that topics do not have, or a value that Kafka refuses."""

@@ -151,7 +151,7 @@ class Controller:
         self._change_all(led_by_others, lambda each: each.replication.elect(alive, now, preferred=True), now)
 
     def freeze_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
-        """Let a follower stop fetching. If it lacks records for replica.lag.time.max.ms, it falls out of sync."""
+        """Let a follower stop fetching. A follower that lacks records for replica.lag.time.max.ms falls out of sync."""
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         if topic in INTERNAL_TOPICS:

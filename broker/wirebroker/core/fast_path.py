@@ -1,7 +1,7 @@
 """The fast path for batches that need no decision. Nearly all batches take the fast path.
 
 A batch for the fast path is plain and sound, and its sequence is the next of its producer. `FastPath.append` recognises and
-stores it in one pass, with the same result as `Partition.append`. The fast path leaves every other batch to
+stores such a batch in one pass, with the same result as `Partition.append`. The fast path leaves every other batch to
 `Partition.append`.
 """
 
@@ -52,8 +52,8 @@ class FastPartition(Protocol):
 class FastPath:
     """One partition's fast path, with the settings for records, which `Partition.append` also reads here.
 
-    The settings are outdated after a setting changes. `invalidate` makes them outdated after any other change on which the
-    fast path depends. An outdated fast path stores nothing until `renew` is called.
+    The settings are outdated after a setting changes. `invalidate` makes the settings outdated after any other change on
+    which the fast path depends. An outdated fast path stores nothing until `renew` is called.
     """
 
     __slots__ = (

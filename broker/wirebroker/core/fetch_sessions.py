@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions, and its responses name only partitions
 with news.
 
-A session belongs to the broker, not to a connection. `open` decides which partitions a request is about;
-`FetchContext.response` decides which of them the response names.
+A session belongs to the broker, not to a connection. `open` chooses the partitions of a request; `FetchContext.response`
+chooses those that the response names.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Session:
     session_id: int
     by_topic_id: bool
     used: int
-    """when it was last used, in ms since the epoch"""
+    """the time of the session's last use, in ms since the epoch"""
     created: int
-    """when it was made, in ms since the epoch"""
+    """the time at which the session was made, in ms since the epoch"""
     epoch: int = 1
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
 

@@ -73,7 +73,7 @@ class Appended(NamedTuple):
     log_start_offset: int
     header: BatchHeader | None
     state_before: bytes | None
-    """The producer's packed state before the batch. The verdict is based on this state."""
+    """The producer's packed state before the batch. The batch's verdict is based on this state."""
 
 
 def appended_next(base_offset: int, header: BatchHeader) -> Appended:
@@ -126,7 +126,7 @@ class Partition:
         self.leader = replicas[0] if replicas else -1
         self.leader_epoch = 0
         self.eligible: list[int] = []
-        """The eligible leader replicas (KIP-966): they may lead while no replica is in sync."""
+        """The eligible leader replicas (KIP-966), which may lead while no replica is in sync."""
         self.last_known_leader: int | None = None
         """The last leader, while the partition has no leader."""
         self.log_dirs: dict[int, str] = {}
@@ -209,10 +209,10 @@ class Partition:
         at_once: bool = False,
         checked: Checked | RecordReject | None = None,
     ) -> Appended:
-        """Judge one client's batch, and store it if it is in order; for `verified` see `start_verification`.
+        """Judge a client's batch, and store the batch if it is in order. For `verified` see `start_verification`.
 
-        With `at_once` this raises TakesLong, and changes nothing, if the records take long to check. The caller then checks
-        them elsewhere (`record_checks.check`) and passes the result as `checked`.
+        With `at_once`, the method raises TakesLong, and changes nothing, if the check of the records takes long. The caller
+        then checks the records elsewhere (`record_checks.check`) and passes the result as `checked`.
         """
         fast_path = self.fast_path
         if fast_path.version != self._settings.version:
@@ -479,9 +479,9 @@ class Partition:
     def empty(self, now: int) -> None:
         """Delete all records for a soft reset. Clients continue: producers in sequence, consumers at their offsets.
 
-        The log starts at its end, and no open transaction is left in it. The reset writes no marker, because a marker's
-        offset would be a lag for consumers that have read all records. A Fetch from an offset that this deletes continues at
-        the new start.
+        The log then starts at its end, and has no open transaction. The reset writes no marker, because a marker's
+        offset would be a lag for consumers that have read all records. A Fetch from a deleted offset continues at the new
+        start.
         """
         start, end = self.log_start_offset, self.high_watermark
         unfinished = [key for key, state in self.producers.items() if open_since(state) >= 0]
@@ -555,8 +555,8 @@ class Partition:
         return epoch_of(self.producers.pop(producer_id))
 
     def delete(self, now: int) -> None:
-        """Close the log, because the topic is deleted. Calls the requests that wait for this partition. The requests then
-        find no leader."""
+        """Close the log, because the topic is deleted. Calls the requests that wait for this partition. These requests then
+        find that the partition has no leader."""
         self.deleted = True
         self.leader = -1
         self.log.delete()

@@ -1,4 +1,4 @@
-"""Producer ids: the controller allocates blocks of them to the brokers (Kafka's RPCProducerIdManager)."""
+"""Producer ids. The controller allocates blocks of ids to the brokers (Kafka's RPCProducerIdManager)."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ class Accept(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """The verdict for a batch that is already stored. `position` counts from the newest of the `window` batches; 0 if it is
-    older."""
+    """The verdict for a batch that is already stored. `position` counts from the newest of the `window` batches; 0 stands for
+    an older batch."""
 
     base_offset: int
     timestamp: int
@@ -241,7 +241,8 @@ def _judge_in_transaction(
     state: bytes | None, batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin,
     verification: Verification | None, verified: bool,
 ) -> Verdict:  # fmt: skip
-    """Decide about a transactional batch, or a batch of a producer that has a transaction open or is about to open one.
+    """Decide about a transactional batch, or a batch of a producer that has an open transaction or is about to begin a
+    transaction.
 
     The order is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo. A recognised retry comes first;
     then the batch must belong to a transaction that the coordinator knows; then epoch and sequence must fit.
@@ -329,7 +330,7 @@ def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offs
 
 
 def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: int) -> Verdict:
-    """Compare the batch's first sequence with the last stored one; the batch is not a retry."""
+    """Compare the first sequence of a batch, which is not a retry, with the last stored sequence."""
     got = batch.base_sequence
     expected = (last + 1) % SEQUENCES
     if got == expected:

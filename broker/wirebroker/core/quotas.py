@@ -134,7 +134,7 @@ class Measured(NamedTuple):
 
 
 class KeyedQuotas:
-    """One kind of limit, and the clients of each of its values (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
+    """A kind of limit, and the clients of each value of the limit (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
 
     def __init__(self, quotas: Quotas, key: str) -> None:
         self._values = {entity: held[key] for entity, held in quotas.limits.items() if key in held}
@@ -254,7 +254,7 @@ class TokenBucket:
         self._updated = 0
 
     def refill(self, window: Window, limit: float, now: int) -> float:
-        """Returns the number of tokens in the bucket now. It is negative if clients took too many tokens."""
+        """Returns the number of tokens in the bucket now. A negative number means that clients took too many tokens."""
         burst = window.samples * (window.ms / 1000) * limit
         self._tokens = min(burst, self._tokens + limit * ((now - self._updated) / 1000))
         self._updated = now

@@ -137,7 +137,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
 ) -> Checked | RecordReject:
     """Check one partition's record data at the time `now`, in ms since the epoch.
 
-    With `at_once` it raises TakesLong instead of reading more than MANY_RECORDS or MUCH_DATA.
+    With `at_once`, the check raises TakesLong instead of reading more than MANY_RECORDS or MUCH_DATA.
     """
     if records is None or (size := len(records)) < HEADER_SIZE:
         return _first_batch(records, policy, now, produce_version, full, at_once)
@@ -202,7 +202,7 @@ def _first_batch(
 def size_of_only_batch(records: memoryview | None, produce_version: int) -> int | RecordReject:
     """Returns the size of the only batch in the record data, or the rejection by ProduceRequest.validateRecords.
 
-    As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged one is an error. Kafka does not
+    As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged batch is an error. Kafka does not
     respond to null records; INVALID_RECORD is the error that fits.
     """
     if records is None:

@@ -256,8 +256,8 @@ class Replication:
         self._change(elect(self._registration, where, in_sync, to=to, preferred=preferred), alive, now)
 
     def _change(self, to: Registration, alive: Alive, now: int) -> None:
-        """Make this the partition's state. Let all replicas follow whose brokers are up. They catch up and get in sync
-        again."""
+        """Make this the partition's state. Let all replicas follow whose brokers are up. The replicas catch up and get in
+        sync again."""
         partition = self._partition
         if to.leader not in (partition.leader, NO_LEADER):
             self._lead(to.leader, now)

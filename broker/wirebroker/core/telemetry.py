@@ -1,7 +1,7 @@
 """Clients' own metrics (KIP-714): the subscriptions, and the pushed metrics (Kafka's ClientMetricsManager).
 
-Each broker knows the clients that have sent it requests. A client pushes the metrics of all subscriptions that match it, at
-the shortest of their intervals. Times are ms.
+Each broker knows the clients that have sent it requests. A client pushes the metrics of all subscriptions that match the
+client, at the shortest interval of these subscriptions. Times are ms.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class Workload:
         self.transactions.append(held.end(failed or "aborted by the application"))
 
     def _do_transaction(self, value: int, partitions: Sequence[int] = (0,), again: int = 0, by: str = FIRST) -> None:
-        """Run one transaction of `value` records. If it fails, the application repeats it up to `again` times.
+        """Run one transaction of `value` records. If the transaction fails, the application repeats it up to `again` times.
 
         If the client cannot continue after a failure, the application repeats the transaction with a new producer of the same
         transactional id.

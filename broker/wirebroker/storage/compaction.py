@@ -1,4 +1,4 @@
-"""Compaction of a log on disk: it writes the remaining records to new files, which then replace the old files.
+"""Compaction of a log on disk writes the remaining records to new files, which then replace the old files.
 
 `storage.compaction` decides which records remain.
 """

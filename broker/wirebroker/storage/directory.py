@@ -139,7 +139,7 @@ class LogDirectory:
         files.sync(self.root)
 
     def _number(self, path: Path, properties: dict[str, str]) -> int:
-        """Returns the broker's id. Kafka 3 writes it under another name."""
+        """Returns the broker's id. Kafka 3 writes the id under another name."""
         text = properties.get("node.id", properties.get("broker.id", ""))
         if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
             raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
@@ -204,8 +204,8 @@ class LogDirectory:
     def checkpoint(
         self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False
     ) -> None:
-        """Write the checkpoints; without `high_watermarks`, leave the checkpoint of high watermarks as it is. Partitions that
-        are not served keep their entries."""
+        """Write the checkpoints. Without `high_watermarks`, the checkpoint of high watermarks stays unchanged. Partitions
+        that are not served keep their entries."""
         self._recovery_points |= recovery_points
         self._log_starts |= log_starts
         for name, offsets in (
@@ -230,7 +230,7 @@ class LogDirectory:
         files.replace(self.root / CLEANED, offsets_text(CLEANED, self.cleaned).encode(), durable=False)
 
     def opened(self) -> None:
-        """Note that the directory is in use. Unless it is closed later, the next start recovers its logs."""
+        """Note that the directory is in use. Unless the directory is closed later, the next start recovers its logs."""
         (self.root / CLEAN_SHUTDOWN).unlink(missing_ok=True)
         self.clean = False
 

@@ -32,7 +32,7 @@ MOST_CELLS = 250_000
 MOST_REORDERED = 500
 """The largest number of records for which another order is tried."""
 MOST_LINES = 40
-"""Lines of a difference."""
+"""The largest number of lines of a difference."""
 LONGEST = 200
 """The largest number of characters shown of a value."""
 

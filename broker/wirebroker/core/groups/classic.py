@@ -50,7 +50,7 @@ class JoinRequest(NamedTuple):
     """Tells whether a new member first gets its id, and must join again with this id (KIP-394)."""
     may_skip_assignment: bool
     sees: Callable[[str], bool] | None = None
-    """Tells whether a regular expression may match a topic for this client. None allows all topics."""
+    """Tells whether a regular expression may match a topic for this client. A client with None may match all topics."""
 
 
 class Joined(NamedTuple):
@@ -218,7 +218,7 @@ class Group(AnyGroup):
     # Records
 
     def record(self) -> CoordinatorRecord:
-        """Returns the record of a group that became stable or empty."""
+        """Returns the record for a group that became stable or empty."""
         members = [
             MemberMetadata(
                 member_id=each.member_id, group_instance_id=each.instance_id, client_id=each.client_id,
@@ -249,7 +249,8 @@ class Group(AnyGroup):
         self._entered(self)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Returns NONE if this is a member, with this group.instance.id if the client has one; else the error."""
+        """Returns NONE if the client is a member with this id and, if it sends one, this group.instance.id; else the
+        error."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
@@ -291,7 +292,7 @@ class Group(AnyGroup):
     # Joining
 
     def add_pending(self, member_id: str, session_timeout: int, now: int) -> None:
-        """Issue a member id; it expires if no member joins with it within the session timeout."""
+        """Issue a member id, which expires if no member joins with it within the session timeout."""
 
         def expire(when: int) -> None:
             if self.pending.pop(member_id, None) is not None:
@@ -319,7 +320,7 @@ class Group(AnyGroup):
         self.rebalance_or_complete(now)
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int], joiner: Joiner, now: int) -> None:
-        """A member joins again, perhaps with other protocols or (rebalance, session) timeouts."""
+        """Let a member join again, perhaps with other protocols or (rebalance, session) timeouts."""
         self._votes.subtract(name for name, _ in member.protocols)
         self._votes.update(name for name, _ in protocols)
         member.protocols = protocols

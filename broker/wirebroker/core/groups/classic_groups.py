@@ -160,7 +160,8 @@ class ClassicGroups:
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
         """Remove members (id, instance id), each with its own error. The instance id alone may name a static member.
 
-        All members get the same error if the removal cannot be written down. A rebalance begins once all of them have left.
+        All members get the same error if the removal cannot be written down. A rebalance begins once all these members have
+        left.
         """
         group = self._registry.groups.get(group_id)
         if group is None:

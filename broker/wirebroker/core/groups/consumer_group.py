@@ -168,7 +168,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # Changes
 
     def update(self, member: ConsumerMember) -> None:
-        """Add a member, or replace one that has changed."""
+        """Add a member, or replace a member that has changed."""
         old = self.members.get(member.member_id)
         super().update(member)
         self._recount(old, member)
@@ -219,7 +219,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
                 self._owners[topic, index] = epoch
 
     def resolve(self, regex: str, resolved: Resolved | None) -> None:
-        """Remember the matches of a regular expression; with None, forget them."""
+        """Remember the matches of a regular expression; with None, forget the matches."""
         old = self.resolved.pop(regex, None)
         by_regex = self.subscriptions.by_regex
         if old is not None:

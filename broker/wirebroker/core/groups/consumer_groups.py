@@ -54,7 +54,7 @@ class GroupHeartbeat(NamedTuple):
     client_id: str
     client_host: str
     sees: Callable[[str], bool] | None = None
-    """Tells whether a regular expression may match a topic for this client. None allows all topics."""
+    """Tells whether a regular expression may match a topic for this client. A client with None may match all topics."""
 
 
 @dataclass(slots=True, kw_only=True)

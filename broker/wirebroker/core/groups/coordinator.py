@@ -54,7 +54,7 @@ class GroupCoordinator:
         self.classic = ClassicGroups(self._registry, ClassicMembers(self.consumers))
         modern: list[ModernGroups[Any, Any, Any]] = [self.consumers, self.shares, self.streams]
         self._modern = {each.type: each for each in modern}
-        """The handler of requests for each type of group except the classic one."""
+        """The handler of requests for each type of group except the classic type."""
         self._set_timers(now)
 
     def _set_timers(self, now: int) -> None:

@@ -78,7 +78,7 @@ class Step(Generic[G, M]):
         return self.epoch != self.group.epoch
 
     def changed_targets(self) -> dict[str, Any]:
-        """Returns the targets that are not as before."""
+        """Returns the targets that have changed."""
         group, member_id = self.group, self.new.member_id
         held = group.targets
         if self.replaces not in (None, member_id):
@@ -203,7 +203,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Writing down
 
     def write_down(self, step: Step[G, M], now: int) -> Generator[None, Any, ErrorCode]:
-        """Write the step down and apply it. If the write fails, change nothing and return the client's error.
+        """Write the step down and apply the step. If the write fails, change nothing and return the client's error.
 
         A timer limits the time for giving up partitions or tasks.
         """

@@ -34,7 +34,8 @@ class OffsetManager:
         """Returns the error if `by` must not commit offsets, or NONE. A commit that names no member may create the group.
 
         `version` is the version of OffsetCommit, or None for a transactional commit. The error for an unknown group depends
-        on `version`. `where` are the partitions (topic id, index): a member may commit with an old epoch for some of them.
+        on `version`. `where` are the partitions (topic id, index). For some partitions, a member may commit with an old
+        epoch.
         """
         group = self._registry.groups.get(group_id)
         if group is None:

@@ -62,7 +62,7 @@ class OffsetStore:
         return where in self.of(group_id) or self.waits(group_id, where)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
-        """Forget one offset, also in open transactions. Returns whether there was such an offset."""
+        """Forget an offset, also in open transactions. Returns whether there was such an offset."""
         held = self._groups.get(group_id, {})
         found = held.pop(where, None) is not None
         if not held:

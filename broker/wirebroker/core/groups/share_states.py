@@ -34,7 +34,7 @@ class ShareStates:
         self._coordinator = coordinator
 
     def prepare(self, group: ShareGroup, now: int) -> Generator[None, Any, None]:
-        """Initialize the state of subscribed partitions without a state. Kafka does so after it has responded."""
+        """Initialize the state of subscribed partitions without a state. Kafka initializes states after it has responded."""
         yield from after(group.facts)
         held = group.preparation or Preparation()
         retry = self._cluster.configs.integer("group.share.initialize.retry.interval.ms")
@@ -83,7 +83,7 @@ class ShareStates:
         return refused
 
     def make_state_topic(self, now: int) -> None:
-        """Create __share_group_state, as its first use does."""
+        """Create __share_group_state, as the first use of a share group does."""
         if SHARE_TOPIC not in self._cluster.topics:
             with suppress(OSError, ConfigError):  # the brokers' settings may be invalid for this topic
                 self._cluster.create_internal_topic(SHARE_TOPIC, now)

@@ -85,7 +85,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # Changes
 
     def update(self, member: StreamsMember) -> None:
-        """Add a member, or replace one that has changed."""
+        """Add a member, or replace a member that has changed."""
         self._disown(self.members.get(member.member_id))
         super().update(member)
         for held in (member.assigned, member.revoking):

@@ -257,7 +257,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return (yield from sticky(assignable, work, int(configs.get(STANDBYS, "0"))))
 
     def _assign_delayed(self, group: StreamsGroup, now: int) -> Generator[None, Any, None]:
-        """Compute the first targets after the initial delay. The members get them with their next heartbeats."""
+        """Compute the first targets after the initial delay. The members get their targets with their next heartbeats."""
         if not group.members or group.epoch <= group.assignment_epoch or group.configured is None:
             return
         if self.too_soon(group, now):
@@ -420,7 +420,8 @@ def _updated(member: StreamsMember, requested: StreamsHeartbeat) -> StreamsMembe
 
 
 def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology | Refusal:
-    """Returns the group's topology. The first member sends it; later members must send the same topology or an older one."""
+    """Returns the group's topology. The first member sends the topology; later members must send the same topology or an
+    older topology."""
     if sent is None:
         return group.topology or Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(sent, Misfit):

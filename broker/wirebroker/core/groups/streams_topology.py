@@ -20,7 +20,7 @@ from wirebroker.core.names import java_hash
 
 S = TypeVar("S", bound=Struct)
 Counts = Callable[[str], int | None]
-"""The number of partitions of a topic, or None if it does not exist."""
+"""The number of partitions of a topic, or None if the topic does not exist."""
 SHOWN = 3
 """The largest number of topics that a message names."""
 

@@ -2,7 +2,7 @@
 
 The first write to a page of memory costs more than copying records into it. With pages of 2 MiB, first writes take a fifth of
 the time that they take with pages of 4 KiB. Therefore records go into large private mappings, with huge pages where the
-system has them. A mapping takes no memory before the first write, and the system gets it back with the end of its last
+system has them. A mapping takes no memory before the first write. The system frees the mapping with the end of its last
 `memoryview`.
 """
 

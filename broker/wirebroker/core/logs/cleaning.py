@@ -1,7 +1,7 @@
 """Compaction keeps the last record of each key (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
 
-A round reads the closed segments up to the first open transaction. From new segments it learns the last offset of each key;
-then it reads all segments and leaves out older records. Offsets do not change. The following batches stay as well:
+A round reads the closed segments up to the first open transaction. From new segments, the round learns the last offset of
+each key. Then it reads all segments and leaves out older records. Offsets do not change. The following batches stay as well:
 
     a tombstone, and the marker of a transaction without batches, for delete.retention.ms after the first round that read it
     the last batch of each producer, without its records, because startup reads the producer's sequences from it
@@ -244,7 +244,7 @@ class Cleaning(Generic[S]):
         if offset >= self.end:
             return True
         if record.key is None:
-            return False  # a compacted topic accepts no such batch, but the topic may be compacted only since then
+            return False  # the batch is from before the topic was compacted
         return offset >= self._latest.get(record.key, -1) and (record.value is not None or deletes)
 
 

@@ -73,7 +73,7 @@ class Log(Protocol):
 
     @property
     def segments(self) -> Sequence[LogSegment]:
-        """All segments; the last one is the active one."""
+        """All segments. The last segment is the active segment."""
 
     @property
     def active(self) -> LogSegment:

@@ -94,7 +94,8 @@ NewLock = Callable[[str, int, int, int], Timer]
 
 
 class InFlightBatch:
-    """Consecutive records: a state for all of them (`whole`), or a state for each (`records`, by offset, in order)."""
+    """Consecutive records, with a state for all records (`whole`) or a state for each record (`records`, by offset, in
+    order)."""
 
     __slots__ = ("_whole", "first", "last", "records")
 
@@ -157,7 +158,7 @@ class Batches:
         return self._held[self._firsts[-1]]
 
     def put(self, batch: InFlightBatch) -> None:
-        """Add a batch; it replaces a batch with the same first offset."""
+        """Add a batch. The batch replaces a batch with the same first offset."""
         if batch.first not in self._held:
             insort(self._firsts, batch.first)
         self._held[batch.first] = batch

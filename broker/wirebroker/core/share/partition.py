@@ -28,7 +28,8 @@ NEXT_STATE = {
 
 
 class Acknowledged(NamedTuple):
-    """A client's acknowledgement of the records from `first` to `last`: a type for all of them, or a type for each."""
+    """A client's acknowledgement of the records from `first` to `last`, with a type for all records or a type for each
+    record."""
 
     first: int
     last: int
@@ -77,7 +78,8 @@ NO_RENEWAL = Refusal(INVALID, "Renewing acquisition locks is not enabled for the
 class SharePartition:
     """One group's state of one partition. Times are in ms since the epoch.
 
-    `woken` is called with the time whenever more records may be available. `report` is called with each event of records.
+    `woken` is called with the time whenever more records may be available. The partition calls `report` for each change of
+    records' states.
     """
 
     def __init__(

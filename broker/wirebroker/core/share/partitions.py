@@ -188,7 +188,8 @@ class SharePartitions:
     def acknowledge(
         self, key: Key, node_id: int, member_id: str, batches: Sequence[Acknowledged], now: int
     ) -> Refusal | Settling:
-        """Check a member's acknowledgements. They count after the caller has finished the result. Raises Broken."""
+        """Check a member's acknowledgements. The acknowledgements count after the caller has finished the result. Raises
+        Broken."""
         held = self.find(key, node_id)
         if held is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")

@@ -1,6 +1,6 @@
 """The states of a transactional id, and the allowed transitions (Kafka's TransactionState).
 
-Everything that changes a state goes through `Transaction.enter`, which reads this table. Kafka has one more state,
+Every change of a state goes through `Transaction.enter`, which reads this table. Kafka has one more state,
 PrepareEpochFence, which lasts while a write to the log is in progress. Here a write is done at once, so the state is not
 needed.
 """

@@ -34,7 +34,7 @@ class _OfHandshakes:
 
 
 class stall_handshake(_OfHandshakes, Rule):
-    """The handshake continues `ms` later, or when the rule is unloaded. A rule can choose a `node`, a `listener`, and which
+    """The handshake continues `ms` later, or when the rule is unloaded. A rule can choose a `node`, a `listener`, and the
     handshakes."""
 
     ms: Wait | None = None

@@ -131,7 +131,7 @@ class reset(Rule):
 
 
 class refuse(Rule):
-    """A new connection is reset as soon as it is made. A rule can choose a `node`, and which connections."""
+    """A new connection is reset as soon as it is made. A rule can choose a `node`, and the connections."""
 
     example = "faults.refuse(node=2, times=5)"
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.CONNECTION
