@@ -74,8 +74,8 @@ register_url_convertor("id", _Id())
 
 
 def app(controlled: Controlled, hosts: Hosts) -> Starlette:
-    """Returns the control of this broker or proxy as an ASGI application. It responds only to requests for these host
-    names."""
+    """Returns the control of this broker or proxy as an ASGI application. The application responds only to requests for these
+    host names."""
     made = Starlette(
         routes=_routes(isinstance(controlled, ControlledProxy)),
         exception_handlers={HTTPException: _refused_by_the_router},

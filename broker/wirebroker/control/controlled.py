@@ -63,7 +63,7 @@ class Controlled:
         return f"{self._began}-{self._traces}"
 
     def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
-        """Topic, partition, producer and the validator's packed state of it, and whether the whole window is known."""
+        """Yields topic, partition, producer, the producer's packed state, and whether the whole window is known."""
         raise NotImplementedError
 
     @property

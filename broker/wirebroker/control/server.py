@@ -53,7 +53,7 @@ def control_of_proxy(host: ProxyHost, allow_hosts: Iterable[str] = ()) -> Contro
 
 
 class Control:
-    """The HTTP control of a broker or a proxy. Use it in the thread of its loop.
+    """The HTTP control of a broker or a proxy. Use the object in the thread of its loop.
 
     `allow_hosts` are further host names under which it responds.
     """

@@ -56,7 +56,7 @@ def load(path: Path) -> FaultFile:
 
 
 def loads(text: str, where: str) -> FaultFile:
-    """Read the text of a fault file; errors call it `where`. Raises FaultFileError."""
+    """Read the text of a fault file. Errors name the file as `where`. Raises FaultFileError."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(".") > MOST_DOTS:
             raise FaultFileError(f"{where}:{number}: this line has more than {MOST_DOTS} dots")

@@ -1,6 +1,6 @@
 """The requests that a rule did not match. These requests explain why the rule never fired.
 
-Until a rule has matched a request, it keeps the words that did not fit a request of its APIs, with the values found.
+While a rule has not matched any request, it keeps the words that did not fit the requests of its APIs, with the values found.
 """
 
 from __future__ import annotations

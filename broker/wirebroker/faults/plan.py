@@ -82,7 +82,7 @@ class FaultPlan:
 
     @property
     def broker(self) -> BrokerParts:
-        """The inside of the broker. Only rules that act inside a broker ask for it, and `add` refuses such rules in a
+        """The inside of the broker. Only rules that act inside a broker use this property, and `add` refuses such rules in a
         proxy."""
         assert self.host.fault_broker is not None
         return self.host.fault_broker
@@ -149,7 +149,7 @@ class FaultPlan:
     def load_again(self, rules: Iterable[Rule]) -> None:
         """Load copies of the rules of the start after a soft reset, with the random choices of the start.
 
-        Like `succeed`, this does not remember earlier copies that never fired.
+        Like `succeed`, this method does not remember earlier copies that never fired.
         """
         self.reseed(self._first_seed)
         again = [self.add(rule.copy()) for rule in rules]
@@ -161,8 +161,8 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Tells whether a request of this API must pass the plan. It must if rules may match it, if it may have to wait, or
-        if other requests wait for it."""
+        """Tells whether a request of this API must pass the plan. A request must pass if rules may match it, if it may have
+        to wait, or if other requests wait for it."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
@@ -237,7 +237,7 @@ class FaultPlan:
     def receive(self, request: Message, exchange: Planned, facts: Facts | None = None) -> None:
         """Let the rules act on a request that has arrived, and let it be handled unless a rule prevents that.
 
-        `facts` are the facts of the request. With them, its records do not lie in a buffer of the connection.
+        `facts` are the facts of the request. A request that comes with `facts` has no records in a buffer of the connection.
         """
         owned = facts is not None
         facts = facts or facts_of(request, exchange)

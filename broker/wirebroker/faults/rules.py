@@ -243,7 +243,7 @@ class Rule(_Declared, kw_only=True):
     # Acts and checks for the kinds to define
 
     def check_options(self) -> None:
-        """Raises FaultError where words of this kind contradict each other."""
+        """Raises FaultError if words of this kind contradict each other."""
 
     def before(self, injection: Injection) -> Message | Outcome:
         """Act before the request is handled. Returns the request to handle, perhaps a part of it, or the outcome."""

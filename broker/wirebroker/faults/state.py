@@ -198,7 +198,7 @@ class EngineBroker:
         self._engine.restart(mode, now)
 
     def crash(self, node_id: int, now: int) -> None:
-        """Kill one broker and start it again. If there are other brokers, they lead in its place."""
+        """Kill one broker and start it again. Other brokers, if any, lead in its place."""
         if len(self._engine.cluster.brokers) == 1:
             self._engine.restart("kill", now)
         else:

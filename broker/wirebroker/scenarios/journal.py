@@ -20,7 +20,8 @@ class Sent(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A record's outcome, as the client reports it: `error` is "" if it is acknowledged, `offset` −1 if unknown."""
+    """A record's outcome as reported by the client. `error` is "" if the record is acknowledged; `offset` is −1 if
+    unknown."""
 
     value: str
     offset: int

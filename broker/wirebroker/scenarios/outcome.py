@@ -50,7 +50,7 @@ class Outcome:
 
 
 def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[StoredRecord]]:
-    """One partition's committed records in order, and its records in open transactions."""
+    """A partition's committed records in order, and its records in open transactions."""
     pending: dict[int, list[StoredRecord]] = {}
     shown: list[StoredRecord] = []
     for record in records:

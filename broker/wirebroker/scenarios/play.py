@@ -1,6 +1,6 @@
 """Plays one run of a scenario: starts a broker, loads the faults, runs the workload, and returns the result.
 
-The workload runs in a thread and has `LIMIT` seconds. A client that needs longer hangs, and the run ends without it.
+The workload runs in a thread and has `LIMIT` seconds. A client that needs longer hangs, and the run ends without this client.
 """
 
 from __future__ import annotations

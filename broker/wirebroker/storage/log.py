@@ -116,8 +116,8 @@ class FolderLog:
     def close(self) -> list[Path]:
         """Write all state that only the memory has. When these files are synced, the next start has nothing to recover.
 
-        As in UnifiedLog.flush, an empty log is not among these files: if startup does not find it, nothing is lost. Raises
-        OSError.
+        As in UnifiedLog.flush, an empty log is not among these files, because a startup without the empty log loses nothing.
+        Raises OSError.
         """
         self.write_epochs()
         self._close_active()
@@ -296,7 +296,7 @@ class FolderLog:
     # Compacting
 
     def to_compact(self, now: int) -> tuple[float, Task[Segment]] | None:
-        """Returns the log's dirtiness and the task of compacting it, or None if it is not dirty enough."""
+        """Returns the log's dirtiness and the task of compacting it, or None if the log is not dirty enough."""
         assert self._owner is not None
         return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 

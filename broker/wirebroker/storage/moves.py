@@ -1,8 +1,8 @@
 """Moves of partitions' folders between the log directories of a broker (Kafka's ReplicaAlterLogDirsThread).
 
 A folder whose name ends in `-future`, in the new directory, marks a wanted move. A start that finds such a folder moves the
-partition. Within a volume, a move renames the folder itself. To another volume, it copies the files while the partition is
-served. `partition.metadata` comes last, so a start knows whether the copy is complete. A kill at any moment loses no
+partition. Within a volume, a move renames the folder itself. To another volume, a move copies the files while the partition
+is served. `partition.metadata` comes last, so a start knows whether the copy is complete. A kill at any moment loses no
 acknowledged record.
 """
 

@@ -100,7 +100,7 @@ class RecoveredState:
         self.transactions.restart(open_ones)
 
     def follow(self, header: BatchHeader, batch: Buffer) -> None:
-        """Apply a batch of the log (ProducerAppendInfo with the origin of a replica: it refuses nothing)."""
+        """Apply a batch of the log, as ProducerAppendInfo does for a replica: no batch is refused."""
         key = header.producer_id
         if key < 0:
             return

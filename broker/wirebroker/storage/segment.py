@@ -2,7 +2,7 @@
 
 The segment writes every batch to the file at once, and reads batches from the file. As in Kafka, the page cache does the
 rest. Only memory has the indexes of the active segment, because startup after a crash makes them again from the batches.
-Closing the segment writes them to files, and the next search in that segment reads the files.
+Closing the segment writes the indexes to files, and the next search in the segment reads the files.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ class Segment:
         self.dirty = False
         """Tells whether the segment has changed since the last sync."""
         self.unchecked: Expected | None = None
-        """The facts that each batch must fit when it is read; None if this process has read or written every batch."""
+        """The facts that each batch must fit when it is read. None means that this process has read or written every
+        batch."""
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings
@@ -297,8 +298,8 @@ class Segment:
 
     @property
     def index(self) -> Index:
-        """The index. A closed segment reads it from its files; if they are damaged, the index is empty and a search reads the
-        batches."""
+        """The index. A closed segment reads the index from its files. If the files are damaged, the index is empty and a
+        search reads the batches."""
         if self._index is None:
             try:
                 self._index = Index(

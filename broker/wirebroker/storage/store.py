@@ -1,4 +1,5 @@
-"""The data directory as a whole. A start restores the cluster from it, and the broker writes changes of the cluster to it.
+"""The data directory as a whole. A start restores the cluster from the directory, and the broker writes changes of the
+cluster to the directory.
 
 The broker writes batches when they arrive, and changes of the metadata before any response leaves. So all acknowledged data
 is in the page cache if the process dies, and with `--sync always` it is on the disk if the machine fails.

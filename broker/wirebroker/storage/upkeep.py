@@ -87,7 +87,7 @@ class Upkeep:
             )
 
     def succeeded(self) -> None:
-        """Report that all writes succeed again, if one has failed."""
+        """If a write has failed, report that all writes succeed again."""
         if self._trouble:
             self._trouble = False
             note(f"{self.root} can be written to again")

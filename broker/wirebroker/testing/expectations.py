@@ -322,8 +322,8 @@ def _longest(fits: _Fits, left: range, right: range) -> Pairs:
 
 
 def _pairs_in_any_order(fits: _Fits) -> Pairs:
-    """Returns as many pairs as possible. An expected record changes to another found record if that frees its record for a
-    record that needs it."""
+    """Returns as many pairs as possible. An expected record changes to another found record if its record is needed for
+    another expected record."""
     taken: dict[int, int] = {}
     for i in range(len(fits.expected)):
         _take(fits, i, taken)

@@ -263,8 +263,8 @@ class Quiet:
         return f"the broker was not quiet for {self._seconds:g} s, because {why}, within"
 
     def _look(self, engine: Engine) -> object:
-        """Returns a value that differs after every change. Commits and transactions change it, because they are records of
-        internal topics."""
+        """Returns a value that differs after every change. Commits and transactions change the value, because they are
+        records of internal topics."""
         topics = engine.cluster.topics
         return len(topics), sum(each.log_end_offset for each in engine.cluster.partitions()), _phases(engine)
 

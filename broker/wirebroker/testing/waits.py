@@ -87,7 +87,7 @@ class Waits:
         self, topic: str, records: Sequence[Any], *, partition: int | None = None, in_order: bool = True,
         committed: bool = True, timeout: float = 5.0,
     ) -> list[StoredRecord]:  # fmt: skip
-        """Wait until the topic has as many records as expected, and compare them.
+        """Wait until the topic has as many records as expected, and compare the records.
 
         `wirebroker.testing.expectations` has the forms.
 

@@ -29,7 +29,7 @@ LONGEST = 2000
 _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
-"""The API of rows that do not name it, because only one API has such rows."""
+"""The API of rows that do not name their API, because only one API has such rows."""
 
 
 def _api(row: Row) -> Iterable[Any]:

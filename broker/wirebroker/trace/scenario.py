@@ -1,9 +1,9 @@
 """Makes a scenario file from rows. The scenario contains an application's steps and the failure that it met, and the mock can
 play the scenario.
 
-All rows count as rows of one application. Each of its batches becomes a record that it produces, because the clients of
-scenarios send each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that fires
-at the same place. A loaded fault goes into the file unchanged. The topic with the most batches plays the part of `orders`.
+All rows count as rows of one application. Each batch becomes a record in the scenario, because the clients of scenarios send
+each record in its own batch. Each error that the sequence rules do not explain becomes a fault that fires at the same place.
+A loaded fault goes into the file unchanged. The topic with the most batches plays the part of `orders`.
 """
 
 from __future__ import annotations

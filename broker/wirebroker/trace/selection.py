@@ -1,8 +1,8 @@
 """Selects the rows of a trace that belong to a topic, a client, a producer, a transaction or a group.
 
 A row belongs to such a subject if the row names the subject. Requests and responses do not name a producer, and a batch does
-not name its transactional id. Other rows of the same connection or exchange connect them with the subject. `learn` remembers
-those.
+not name its transactional id. Other rows of the same connection or exchange connect such rows with the subject. `learn`
+remembers those.
 """
 
 from __future__ import annotations

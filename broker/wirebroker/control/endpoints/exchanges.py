@@ -1,4 +1,4 @@
-"""The bytes of an exchange, field by field. The control keeps them while a client reads /events."""
+"""The bytes of an exchange, field by field. The control keeps the bytes while a client reads /events."""
 
 from __future__ import annotations
 

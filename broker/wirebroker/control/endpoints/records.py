@@ -169,8 +169,8 @@ class Compared(Form):
 def page(controlled: ControlledBroker, topic: str, query: Which) -> Records:
     """Returns the stored records of a topic, page by page.
 
-    The response has the whole log, including records of open and aborted transactions, and end markers. With `committed`, it
-    has only the records that a read_committed consumer gets.
+    The response has the whole log, including records of open and aborted transactions, and end markers. With `committed`, the
+    response has only the records that a read_committed consumer gets.
     """
     if query.partition is not None and query.from_partition:
         raise Problem(422, "partition and from_partition exclude each other; give one of them", "partition")

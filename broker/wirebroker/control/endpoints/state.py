@@ -187,7 +187,7 @@ async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awai
 
 def expire_producer(controlled: ControlledBroker, producer_id: int, body: Where) -> Expired:
     """Let partitions forget a producer as after producer.id.expiration.ms. A partition with an open transaction of the
-    producer keeps it."""
+    producer does not forget the producer."""
     count = operations.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
     controlled.changed()
     return Expired(count)

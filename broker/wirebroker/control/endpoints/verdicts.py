@@ -70,7 +70,8 @@ class Verdicts(Form):
 
 
 class Tail:
-    """Collects the rows that are made from now on. As a context manager, it is a sink of the trace until the context ends."""
+    """Collects the rows that are made from now on. As a context manager, the object is a sink of the trace until the context
+    ends."""
 
     name = "a reader of the control"
 

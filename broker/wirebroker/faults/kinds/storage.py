@@ -63,8 +63,8 @@ class disk_full(Rule):
 
 
 class crash_after_write(Rule):
-    """The broker is killed after it has written the batch and before it acknowledges the batch, and starts again. If there
-    are other brokers, they lead now. Both the log and the producer's state have the batch."""
+    """The broker is killed after it has written the batch and before it acknowledges the batch, and starts again. Other
+    brokers, if any, lead afterwards. Both the log and the producer's state have the batch."""
 
     example = 'faults.crash_after_write(topic="orders", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
