@@ -101,7 +101,7 @@ class FetchContext:
             cached.log_start_offset = data.log_start_offset
             if changed or not self.incremental:
                 named.append((key, data))
-            if data.records and self.incremental and key in self.session.partitions:  # it goes to the end of the line
+            if data.records and self.incremental and key in self.session.partitions:  # now last in the session
                 self.session.partitions[key] = self.session.partitions.pop(key)
         return named
 
@@ -160,8 +160,8 @@ class FetchSessions:
         return context
 
     def open_in_slices(self, request: FetchRequest, version: int, node_id: int, now: int) -> Generator[None, Any, FetchContext]:
-        """Opens a session in slices. No other request can use the session between slices, because it already has its next
-        epoch."""
+        """Opens a session in slices. No other request can use the session between slices, because the session already has its
+        next epoch."""
         requested: Requested = {}
         yield from sliced(requested.update, _named(request, version))
         context = self._find(request, requested, version, node_id, now)

@@ -43,7 +43,7 @@ class OpenTransactions:
         self._first_offsets[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True) -> None:
-        """Note that the transaction's marker was stored. Does not record a transaction without a batch in this partition."""
+        """Note that the transaction's marker was stored. Ignores a transaction without a batch in this partition."""
         first = self._first_offsets.pop(producer_id, None)
         if first is None:
             return

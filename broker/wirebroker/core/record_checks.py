@@ -119,7 +119,7 @@ class TakesLong(Exception):
 
 
 class RecordReject(NamedTuple):
-    """The rejection of record data. `log_start_known` says whether the response carries the log start offset.
+    """The rejection of a request's record data. `log_start_known` says whether the response carries the log start offset.
 
     `rule` names the check that failed; a colon and details may follow.
     """

@@ -58,7 +58,7 @@ _LARGEST_SPAN = 1 << 30
 class Recent:
     """Calls `release` with the least recently used segment if there are more than `most` segments.
 
-    So a few descriptors and a few indexes are enough for thousands of partitions.
+    With this limit, a few descriptors and a few indexes are enough for thousands of partitions.
     """
 
     def __init__(self, most: int, release: Callable[[Segment], None]) -> None:

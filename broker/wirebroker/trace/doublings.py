@@ -84,6 +84,6 @@ def _alike(row: ProduceRow) -> Alike:
 
 
 def _another(earlier: ProduceRow, row: ProduceRow) -> bool:
-    """Tells whether the validator cannot know that the second is a retry of the first."""
+    """Tells whether the validator cannot know that the second batch is a retry of the first batch."""
     ids = (earlier.producer_id, earlier.producer_epoch), (row.producer_id, row.producer_epoch)
     return row.producer_id < 0 or ids[0] != ids[1]

@@ -24,7 +24,8 @@ SHOWN = 10
 
 
 def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
-    """Yields the topics and partitions that a row names. A topic whose own name ends in a number is named in both ways."""
+    """Yields the topics and partitions that a row names. A topic whose own name ends in a number is yielded both with and
+    without a partition."""
     if hasattr(row, "topic"):
         yield row.topic, getattr(row, "partition", None)
         return

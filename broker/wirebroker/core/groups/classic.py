@@ -154,7 +154,7 @@ class Group(AnyGroup):
         self._votes: Counter[str] = Counter()
         """The number of members that support each protocol."""
         self.pending: dict[str, Timer] = {}
-        """Issued member ids that have not joined yet."""
+        """The issued member ids with which no member has joined yet."""
         self.snapshot = Snapshot(0, None, None, None)
         self._timers = timers
         self._initial_delay = initial_delay

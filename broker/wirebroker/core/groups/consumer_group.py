@@ -106,7 +106,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return self._owners.get((topic_id, index), NOT_OWNED)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Returns the topics that a member subscribes to, by name or by its regular expression if that is resolved."""
+        """Returns the topics to which a member subscribes, by name or by its resolved regular expression."""
         matched = self.resolved.get(member.regex) if member.regex else None
         return member.topics | matched.topics if matched is not None else member.topics
 

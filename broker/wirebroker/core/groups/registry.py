@@ -17,7 +17,7 @@ from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.log import encoded_batch
 
 BYTES = 64 * 1024
-"""The bytes of encoded records in one slice."""
+"""The number of bytes of encoded records in one slice."""
 
 
 class Registry:

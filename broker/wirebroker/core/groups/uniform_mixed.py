@@ -1,8 +1,8 @@
 """The uniform assignor for members with different subscriptions (Kafka's UniformHeterogeneousAssignmentBuilder).
 
 Every member keeps its partitions of the topics to which it still subscribes. Each free partition goes to the subscriber with
-the fewest partitions. Then partitions move, topic by topic, from members with many to members with few, until nothing
-improves.
+the fewest partitions. Then partitions move, topic by topic, from members with many partitions to members with few, until the
+balance no longer improves.
 """
 
 from __future__ import annotations

@@ -120,9 +120,9 @@ class TransactionFilter:
         self._aborted = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._ongoing: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """Producers with a batch of their current transaction."""
+        """The producers with a batch of their current transaction."""
         self.kept: list[AbortedTransaction] = []
-        """Aborted transactions that still have batches, so that readers need them."""
+        """The aborted transactions that still have batches. Readers need these transactions."""
 
     def discards(self, header: BatchHeader, batch: memoryview) -> bool:
         """Tells whether the batch can be removed: it was aborted, or is the marker of a transaction without batches."""

@@ -27,7 +27,7 @@ COPIED = 1024 * 1024
 """The largest number of bytes copied from several buffers into one buffer for a reader: consumers' default
 max.partition.fetch.bytes."""
 INDEX_INTERVAL = 4096
-"""Bytes between two entries of Kafka's index of offsets."""
+"""The number of bytes between two entries of Kafka's index of offsets."""
 ANY_SIZE = 2**31 - 1
 INTERNAL_SEGMENT = 512 * 1024
 """The number of bytes after which a segment of an internal topic is closed, so that compaction can begin. Kafka has 100 MiB

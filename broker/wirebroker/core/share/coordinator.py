@@ -1,8 +1,8 @@
 """The share coordinator: the state of share partitions in __share_group_state (Kafka's ShareCoordinatorShard).
 
-The key `group:topicId:partition` determines the coordinator of a share partition. All brokers of the process share this
-object. A snapshot record has the whole state of a share partition; an update record has the changes since the previous
-record.
+The key `group:topicId:partition` determines the coordinator of a share partition. All brokers of the process share one
+coordinator object. A snapshot record has the whole state of a share partition; an update record has the changes since the
+previous record.
 """
 
 from __future__ import annotations
