@@ -37,8 +37,8 @@ def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> 
     first = batches[0]
     parts = [
         f"title = {toml_of(f'recorded: {len(batches)} batches to {topic}')}",
-        'broker_does = "What it did in the recording: the faults below."',
-        'good_client = "Loses, doubles and reorders nothing, or tells the application."',
+        'broker_does = "The faults below repeat what the broker did in the recording."',
+        'good_client = "The client loses, doubles and reorders no record, or tells the application."',
         "sources = []",
         f"steps = {_toml_steps(_steps(rows, topic))}",
         f"\n[broker]\npartitions = {max(batch.partition for batch in batches) + 1}",
