@@ -384,7 +384,7 @@ def test_any_client_can_meet_a_scenario_by_address(tmp_path: Path) -> None:
     assert (offsets, process.returncode) == ([0, 1, 2, 3, 4], 0)
     verdicts = [row["verdict"] for row in map(json.loads, trace.read_text().splitlines()) if row["event"] == "produce"]
     assert verdicts == ["accepted"] * 3 + ["duplicate"] + ["accepted"] * 2, "the acknowledgement of the third was lost"
-    assert said.startswith("scenario B5: the three failures of any send. Does not receive C")
+    assert said.startswith("scenario B5: the three failures of any send. The broker does not receive C")
 
 
 @pytest.mark.parametrize(

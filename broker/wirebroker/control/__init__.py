@@ -1,4 +1,4 @@
-"""The control: what Python tests do with MockKafka, over HTTP, for tests in any language.
+"""The control offers the functions of MockKafka over HTTP, for tests in any language.
 
     table       every endpoint, in one table
     endpoints/  their handlers, and the forms of requests and responses
@@ -7,5 +7,5 @@
     openapi, page   descriptions of the table, for tools and for people
     server      the listener, on the broker's own event loop
 
-Only this package needs Starlette and uvicorn (the extra `control`). It is imported only if a control is wanted.
+Only this package needs Starlette and uvicorn (the extra `control`). Other packages import it only if a control is wanted.
 """

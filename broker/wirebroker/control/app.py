@@ -1,4 +1,4 @@
-"""One request of the control: its endpoint's forms read it, and every error is answered with a problem document.
+"""Handles one request of the control: its endpoint's forms read the request, and every error becomes a problem document.
 
 Handlers run on the broker's or the proxy's own loop, so they can use it without locks.
 """
@@ -36,16 +36,17 @@ from wirebroker.testing.operations import NoSuchPartition, NoSuchTopic
 logger = logging.getLogger("wirebroker")
 
 MOST_BYTES = 16 * 1024 * 1024
-"""A larger body is refused with 413."""
+"""The largest size of a body in bytes. A larger body is refused with 413."""
 MOST_AT_ONCE = 64 * 1024
-"""A larger body in JSON is read in a thread."""
+"""The largest size of a JSON body that is read without a thread."""
 MOST_TOML_BYTES = 64 * 1024
-"""A larger fault file is refused with 413: reading it keeps the broker's loop busy for a microsecond per byte."""
+"""The largest size of a fault file in bytes. A larger file is refused with 413, because reading a file keeps the broker's
+loop busy for a microsecond per byte."""
 Answer = Callable[[Request], Awaitable[Response]]
 
 
 class _Number(Convertor[int]):
-    """A number in a path. The path of a number beyond 64 bits does not exist."""
+    """A number in a path. A path with a number beyond 64 bits does not exist."""
 
     regex = "[0-9]{1,18}"
 
@@ -57,7 +58,7 @@ class _Number(Convertor[int]):
 
 
 class _Id(Convertor[str]):
-    """An id in a path: any text, also with slashes and line ends, which Starlette's own `path` does not have."""
+    """An id in a path: any text, even with slashes and line ends, which Starlette's own `path` refuses."""
 
     regex = r"[\s\S]*"
 
@@ -73,13 +74,14 @@ register_url_convertor("id", _Id())
 
 
 def app(controlled: Controlled, hosts: Hosts) -> Starlette:
-    """The control of this broker or proxy as an ASGI application, which responds to requests for one of these host names."""
+    """Returns the control of this broker or proxy as an ASGI application. The application responds only to requests for these
+    host names."""
     made = Starlette(
         routes=_routes(isinstance(controlled, ControlledProxy)),
         exception_handlers={HTTPException: _refused_by_the_router},
     )
     made.router.redirect_slashes = False
-    _live_files()  # read now: later all descriptors may be in use
+    _live_files()  # read the files now: later all descriptors may be in use
     made.state.controlled = controlled
     made.state.hosts = hosts
     made.state.reading = asyncio.Lock()
@@ -95,7 +97,7 @@ def _routes(of_proxy: bool) -> tuple[Route, ...]:
         Route("/live", _to_the_live_page),
         Route("/live/{file:path}", _live_file),
     ]
-    # One route for each path, so that a wrong method gets 405 and a wrong path 404.
+    # Each path has one route, so that a wrong method gets 405 and a wrong path gets 404.
     paths: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
@@ -135,7 +137,7 @@ def _responder(by_method: Mapping[str, Endpoint]) -> Answer:
         try:
             return await _response(endpoint, request)
         except Problem as problem:
-            # The rest of a body that is too large need not be read.
+            # Do not read the rest of a body that is too large.
             return _problem(problem, {"connection": "close"} if problem.status == 413 else None)
         except Misfit as wrong:
             return _problem(Problem(422, str(wrong), wrong.field))
@@ -176,7 +178,7 @@ async def _response(endpoint: Endpoint, request: Request) -> Response:
 
 
 async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
-    """The handler's arguments. Raises Problem, Misfit."""
+    """Returns the handler's arguments. Raises Problem, Misfit."""
     hints = endpoint.hints
     asked: dict[str, Any] = dict(request.path_params)
     if "query" in hints or request.query_params:
@@ -213,7 +215,7 @@ def _fitted(form: Any, value: Any) -> Any:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """The body. Raises Problem if it has more than `most` bytes."""
+    """Returns the body. Raises Problem if the body has more than `most` bytes."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -224,7 +226,7 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 class _Slowly(json.JSONDecoder):
-    """Reads JSON in Python, so that other threads have their turns; the decoder in C reads any text in one piece."""
+    """Reads JSON in Python, so that other threads can run in between. The decoder in C would read any text in one piece."""
 
     def __init__(self, **hooks: Any) -> None:
         super().__init__(**hooks)
@@ -235,7 +237,7 @@ class _Slowly(json.JSONDecoder):
 
 
 async def _read(body: bytes, reading: asyncio.Lock) -> Any:
-    """The JSON of the body; an empty body is an empty object. One large body is read at a time. Raises Problem."""
+    """Returns the JSON of the body; an empty body is an empty object. Reads only one large body at a time. Raises Problem."""
     if len(body) <= MOST_AT_ONCE:
         return _parsed(body, json.JSONDecoder)
     async with reading:
@@ -273,10 +275,10 @@ def _finite(digits: str) -> float:
 
 
 def _check_sender(request: Request) -> None:
-    """Refuse what a browser sends for a page of another site. Raises Problem.
+    """Refuse a request that a browser sends for a page of another site. Raises Problem.
 
-    Any page can send requests to localhost; the browser names the page's site in Origin. A site can also make its own name
-    lead here, so that the browser takes this for the same site: see `wirebroker.control.hosts`.
+    Any page can send requests to localhost. The browser names the page's site in Origin. A site can also make its own name
+    lead here, so that the browser sees the same site: see `wirebroker.control.hosts`.
     """
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")

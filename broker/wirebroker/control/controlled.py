@@ -1,4 +1,5 @@
-"""The running broker or proxy, as the endpoints of the control see it. For the thread of its host's loop."""
+"""The interface of the running broker or proxy for the control's endpoints. Use the object in the thread of its host's
+loop."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_SNAPSHOTS = 16
-"""The most snapshots that are kept: each keeps the memory of its records."""
+"""The largest number of kept snapshots. Each snapshot keeps the memory of its records."""
 
 
 class Controlled:
@@ -38,7 +39,7 @@ class Controlled:
     def __init__(self, host: Host | ProxyHost) -> None:
         self._of = host
         self.at_close: list[Callable[[], None]] = []
-        """Called when the broker or the proxy stops, to wake the waiting requests of the control."""
+        """The callbacks that wake the waiting requests of the control when the broker or the proxy stops."""
         self.closing = False
         self._readers = 0
         self._began = time.time_ns()
@@ -49,12 +50,12 @@ class Controlled:
 
     @property
     def machine(self) -> Machine:
-        """Its faults and its trace."""
+        """The machine, with its faults and its trace."""
         raise NotImplementedError
 
     @property
     def run(self) -> str:
-        """The name of this run; a reset begins another one, whose trace is empty."""
+        """The name of this run. A reset begins another run, with an empty trace."""
         trace = self.machine.trace
         if self._trace is None or self._trace[0] is not trace or self._trace[1] != trace.runs:
             self._trace = trace, trace.runs
@@ -62,7 +63,7 @@ class Controlled:
         return f"{self._began}-{self._traces}"
 
     def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
-        """Topic, partition, producer and the validator's packed state of it, and whether the whole window is known."""
+        """Yields topic, partition, producer, the producer's packed state, and whether the whole window is known."""
         raise NotImplementedError
 
     @property
@@ -82,14 +83,14 @@ class Controlled:
 
     @property
     def now(self) -> int:
-        """ms since the epoch, by its clock."""
+        """The time by its clock, in ms since the epoch."""
         return self._of.clock.now()
 
     def catch_up(self) -> None:
         """Run the timers that are due, so that a reader does not see outdated state."""
 
     def set_time(self) -> None:
-        """Set the time of the change that follows."""
+        """Set the time of the next change."""
         raise NotImplementedError
 
     def changed(self) -> None:
@@ -107,12 +108,12 @@ class Controlled:
             self.keep_frames()
 
     def keep_frames(self) -> None:
-        """Keep the bytes of exchanges if somebody looks, else none."""
+        """Keep the bytes of exchanges if there is a reader, else none."""
         trace = self.machine.trace
         trace.kept = (trace.kept or KeptFrames()) if self._readers else None
 
     def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:
-        """The rules by their ids: each rule gets the next number when it is first seen here."""
+        """Returns the rules by their ids: each rule gets the next number when it is first seen here."""
         self._numbers = {rule: self._numbers.get(rule) or next(self._next) for rule in rules}
         return {number: rule for rule, number in self._numbers.items()}
 
@@ -124,7 +125,7 @@ class Controlled:
 
 
 class ControlledBroker(Controlled):
-    """A running broker: its host and engine, and how to make a new engine."""
+    """A running broker: its host, its engine, and a function that makes a new engine."""
 
     kind = "broker"
 
@@ -137,7 +138,7 @@ class ControlledBroker(Controlled):
 
     @property
     def engine(self) -> Engine:
-        """The engine as it is now; a reset replaces it."""
+        """The present engine. A reset replaces the engine."""
         return self.host.engine
 
     @property
@@ -173,7 +174,7 @@ class ControlledBroker(Controlled):
         self.host.changed()
 
     def change(self, change: Callable[[int], object]) -> None:
-        """Apply a change at this time, and perform its effects. Problem 409 if it raises ValueError."""
+        """Apply a change at this time, and perform its effects. Raises Problem 409 if the change raises ValueError."""
         try:
             change(self.now)
         except ValueError as refused:
@@ -181,9 +182,9 @@ class ControlledBroker(Controlled):
         self.changed()
 
     def reset(self, *, soft: bool = False) -> None:
-        """Close the connections and empty the broker, as after a start. Problem if it has a data directory.
+        """Close the connections and empty the broker, as after a start. Raises Problem if the broker has a data directory.
 
-        With `soft` clients live on (`wirebroker.engine.soft_reset`).
+        With `soft`, clients continue (`wirebroker.engine.soft_reset`).
         """
         if soft:
             self.host.reset_softly()
@@ -196,7 +197,8 @@ class ControlledBroker(Controlled):
         self.host.replace(self._new_engine())
 
     def take_snapshot(self) -> tuple[int, Snapshot]:
-        """Take a snapshot and keep it, with its number. Problem 409 if none can be taken, or too many are kept."""
+        """Take a snapshot and keep it. Returns its number. Raises Problem 409 if the broker cannot take a snapshot, or keeps
+        too many."""
         if len(self._snapshots) >= MOST_SNAPSHOTS:
             raise Problem(409, f"{MOST_SNAPSHOTS} snapshots are kept, and no more are; delete one of {list(self._snapshots)}")
         try:
@@ -208,11 +210,11 @@ class ControlledBroker(Controlled):
         return number, made
 
     def restore(self, number: int) -> None:
-        """Go back to a snapshot. Problem 404 if there is none with this number."""
+        """Go back to a snapshot. Raises Problem 404 if there is no snapshot of this number."""
         self.host.restore(self._snapshot(number), self._new_engine)
 
     def delete_snapshot(self, number: int) -> None:
-        """Keep this snapshot no longer. Problem 404 if there is none with this number."""
+        """Delete this snapshot. Raises Problem 404 if there is no snapshot of this number."""
         self._snapshot(number)
         del self._snapshots[number]
 
@@ -222,13 +224,14 @@ class ControlledBroker(Controlled):
         return self._snapshots[number]
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait until the condition holds. TimeoutError after `timeout` s, Problem if the broker stops before."""
+        """Wait until the condition holds. Raises TimeoutError after `timeout` s, and Problem if the broker stops before."""
         await self.host.wait_until(lambda: self.closing or condition(), timeout)
         if self.closing:
             raise Problem(503, "the broker is stopping")
 
     async def reach(self, goal: Goal[T], timeout: float) -> T:
-        """Wait for a goal. Problem 409 says what is missing after `timeout` s, unless the result tells it."""
+        """Wait for a goal. Raises Problem 409 with the missing parts after `timeout` s, unless the result itself names
+        them."""
         try:
             await self.until(lambda: goal.reached(self.engine), timeout)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""An endpoint: its path and its handler, whose type hints are the forms of request and respond."""
+"""An endpoint: its path and its handler. The handler's type hints are the forms of request and response."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ EVENTS = "text/event-stream"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One row of the table.
+    """An endpoint of the control, which is a row of the table.
 
-    The handler gets the controlled broker or proxy and, by name, the parts of the path; where its signature has them also
-    `query` and `body` (forms) or `text` (the raw body). Its result is written as JSON, text as it is, and None is an empty
-    response.
-    `problems` maps the other statuses that it responds with to their reasons.
+    The handler gets the controlled broker or proxy and, by name, the parts of the path. The handler also gets `query` and
+    `body` (forms) or `text` (the raw body), if its signature has them. The response is the result in JSON; a text stays as it
+    is, and None is an empty response. `problems` maps the other statuses of its responses to their reasons.
     """
 
     method: str
@@ -48,12 +47,12 @@ class Endpoint:
 
     @property
     def of_brokers(self) -> bool:
-        """Whether a broker has it and a proxy does not."""
+        """Tells whether a broker has the endpoint and a proxy does not."""
         return self.hints["controlled"] is ControlledBroker
 
     @property
     def shown_path(self) -> str:
-        """Its path as people and OpenAPI write it."""
+        """The path in the form of OpenAPI, for people."""
         return re.sub(r":\w+}", "}", self.path)
 
     @property

@@ -1,4 +1,4 @@
-"""The fields of each endpoint's query and body in words, for docs/reference/control.md and for the page at `/`."""
+"""Describes the fields of each endpoint's query and body, for docs/reference/control.md and for the page at `/`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Field(NamedTuple):
 
 
 def fields_of(endpoint: Endpoint) -> list[Field]:
-    """The fields of an endpoint's query and body, in their order."""
+    """Returns the fields of an endpoint's query and body, in their order."""
     found = []
     for where in ("query", "body"):
         form = endpoint.hints.get(where)

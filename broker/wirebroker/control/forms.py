@@ -1,8 +1,8 @@
 """Forms: msgspec structs that are read from JSON and from queries, written as JSON, and described as JSON schemas.
 
 `Annotated[Positive | None, about("how many")]` gives a field its limits and its description. msgspec reads and checks;
-here its errors become sentences that name the field, the value and the nearest name. A class with a `json_schema` of its
-own describes itself.
+here its errors become sentences that name the field, the value and the nearest name. A class can describe itself with its own
+`json_schema`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
 LONGEST_WORD = 100
-"""Characters of an unknown word that are compared with the known words; comparing takes long."""
+"""The largest number of characters of an unknown word that are compared with the known words, because a comparison takes
+long."""
 LONGEST_NUMBER = 40
-"""Characters of a number in a query."""
+"""The largest number of characters of a number in a query."""
 REFERENCE = "#/components/schemas/{name}"
 KINDS = {
     "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "null",
@@ -39,7 +40,7 @@ class Form(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Misfit(ValueError):
-    """A value does not fit its form; `field` is its place, as `headers[0].name`."""
+    """Raised if a value does not fit its form. `field` is its place, as `headers[0].name`."""
 
     def __init__(self, field: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -47,12 +48,12 @@ class Misfit(ValueError):
 
 
 def about(description: str, **limits: Any) -> Meta:
-    """The description of a field, with msgspec's limits and examples."""
+    """Returns the description of a field, with msgspec's limits and examples."""
     return Meta(description=description, **limits)
 
 
 def required(form: type[Form]) -> list[str]:
-    """The fields that must be given."""
+    """Returns the fields that must be given."""
     return [each.name for each in msgspec.structs.fields(form) if each.required]
 
 
@@ -60,7 +61,7 @@ def required(form: type[Form]) -> list[str]:
 
 
 def read(form: type[Form], value: Any, *, as_text: bool = False) -> Any:
-    """The value as this form. `as_text`: every value is a text, as in a query. Raises Misfit."""
+    """Returns the value as this form. With `as_text`, every value is a text, as in a query. Raises Misfit."""
     if as_text:
         hints = get_type_hints(form)
         value = {name: _from_text(hints[name], text) if name in hints else text for name, text in value.items()}
@@ -76,7 +77,7 @@ def read(form: type[Form], value: Any, *, as_text: bool = False) -> Any:
 
 
 def _from_text(hint: Any, text: str) -> Any:
-    """The value that a text in a query stands for; the text itself if it is not a value of this type."""
+    """Returns the value for which a text in a query stands, or the text itself if it is not a value of this type."""
     kinds = _alternatives(hint)
     if bool in kinds:
         return {"": True, "true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
@@ -88,7 +89,7 @@ def _from_text(hint: Any, text: str) -> Any:
 
 
 def _explained(form: Any, value: Any, error: str) -> Misfit:
-    """msgspec's error as a sentence about the field."""
+    """Returns msgspec's error as a sentence about the field."""
     match = _PLACE.fullmatch(error)
     assert match is not None
     problem = match[1]
@@ -116,7 +117,7 @@ def _explained(form: Any, value: Any, error: str) -> Misfit:
 
 
 def _at(kind: Any, value: Any, path: str) -> tuple[Any, Any, str]:
-    """The type, value and place at a path of msgspec, which leaves out the keys of dicts."""
+    """Returns the type, value and place at a path of msgspec, which leaves out the keys of dicts."""
     place = ""
     for name, index in _STEP.findall(path):
         if name:
@@ -140,7 +141,7 @@ def _fits(kind: Any, value: Any) -> bool:
 
 
 def _alternatives(hint: Any) -> list[Any]:
-    """The types that a type hint allows, without their annotations."""
+    """Returns the types that a type hint allows, without their annotations."""
     if get_origin(hint) is Annotated:
         return _alternatives(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):
@@ -165,7 +166,7 @@ def _shown(value: Any) -> str:
 
 
 def schema(hint: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a type. The schemas of forms are put into `named` and referred to."""
+    """Returns the JSON schema of a type. Puts the schemas of forms into `named`, and refers to them."""
     if hasattr(hint, "json_schema"):
         described: dict[str, Any] = hint.json_schema()
         return described

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class Hosts:
-    """Loopback, the address on which a request arrived, and names that are added."""
+    """The allowed names: loopback, the address on which a request arrived, and added names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {plain_host(name) for name in names}
@@ -21,7 +21,8 @@ class Hosts:
         self._names.add(plain_host(name))
 
     def takes(self, host: str, reached: str) -> bool:
-        """Whether to respond under the name of a Host header. `reached` is the address on which the connection arrived."""
+        """Tells whether to respond under the name of a Host header. `reached` is the address on which the connection
+        arrived."""
         name = plain_host(host)
         if name in self._names or name == "localhost" or name.endswith(".localhost"):
             return True
@@ -33,7 +34,7 @@ class Hosts:
 
 
 def plain_host(host: str) -> str:
-    """The name or address of a Host header: without port and brackets, in lower case."""
+    """Returns the name or address of a Host header: without port and brackets, in lower case."""
     name = host.strip().lower()
     if name.startswith("["):
         name = name[1:].partition("]")[0]

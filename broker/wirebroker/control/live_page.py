@@ -1,4 +1,4 @@
-"""The live page's files. It is HTML and ES modules as they are, without a build, and loads nothing from elsewhere."""
+"""The live page's files. The page is HTML and ES modules without a build, and loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-"""With these headers a browser runs only the page's own files, even if a client's data contain a script."""
+"""The headers with which a browser runs only the page's own files, even if a client's data contain a script."""
 
 
 def pages() -> dict[str, tuple[bytes, str]]:
-    """The contents and the media type of each file, by its path below `/live/`; "" is the page itself."""
+    """Returns the contents and the media type of each file, by its path below `/live/`; "" is the page itself."""
     found = dict(_below(files("wirebroker.control") / "live", ""))
     return found | {"": found["index.html"]}
 

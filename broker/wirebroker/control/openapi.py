@@ -17,11 +17,11 @@ SENT_BACK = {
     413: "the body is too large",
     422: "something in the request does not fit; `field` names it",
 }
-"""Problems that any endpoint may respond with."""
+"""The problems with which any endpoint may respond."""
 
 
 def described(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """The document."""
+    """Returns the document."""
     named: dict[str, Any] = {"Problem": _problem_schema()}
     paths: dict[str, Any] = {}
     for endpoint in endpoints:
@@ -90,7 +90,7 @@ def _in_query(endpoint: Endpoint, named: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def _without_null(described: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a value in a query, which cannot be null."""
+    """Returns the schema of a value in a query, which cannot be null."""
     if described.get("default", 0) is None:
         del described["default"]
     kinds = [each for each in described.pop("anyOf", []) if each.get("type") != "null"]

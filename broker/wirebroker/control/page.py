@@ -26,7 +26,7 @@ small { opacity: .75 }
 
 
 def page(endpoints: Sequence[Endpoint]) -> str:
-    """The whole page, which loads nothing from elsewhere."""
+    """Returns the whole page, which loads nothing from elsewhere."""
     by_area = groupby(sorted(endpoints, key=lambda each: list(TITLES).index(each.area)), key=lambda each: each.area)
     areas = "".join(f"<h2>{TITLES[area]}</h2>\n<table>\n{''.join(map(_row, rows))}</table>\n" for area, rows in by_area)
     return f"""<!doctype html>

@@ -8,7 +8,8 @@ PROBLEM = "application/problem+json"
 
 
 class Problem(Exception):
-    """An error response with this status. `detail` is a sentence; `field` names the wrong field of the request, if one is."""
+    """An error response with this status. `detail` is a sentence; `field` names the wrong field of the request, if a field is
+    wrong."""
 
     def __init__(self, status: int, detail: str, field: str | None = None) -> None:
         super().__init__(detail)
@@ -17,7 +18,7 @@ class Problem(Exception):
         self.field = field
 
     def described(self) -> dict[str, object]:
-        """The members of the problem document."""
+        """Returns the members of the problem document."""
         said: dict[str, object] = {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,

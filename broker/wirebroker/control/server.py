@@ -35,25 +35,25 @@ except ImportError as missing:
 logger = logging.getLogger("wirebroker")
 
 MOST_REQUESTS = 256
-"""Requests at a time, including waiting requests. More get 503."""
+"""The largest number of requests at a time, including waiting requests. More get 503."""
 
 
 LAST_RESPONSES_S = 1
-"""Seconds that a stopping control waits for clients to read its last responses."""
+"""The time in seconds for which a stopping control waits until clients have read its last responses."""
 
 
 def control_of_broker(host: Host, new_engine: Callable[[], Engine], allow_hosts: Iterable[str] = ()) -> Control:
-    """The HTTP control of a broker; `new_engine` makes the engine for a reset."""
+    """Returns the HTTP control of a broker; `new_engine` makes the engine for a reset."""
     return Control(ControlledBroker(host, new_engine), allow_hosts)
 
 
 def control_of_proxy(host: ProxyHost, allow_hosts: Iterable[str] = ()) -> Control:
-    """The HTTP control of a proxy."""
+    """Returns the HTTP control of a proxy."""
     return Control(ControlledProxy(host), allow_hosts)
 
 
 class Control:
-    """The HTTP control of a broker or a proxy, for the thread of its loop.
+    """The HTTP control of a broker or a proxy. Use the object in the thread of its loop.
 
     `allow_hosts` are further host names under which it responds.
     """
@@ -70,11 +70,11 @@ class Control:
         self._server: asyncio.Server | None = None
         self.url = ""
         self.open_to_others = False
-        """Whether it listens on more than loopback."""
+        """Tells whether the control listens on more than loopback."""
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:
-        """The file descriptors of the listener and all connections."""
+        """Yields the file descriptors of the listener and all connections."""
         if self._server is not None:
             yield from (each.fileno() for each in self._server.sockets)
         for connection in self._state.connections:
@@ -89,14 +89,14 @@ class Control:
         self.open_to_others = not all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
     async def close(self) -> None:
-        """Close the listener and all connections. Requests that still wait get 503."""
+        """Close the listener and all connections. Waiting requests get 503."""
         if self._server is not None:
             self._server.close()
         self._controlled.close()
         await self._answered()
         for connection in list(self._state.connections):
             connection.transport.abort()
-        await self._answered()  # responses that their clients read too slowly
+        await self._answered()  # responses whose clients read too slowly
 
     async def _answered(self) -> None:
         """Wait a little for the responses that are being sent."""
@@ -127,5 +127,5 @@ class _Protocol(H11Protocol):
             super().data_received(data)
 
     def _should_upgrade(self) -> bool:
-        """Never, and without uvicorn's warning: Java's HTTP client offers HTTP/2 and is content with 1.1."""
+        """Returns False always, without uvicorn's warning: Java's HTTP client offers HTTP/2, but accepts 1.1."""
         return False

@@ -1,4 +1,4 @@
-"""Every endpoint of the control, one row each. The app and the descriptions are derived from the rows.
+"""The table of the control's endpoints, with a row for each. The app and the descriptions follow from the rows.
 
 A proxy has the endpoints whose handlers take any `Controlled`.
 """
@@ -23,15 +23,18 @@ from wirebroker.control.endpoints import (
 )
 
 NO_TOPIC = {404: "there is no such topic or partition"}
-NO_BROKER = {404: "there is no such broker", 409: "it is not possible now; `detail` says why"}
-NO_REPLICA = {404: "there is no such topic, partition or broker", 409: "it is not possible now; `detail` says why"}
+NO_BROKER = {404: "there is no such broker", 409: "the change is impossible now; `detail` gives the reason"}
+NO_REPLICA = {
+    404: "there is no such topic, partition or broker",
+    409: "the change is impossible now; `detail` gives the reason",
+}
 NO_ID = {404: "there is no such transactional id"}
 NO_SNAPSHOT = {404: "there is no snapshot of this id"}
 NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
-UNWRITTEN = {503: "the data directory cannot be written to, and nothing has changed"}
-TOO_FEW = {409: "fewer came within the timeout", 503: "the broker is stopping"}
-TOO_LATE = {409: "it did not happen within the timeout", 503: "the broker is stopping"}
+UNWRITTEN = {503: "the broker cannot write to its data directory, and nothing has changed"}
+TOO_FEW = {409: "too few arrived within the timeout", 503: "the broker is stopping"}
+TOO_LATE = {409: "the goal was not reached within the timeout", 503: "the broker is stopping"}
 
 ENDPOINTS = (
     Endpoint("GET", "/health", running.health),
@@ -45,7 +48,7 @@ ENDPOINTS = (
     Endpoint("GET", "/faults/{fault:number}", faults.one, problems=NO_FAULT),
     Endpoint("DELETE", "/faults/{fault:number}", faults.remove, 204, problems=NO_FAULT),
     Endpoint("GET", "/faults/{fault:number}/assert-fired", faults.assert_one_fired,
-             problems=NO_FAULT | {409: "it has not fired, or not so often"}),
+             problems=NO_FAULT | {409: "the rule has not fired, or has not fired that often"}),
     # Topics and records
     Endpoint("GET", "/topics", topics.listed),
     Endpoint("POST", "/topics", topics.create, 201, problems={409: "there is a topic of this name", **UNWRITTEN}),
@@ -64,7 +67,7 @@ ENDPOINTS = (
     Endpoint("GET", "/verdicts.jsonl", verdicts.lines, media=JSON_LINES),
     Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES),
     Endpoint("GET", "/events", events.events, media=EVENTS),
-    Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems={404: "its bytes are not kept"}),
+    Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems={404: "the bytes of the exchange are not kept"}),
     Endpoint("POST", "/export/capture", exports.capture, media=PCAPNG, problems={404: "no bytes are kept"}),
     Endpoint("POST", "/export/scenario", exports.scenario, media=TOML),
     Endpoint("GET", "/filter", events.read_filter),
@@ -75,9 +78,9 @@ ENDPOINTS = (
     # Clients
     Endpoint("GET", "/transactions", state.transactions),
     Endpoint("POST", "/transactions/{transactional_id:id}/expire", state.expire_transaction, 204,
-             problems=NO_ID | {409: "it is in a state in which Kafka keeps it"}),
+             problems=NO_ID | {409: "the transactional id is in a state in which Kafka keeps it"}),
     Endpoint("POST", "/transactions/{transactional_id:id}/fence", state.fence,
-             problems=NO_ID | {409: "it cannot be fenced now"}),
+             problems=NO_ID | {409: "the producer cannot be fenced now"}),
     Endpoint("GET", "/transactions/{transactional_id:id}", state.transaction, problems=NO_ID),
     Endpoint("GET", "/producers", state.all_producers),
     Endpoint("POST", "/producers/{producer_id:number}/expire", state.expire_producer,
@@ -109,9 +112,9 @@ ENDPOINTS = (
     Endpoint("POST", "/reset", running.reset),
     Endpoint("POST", "/warm", running.warm),
     Endpoint("POST", "/snapshots", running.take_snapshot, 201,
-             problems={409: "none can be taken now, or too many are kept; `detail` says why"}),
+             problems={409: "the broker cannot take a snapshot now, or keeps too many; `detail` gives the reason"}),
     Endpoint("POST", "/snapshots/{snapshot:number}/restore", running.restore, problems=NO_SNAPSHOT),
     Endpoint("DELETE", "/snapshots/{snapshot:number}", running.delete_snapshot, 204, problems=NO_SNAPSHOT),
 )  # fmt: skip
 OF_PROXIES = tuple(each for each in ENDPOINTS if not each.of_brokers)
-"""Those that a proxy has."""
+"""The endpoints that a proxy has."""

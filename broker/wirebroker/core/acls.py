@@ -1,6 +1,6 @@
 """ACLs and the rules of StandardAuthorizerData in Kafka 4.3.1 (KIP-11, KIP-290).
 
-One ACL that denies overrides all ACLs that allow. Access to a resource without any ACL is refused, unless
+A single ACL that denies overrides all ACLs that allow. Access to a resource without any ACL is refused, unless
 allow.everyone.if.no.acl.found is set. Super users may do everything.
 """
 
@@ -21,7 +21,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an ACL names its resources. ANY and MATCH are only for filters."""
+    """The way in which an ACL names its resources. ANY and MATCH are only for filters."""
 
     UNKNOWN, ANY, MATCH, LITERAL, PREFIXED = range(5)
 
@@ -36,7 +36,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """What an ACL does: deny or allow."""
+    """The effect of an ACL: deny or allow."""
 
     UNKNOWN, ANY, DENY, ALLOW = range(4)
 
@@ -134,7 +134,7 @@ class Ruling(NamedTuple):
 
 
 class Acls:
-    """The ACLs of a cluster, and which of them apply."""
+    """The ACLs of a cluster, and the search for the ACLs that apply."""
 
     def __init__(self) -> None:
         self.ids: dict[Acl, bytes] = {}
@@ -142,7 +142,7 @@ class Acls:
         self._named: dict[tuple[int, int, str], dict[Acl, None]] = {}
         """The ACLs for each type of resource, type of pattern and name."""
         self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
-        """How many names of each length are prefixes of resources of a type."""
+        """The number of prefixes by their length, for each type of resource."""
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self.ids)
@@ -175,7 +175,7 @@ class Acls:
                 del lengths[len(acl.name)]
 
     def about(self, resource_type: ResourceType, name: str) -> list[Acl]:
-        """The ACLs that apply to a resource."""
+        """Returns the ACLs that apply to a resource."""
         named = self._named
         found = [*named.get((resource_type, PatternType.LITERAL, name), ())]
         if name != WILDCARD:
@@ -211,7 +211,7 @@ class Acls:
 
 
 def ruling(about: Collection[Acl], principal: str, host: str, operation: Operation) -> Ruling:
-    """The decision of a resource's ACLs about this operation. Without any ACL it is not allowed."""
+    """Returns the decision of a resource's ACLs about this operation. Without any ACL, the operation is not allowed."""
     who = (principal, EVERYBODY)
     allowing: Acl | None = None
     for acl in about:
@@ -227,7 +227,7 @@ def _place(acl: Acl) -> tuple[int, int, str]:
 
 
 def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
-    """Whether an ACL allows the operation and no ACL denies it for the same name or a prefix."""
+    """Tells whether an ACL allows the operation and no ACL denies it for the same name or a prefix."""
     literal = acl.pattern_type == PatternType.LITERAL
     if literal and acl.name == WILDCARD:
         return True
@@ -237,5 +237,5 @@ def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
 
 
 def bits(operations: Iterable[Operation]) -> int:
-    """Encodes operations as responses do: one bit for each operation."""
+    """Encodes operations as in responses: one bit for each operation."""
     return sum(1 << operation for operation in operations)

@@ -1,4 +1,5 @@
-"""Changes in a cluster besides its logs, for the callback `Cluster.watch`. The names are those of the trace."""
+"""Changes in a cluster besides its logs, for the callback `Cluster.watch`. The changes have the same names as in the
+trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster: brokers, topics, and leaders. This is the metadata that KRaft would keep, without the quorum."""
+"""The cluster: brokers, topics, and leaders. The cluster keeps the metadata that KRaft would keep, without the quorum."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Broker:
     registered: bool = True
     """Tells whether the controller knows the broker. A broker registers itself when it starts."""
     loggers: Loggers = field(default_factory=Loggers)
-    """The levels of its loggers since it has started."""
+    """The levels of the broker's loggers."""
 
     @property
     def alive(self) -> bool:
@@ -66,12 +66,13 @@ class Broker:
         return self.running and self.registered
 
     def start(self) -> None:
-        """The broker runs, and registers itself."""
+        """Start the broker, which registers itself."""
         self.running = self.registered = True
         self.loggers = Loggers()
 
     def address(self, listener: str) -> tuple[str, int]:
-        """The advertised host and port for this listener; for an unknown listener those of the first one."""
+        """Returns the advertised host and port for this listener. For an unknown listener, returns the host and port of the
+        first listener."""
         return self.addresses.get(listener) or next(iter(self.addresses.values()), ("", -1))
 
 
@@ -86,11 +87,11 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether it is a coordinators' topic, which clients must not write to."""
+        """Tells whether this is a coordinators' topic, to which clients must not write."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> Partition | None:
-        """The partition with this index, or None."""
+        """Returns the partition with this index, or None."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
@@ -106,7 +107,7 @@ OpenLog = Callable[[Topic, int, Mapping[int, str], int], Log]
 
 
 def memory_log(topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> Log:
-    """A new log in memory."""
+    """Returns a new log in memory."""
     return MemoryLog(0, now, INTERNAL_SEGMENT if topic.internal else ANY_SIZE)
 
 
@@ -150,12 +151,12 @@ class Cluster:
         """The quotas of clients."""
         self.tokens = DelegationTokens()
         self.cold_start = cold_start
-        """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
+        """Tells whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
         self.loading_ms = 0
         """The longest time for which a new topic's coordinators load; 0: until the first request for a coordinator."""
         self.auto_creation_ms = 0
-        """How long a topic stays unknown after a client's Metadata has asked the broker to create it."""
+        """The time in ms for which a topic stays unknown after a client's Metadata has asked the broker to create it."""
         self.growing: set[str] = set()
         """Topics that are being created, or get partitions, in slices."""
         self._due: dict[str, int] = {}
@@ -177,12 +178,13 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients send admin requests to, −1 without a live one. Every broker here can handle them."""
+        """The broker to which clients send admin requests; −1 without a live broker. Every broker here can handle admin
+        requests."""
         return min(self.live_brokers, default=-1)
 
     @property
     def live_brokers(self) -> dict[int, Broker]:
-        """The brokers that are neither down nor unregistered, by id. Metadata names only these."""
+        """The brokers that are neither down nor unregistered, by id. Metadata responses name only these brokers."""
         return {node_id: broker for node_id, broker in self.brokers.items() if broker.alive}
 
     @property
@@ -196,7 +198,8 @@ class Cluster:
         return {node_id: broker for node_id, broker in self.registered_brokers.items() if self.log_dirs.takes_replicas(node_id)}
 
     def cannot_replicate(self, factor: int) -> str:
-        """Why new partitions cannot have this many replicas, in Kafka's words; "" if they can (StripedReplicaPlacer.place)."""
+        """Returns the reason, in Kafka's words, for which new partitions cannot have this many replicas; "" if they can
+        (StripedReplicaPlacer.place)."""
         usable = self.usable_brokers
         if not any(broker.alive for broker in usable.values()):
             return "All brokers are currently fenced, or have all their log directories cordoned."
@@ -218,7 +221,7 @@ class Cluster:
         return broker is not None and broker.registered
 
     def offline(self, partition: Partition) -> list[int]:
-        """The replicas of the partition whose brokers are down or whose log directories have failed."""
+        """Returns the replicas of the partition whose brokers are down or whose log directories have failed."""
         at = partition.offline_at
         return [node_id for node_id in partition.replicas if not self.alive(node_id) or node_id == at]
 
@@ -233,7 +236,7 @@ class Cluster:
         self, name: str, now: int, partitions: int | None = None, replication_factor: int | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None, overrides: Mapping[str, str] | None = None,
     ) -> Generator[None, Any, Topic]:  # fmt: skip
-        """Create the topic, with its leaders spread over the brokers. The caller has checked name, counts and configs.
+        """Create the topic, and spread its leaders over the brokers. The caller has checked name, counts and configs.
 
         Nobody sees the topic before all of its partitions exist. The topic must not be in `growing`. Raises OSError, and
         creates nothing, if a log cannot be created. The topic is removed again if `decisions` cannot write it down.
@@ -254,7 +257,7 @@ class Cluster:
         return topic
 
     def alter_acls(self, added: Sequence[Acl], removed: Sequence[Acl]) -> None:
-        """Add and remove ACLs. Undone if `decisions` cannot write them down."""
+        """Add and remove ACLs. The change is undone if `decisions` cannot write it down."""
         new = {acl: self.random_bytes(16) for acl in dict.fromkeys(added) if acl not in self.acls}
         gone = {acl: self.acls.ids[acl] for acl in removed if acl in self.acls}
 
@@ -269,7 +272,8 @@ class Cluster:
         self.decisions.made(lambda: change(gone, new), lambda: None)
 
     def alter_features(self, levels: Mapping[str, int], then: Callable[[], None]) -> None:
-        """Change the levels of features. Undone if `decisions` cannot write them down; `then` is called in both cases."""
+        """Change the levels of features. The change is undone if `decisions` cannot write it down. `then` is called in both
+        cases."""
         held = self.configs.features
         before = {name: held[name] for name in levels}
         settings = {where: dict(given) for where, given in self.configs.dynamic.items()}
@@ -293,7 +297,7 @@ class Cluster:
         self.decisions.made(undo, done)
 
     def alter_quotas(self, changes: Sequence[QuotaChange]) -> None:
-        """Change client quotas. Undone if `decisions` cannot write them down."""
+        """Change client quotas. The change is undone if `decisions` cannot write it down."""
         held = self.quotas.limits
         back = [(entity, key, held.get(entity, {}).get(key)) for entity, key, _ in changes]
         self.quotas.alter(changes)
@@ -301,7 +305,7 @@ class Cluster:
         self.decisions.made(lambda: self.quotas.alter(back), lambda: None)
 
     def alter_scram(self, changes: Mapping[tuple[str, int], ScramCredential | None]) -> None:
-        """Change SCRAM credentials; None removes one. Undone if `decisions` cannot write them down."""
+        """Change SCRAM credentials. None removes a credential. The change is undone if `decisions` cannot write it down."""
         before = dict(self.scram)
         for key, credential in changes.items():
             if credential is None:
@@ -317,7 +321,7 @@ class Cluster:
         self.decisions.made(undo, lambda: None)
 
     def alter_token(self, token_id: str, token: TokenImage | None) -> None:
-        """Make, change or (None) remove a delegation token. Undone if `decisions` cannot write it down."""
+        """Make, change or (None) remove a delegation token. The change is undone if `decisions` cannot write it down."""
         held = self.tokens.by_id
         before = held.get(token_id)
 
@@ -332,7 +336,7 @@ class Cluster:
         self.decisions.made(lambda: change(before), lambda: None)
 
     def auto_create_topic(self, name: str, now: int) -> None:
-        """Create a topic with the default settings after `auto_creation_ms`, unless it cannot be written down."""
+        """Create a topic with the default settings after `auto_creation_ms`, if the broker can write the topic down."""
         if not self.auto_creation_ms:
             self._auto_create(name, now)
         elif self._due.get(name, now) <= now:  # holds even if a restart has lost the timer
@@ -340,7 +344,7 @@ class Cluster:
             self.timers.at(self._due[name], lambda when: self._auto_create(name, when))
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`."""
+        """Move all times by `ms`, as the clock was moved."""
         self._due = {name: when + ms for name, when in self._due.items()}
 
     def _auto_create(self, name: str, now: int) -> None:
@@ -357,11 +361,11 @@ class Cluster:
     ) -> Generator[None, Any, None]:
         """Add partitions up to `total`, all at once. The first live replica of each partition becomes its leader.
 
-        Like `creating_topic`, it raises OSError and changes nothing if a log cannot be created.
+        Like `creating_topic`, this method raises OSError and changes nothing if a log cannot be created.
         """
         before = len(topic.partitions)
         made = yield from self._growing(topic, total, now, factor, assignment)
-        if self.topics.get(topic.name) is not topic:  # it was deleted in the meantime
+        if self.topics.get(topic.name) is not topic:  # the topic was deleted in the meantime
             self._discard(made, now)
             return
         topic.partitions += made
@@ -398,7 +402,7 @@ class Cluster:
         return made
 
     def _replicas(self, index: int, factor: int) -> list[int]:
-        """The brokers of a new partition."""
+        """Returns the brokers of a new partition."""
         usable = self.usable_brokers
         nodes = spread(broker for broker in usable.values() if broker.alive)
         start = index % max(len(nodes), 1)
@@ -465,11 +469,11 @@ class Cluster:
         self._unloaded.clear()
 
     def topics_like(self, name: str) -> Iterable[str]:
-        """The topics whose names differ from this name only in '.' and '_'."""
+        """Returns the topics whose names differ from this name only in '.' and '_'."""
         return self._alike.get(name.replace(".", "_"), ())
 
     def delete_topic(self, topic: Topic, now: int, then: Callable[[], None]) -> None:
-        """Delete the topic and everything in it; `then` is called once the deletion is written down."""
+        """Delete the topic with all its records. `then` is called after the deletion is written down."""
         self._remove(topic)
         self.version += 1
 
@@ -498,21 +502,21 @@ class Cluster:
         return made
 
     def find_topic(self, name: str, topic_id: bytes) -> Topic | None:
-        """The topic with this id. In a version without ids the id is zero, and the name decides."""
+        """Returns the topic with this id. In a version without ids the id is zero, and the name decides."""
         return self.topics.get(name) if topic_id == ZERO_UUID else self.topics_by_id.get(topic_id)
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None if the cluster has no such partition."""
+        """Returns the partition, or None if the cluster has no such partition."""
         found = self.topics.get(topic)
         return found.partition(index) if found else None
 
     def no_partition(self, topic: str, index: int) -> str:
-        """A sentence about a partition that does not exist."""
+        """Returns a sentence about a partition that does not exist."""
         advice = "" if topic in self.topics else did_you_mean(topic, self.topics)
         return f"there is no partition {topic}-{index}{advice}"
 
     def partitions(self) -> Iterator[Partition]:
-        """Every partition of every topic."""
+        """Yields every partition of every topic."""
         for topic in self.topics.values():
             yield from topic.partitions
 
@@ -522,8 +526,8 @@ class Cluster:
         return abs_hash(key) % len(topic.partitions) if topic else None
 
     def coordinator(self, kind: str, key: str) -> int | None:
-        """The broker that coordinates this group ("group"), transactional id ("transaction") or share partition ("share"), or
-        None.
+        """Returns the broker that coordinates this group ("group"), transactional id ("transaction") or share partition
+        ("share"), or None.
         """
         log = self.coordinator_log(kind, key)
         return log.leader if log is not None and log.leader != NO_LEADER else None
@@ -534,13 +538,15 @@ class Cluster:
         return None if index is None else self.partition(COORDINATOR_TOPICS[kind], index)
 
     def coordinator_log_error(self, kind: str, key: str) -> ErrorCode:
-        """COORDINATOR_NOT_AVAILABLE if too few replicas of the coordinator's log are in sync to write to it, else NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if too few replicas of the coordinator's log are in sync to write to it, else
+        NONE."""
         log = self.coordinator_log(kind, key)
         unavailable = log is not None and (log.leader == NO_LEADER or log.replication.too_few)
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_error(self, kind: str, key: str, node_id: int) -> ErrorCode:
-        """NOT_COORDINATOR if another broker coordinates the key, or on the first call while a new topic loads; else NONE."""
+        """Returns NOT_COORDINATOR if another broker coordinates the key, or on the first call while a new topic loads; else
+        NONE."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR
         topic = COORDINATOR_TOPICS[kind]
@@ -550,7 +556,7 @@ class Cluster:
         return ErrorCode.NONE
 
     def create_internal_topic(self, name: str, now: int) -> Topic:
-        """Create one of the coordinators' topics, as its first use does. Raises ConfigError if the settings do not allow it, or
+        """Create a coordinators' topic, as its first use does. Raises ConfigError if the settings do not allow it, or
         no broker can have a replica.
         """
         if why := self.cannot_replicate(1):

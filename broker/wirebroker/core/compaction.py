@@ -1,8 +1,8 @@
 """The schedule by which logs in memory are compacted (Kafka's LogCleaner). For logs on disk see `FolderStore.compact`.
 
-One log is compacted at a time, in slices, so that requests do not wait for it. As in Kafka, a log is considered
-log.cleaner.backoff.ms after one of its segments was closed. A coordinator's log is considered as soon as the segment is
-closed, so that the log stays small even while the clock stands still.
+One log is compacted at a time, in slices, so that requests do not wait for it. As in Kafka, the compactor considers a log
+log.cleaner.backoff.ms after a segment of it was closed. A coordinator's log is considered as soon as the segment is closed,
+so that the log stays small even while the clock stands still.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wirebroker.core.purgatory import Timer
 logger = logging.getLogger("wirebroker")
 
 SLICE = 256
-"""Records that are read in a slice, which takes about a millisecond."""
+"""The number of records read in a slice, which takes about a millisecond."""
 
 
 class Compaction:
@@ -47,13 +47,13 @@ class Compaction:
             self._wait(now)
 
     def rolled(self, partition: Partition, now: int) -> None:
-        """A segment of this partition was closed."""
+        """Note that a segment of this partition was closed."""
         self.consider(partition, now)
         if partition.topic in INTERNAL_TOPICS:
             self.begin(now)
 
     def begin(self, now: int) -> None:
-        """Compact the logs that are dirty enough, the dirtiest first; the others are considered again later."""
+        """Compact the logs that are dirty enough, the dirtiest first. The compactor considers the other logs again later."""
         if not self._running:
             self._running = True
             self._cluster.timers.work(self._rounds(now))
@@ -89,7 +89,7 @@ class Compaction:
             self._wait(now)
 
     def _dirtiest(self, now: int) -> tuple[Partition, Steps[None]] | None:
-        """The partition to compact next, and the steps of its compaction."""
+        """Returns the partition to compact next, and the steps of its compaction."""
         self._dirty = {partition: None for partition in self._dirty if self._is_dirty(partition)}
         if not self._cluster.configs.value("log.cleaner.enable"):
             return None

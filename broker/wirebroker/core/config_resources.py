@@ -1,8 +1,8 @@
 """The resources with settings that DescribeConfigs and the AlterConfigs APIs show and change.
 
-They are topics, brokers, groups and client metrics. Kafka checks an alteration twice, first on the broker that received it
-(ConfigAdminManager) and then on the controller (ConfigurationControlManager), each in its own words. The checks here have
-the same order.
+The resources are topics, brokers, groups and client metrics. Kafka checks an alteration twice, first on the broker that
+received it (ConfigAdminManager) and then on the controller (ConfigurationControlManager), each in its own words. The checks
+here have the same order as Kafka's checks.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class Alteration:
         return unknown and self.kind != ResourceType.BROKER_LOGGER and self._on_broker() is None
 
     def alter(self, *, validate_only: bool, controller_fails: bool = False) -> Refusal | None:
-        """Make all changes or none; the Refusal if they are wrong, else None. With `validate_only` it only checks them.
+        """Make all changes or none. Returns the Refusal of wrong changes, else None. With `validate_only`, only checks the
+        changes.
 
         `controller_fails` says whether a resource of the request `fails_controller`.
         """
@@ -247,12 +248,12 @@ class Alteration:
 
 
 def unwritten(failed: OSError) -> Refusal:
-    """The refusal of a metadata change that could not be written to the log."""
+    """Returns the refusal of a metadata change that could not be written to the log."""
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The change cannot be written down: {failed.strerror or failed}")
 
 
 def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
-    """The settings of this resource itself, as text."""
+    """Returns the settings of this resource itself, as text."""
     if kind == ResourceType.TOPIC:
         return cluster.topics[name].configs.overrides if name in cluster.topics else {}
     if kind == ResourceType.BROKER:
@@ -263,7 +264,7 @@ def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
 
 
 def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """The resources that a request names more than once. Kafka refuses each such change."""
+    """Returns the resources that a request names more than once. Kafka refuses each such change."""
     seen: set[tuple[int, str]] = set()
     twice: set[tuple[int, str]] = set()
     for resource in resources:
@@ -279,7 +280,7 @@ def _is_integer(text: str) -> bool:
 
 
 def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> Refusal | None:
-    """Kafka's ClientMetricsConfigs.validate."""
+    """Returns the refusal by Kafka's ClientMetricsConfigs.validate, or None."""
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for key, raw in wanted.items():
@@ -303,7 +304,8 @@ _MATCHABLE = {"client_instance_id", "client_id", "client_software_name", "client
 
 
 def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) -> Refusal | None:
-    """Kafka's GroupConfig.validate: the broker's group.*.min.* and group.*.max.* limit the settings of a group."""
+    """Returns the refusal by Kafka's GroupConfig.validate, or None. The broker's group.*.min.* and group.*.max.* limit the
+    settings of a group."""
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     for key, raw in wanted.items():
@@ -325,7 +327,7 @@ def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) ->
 
 
 def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerConfigs) -> None:
-    """Raises ConfigError if a group, or a subscription of metrics, cannot have these settings, which were written down."""
+    """Raises ConfigError if a group, or a subscription of metrics, cannot have these recorded settings."""
     if kind == ResourceType.GROUP:
         refusal = _check_group(name, held, configs)
     else:
@@ -335,12 +337,12 @@ def check_stored(kind: int, name: str, held: Mapping[str, str], configs: BrokerC
 
 
 def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) -> int:
-    """A group's numeric setting: the group's own, else the broker's."""
+    """Returns a group's numeric setting: the group's own, else the broker's."""
     return int(wanted[name]) if name in wanted else broker.integer(f"group.{name}")
 
 
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:
-    """The settings of a group; an unknown group has the broker's."""
+    """Returns the settings of a group; an unknown group has the broker's."""
     own = configs.groups.get(name, {})
     entries = []
     for setting in GROUP_SETTINGS.values():
@@ -359,7 +361,7 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
 
 
 def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
-    """The settings of a subscription to client metrics."""
+    """Returns the settings of a subscription to client metrics."""
     own = configs.client_metrics.get(name, {})
     entries = []
     for setting in CLIENT_METRICS_SETTINGS.values():

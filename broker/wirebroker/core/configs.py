@@ -1,9 +1,9 @@
 """Topic and broker settings: where they are set, and which value is in effect.
 
-The first of these gives a broker setting its value: an alteration for one broker, an alteration for all, the options at
-start, the default (Kafka's DynamicBrokerConfig). A topic setting has the topic's value, else that of the corresponding
-broker setting. All brokers of a cluster are one process here, so a value altered for one broker takes effect for all
-brokers. DescribeConfigs shows it only at the broker for which it was altered.
+A broker setting takes its value from the first of these places that has one: an alteration for one broker, an alteration for
+all brokers, the options at start, the default (Kafka's DynamicBrokerConfig). A topic setting takes the topic's own value, or
+else the value of the corresponding broker setting. All brokers of a cluster are one process here, so a value altered for one
+broker takes effect for all brokers. DescribeConfigs shows the value only at the broker for which it was altered.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _SAME: tuple[tuple[str, ...], ...] = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-"""Broker settings with the same meaning in different units; the first one that is set takes effect."""
+"""Broker settings with the same meaning in different units. The first setting with a value takes effect."""
 PER_LISTENER = "listener.name."
-"""Settings of one listener have names that begin with this and the listener's name in lower case."""
+"""The names of one listener's settings begin with this prefix and the listener's name in lower case."""
 _MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 class Source(IntEnum):
-    """Where a value comes from, as DescribeConfigs numbers it."""
+    """The source of a value, with its number in DescribeConfigs."""
 
     UNKNOWN, TOPIC, BROKER, ALL_BROKERS, STATIC, DEFAULT, LOGGER, CLIENT_METRICS, GROUP = range(9)
 
 
 class Synonym(NamedTuple):
-    """A place that gives a setting a value; `value` is None if it is not shown."""
+    """A place that gives a setting a value. `value` is None if the broker does not show the value."""
 
     name: str
     value: str | None
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The broker settings that Kafka reads for this one, including itself."""
+    """Returns the names of the broker settings from which Kafka reads this setting, its own name included."""
     for group in _SAME:
         if name in group:
             return group
@@ -74,7 +74,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def _own_defaults(brokers: int) -> dict[str, str]:
-    """The defaults that differ from Kafka's: tests should not wait, and a machine usually runs one broker."""
+    """Returns the defaults that differ from Kafka's, because tests should not wait and a machine usually runs one broker."""
     return {
         "connection.failed.authentication.delay.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
@@ -93,18 +93,18 @@ class Configs:
     """Typed values of settings by name."""
 
     def value(self, name: str) -> Value:
-        """The typed value. Raises KeyError for an unknown name."""
+        """Returns the typed value. Raises KeyError for an unknown name."""
         raise NotImplementedError
 
     def integer(self, name: str) -> int:
-        """The value of a setting that is a whole number."""
+        """Returns the value of a setting that is a whole number."""
         value = self.value(name)
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} is not a whole number but {value!r}")
         return value
 
     def text(self, name: str) -> str:
-        """The value as Kafka writes it; empty if there is none."""
+        """Returns the value as Kafka writes it, or an empty text if the setting has no value."""
         value = self.value(name)
         return "" if value is None else Setting.text(value)
 
@@ -118,7 +118,7 @@ class BrokerConfigs(Configs):
     def __init__(self, overrides: Mapping[str, str], *, brokers: int = 1) -> None:
         """`overrides` are Kafka's broker settings by name; a topic setting's name means the broker's default for it.
 
-        Raises ConfigError for a name that Kafka does not have, or a value that it refuses.
+        Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
         """
         self.static = _own_defaults(brokers)
         self.topic_static: dict[str, str] = {}
@@ -128,9 +128,11 @@ class BrokerConfigs(Configs):
             self._take(name, raw, given)
         self.static.update(given)
         self.dynamic: dict[int | None, dict[str, str]] = {None: {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)}}
-        """The settings altered while running: for all brokers under None, for one broker under its id.
+        """The settings altered while the broker runs. The key None holds the settings for all brokers; a broker's id holds
+        the settings for that broker.
 
-        A cluster with eligible leader replicas (KIP-966) begins with min.insync.replicas among them, at its static value.
+        A cluster with eligible leader replicas (KIP-966) begins with an alteration of min.insync.replicas to its static
+        value.
         """
         self.features = new_levels()
         """The levels of the cluster's features, on which elections and the layers of min.insync.replicas depend."""
@@ -139,7 +141,7 @@ class BrokerConfigs(Configs):
         self.version = 0
         self._cache: dict[str, Value] = {}
         self._shown: tuple[int, dict[Hashable, list[Entry]]] = (0, {})
-        """The results that `shown` remembers, and the `version` they belong to."""
+        """The results that `shown` remembers, and the `version` for which they hold."""
         self._props = self._merged(self.dynamic)
         self._check_together()
         check_topic_configs(self.topic_static, self)
@@ -165,7 +167,7 @@ class BrokerConfigs(Configs):
         given[target] = raw
 
     def _merged(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> dict[str, str]:
-        """The settings of all layers together; a later layer also hides the synonyms of its settings, as in Kafka."""
+        """Returns the settings of all layers together; a later layer also hides the synonyms of its settings, as in Kafka."""
         props = dict(self.static)
         for node in sorted(dynamic, key=lambda node: (node is not None, -(node or 0))):
             for name, raw in dynamic[node].items():
@@ -183,7 +185,8 @@ class BrokerConfigs(Configs):
                 raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
 
     def value(self, name: str) -> Value:
-        """The typed value of a broker setting, or the default of a topic setting. Raises KeyError for other names."""
+        """Returns the typed value of a broker setting, or the default of a topic setting. Raises KeyError for names without a
+        setting."""
         try:
             return self._cache[name]
         except KeyError:
@@ -193,7 +196,8 @@ class BrokerConfigs(Configs):
             return found
 
     def at(self, listener: str, name: str, mechanism: str = "") -> Value:
-        """The value at a listener: its own for a SASL mechanism, else its own, else the broker's."""
+        """Returns the value at a listener: the listener's value for the SASL mechanism, else the listener's value, else the
+        broker's."""
         for prefix in (f"{listener.lower()}.{mechanism.lower()}.", f"{listener.lower()}."):
             raw = self._props.get(f"{PER_LISTENER}{prefix}{name}")
             if raw is not None:
@@ -220,7 +224,8 @@ class BrokerConfigs(Configs):
         return None
 
     def alter(self, changes: Mapping[str, str | None], broker: int | None = None) -> None:
-        """Change settings while running, for one broker or, with None, for all; a value of None removes a change.
+        """Change settings while the broker runs, for one broker or, with None, for all brokers. A value of None removes a
+        change.
 
         Raises ConfigError, and changes nothing, for a setting that Kafka cannot change while it runs.
         """
@@ -255,7 +260,8 @@ class BrokerConfigs(Configs):
         return self.static.get(name, BROKER_SETTINGS[name].default or "1")
 
     def begin_eligible_replicas(self) -> None:
-        """min.insync.replicas is set for the whole cluster, to its static value if it was not, and for no broker alone."""
+        """Sets min.insync.replicas for the whole cluster, to its static value if the cluster had none, and removes it from
+        single brokers."""
         cleaned = {node: {k: v for k, v in layer.items() if k != MIN_IN_SYNC} for node, layer in self.dynamic.items()}
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} | self.dynamic[None]
         self.restore({**cleaned, None: whole})
@@ -266,7 +272,8 @@ class BrokerConfigs(Configs):
             self.alter({MIN_IN_SYNC: None})
 
     def restore(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> None:
-        """Use these layers of alterations. All of them were in use before, or follow from such layers."""
+        """Use these layers of alterations. The caller took the layers from settings in use, or derived the layers from such
+        settings."""
         self.dynamic = {node: dict(layer) for node, layer in dynamic.items()}
         self._use(self._merged(self.dynamic))
         self.version += 1
@@ -276,7 +283,7 @@ class BrokerConfigs(Configs):
         self._cache.clear()
 
     def layers(self, node: int, facts: Mapping[str, str] | None = None) -> tuple[tuple[Mapping[str, str], Source], ...]:
-        """The settings of this broker by layer, the one with precedence first; for `facts` see `synonyms`."""
+        """Returns the settings of this broker by layer. The first layer has precedence; for `facts` see `synonyms`."""
         return (
             (self.dynamic.get(node, {}), Source.BROKER),
             (self.dynamic[None], Source.ALL_BROKERS),
@@ -284,7 +291,7 @@ class BrokerConfigs(Configs):
         )
 
     def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
-        """Every place that gives this broker setting a value at this broker, the one in effect first.
+        """Returns every place that gives this broker setting a value at this broker. The first place is in effect.
 
         `facts` are settings that only the running broker knows, such as its listeners; they have the rank of options at start.
         """
@@ -302,7 +309,8 @@ class BrokerConfigs(Configs):
         return found
 
     def shown(self, key: Hashable, make: Callable[[], list[Entry]]) -> list[Entry]:
-        """The result of `make()`, which is called once for a key until a setting changes. Callers must not change the list."""
+        """Returns the result of `make()`, which is called once for a key until a setting changes. Callers must not change the
+        list."""
         if self._shown[0] != self.version:
             self._shown = (self.version, {})
         kept = self._shown[1]
@@ -312,7 +320,7 @@ class BrokerConfigs(Configs):
         return found
 
     def topic_defaults(self, node: int) -> list[Entry]:
-        """All topic settings as this broker shows them for a topic without overrides, including internal ones."""
+        """Returns all topic settings as this broker shows them for a topic without overrides, including internal ones."""
         return self.shown(node, lambda: [self._topic_default(setting, node) for setting in TOPIC_SETTINGS.values()])
 
     def _topic_default(self, setting: Setting, node: int) -> Entry:
@@ -322,7 +330,7 @@ class BrokerConfigs(Configs):
         return Entry(setting.name, self.text(setting.name), source, False, False, setting.type, synonyms)
 
     def describe(self, node: int, facts: Mapping[str, str] | None = None) -> list[Entry]:
-        """All settings of one broker: first Kafka's own, then names that Kafka does not know."""
+        """Returns all settings of one broker: first Kafka's own, then names that Kafka does not know."""
         return self.shown((node, *(facts or {}).items()), lambda: self._describe(node, facts))
 
     def _describe(self, node: int, facts: Mapping[str, str] | None) -> list[Entry]:
@@ -342,7 +350,7 @@ class BrokerConfigs(Configs):
         return entries
 
     def describe_altered(self) -> list[Entry]:
-        """The settings altered for all brokers, which DescribeConfigs shows for the broker with the empty name."""
+        """Returns the settings altered for all brokers, which DescribeConfigs shows for the broker with the empty name."""
         entries = []
         for name, raw in self.dynamic[None].items():
             synonym = _synonym(name, raw, Source.ALL_BROKERS)
@@ -357,12 +365,13 @@ def _synonym(name: str, raw: str, source: Source) -> Synonym:
 
 
 def _read_only(name: str) -> bool:
-    """Whether only a start of the broker can change the setting, as DescribeConfigs shows it."""
+    """Tells whether DescribeConfigs shows the setting as read-only: only a restart of the broker can change it."""
     return broker_setting(name).read_only or name.startswith(PER_LISTENER)
 
 
 def broker_setting(name: str) -> Setting:
-    """The definition of a broker setting, also of one listener; a name that Kafka does not know is shown as a secret."""
+    """Returns the definition of a broker setting or of a listener's setting. A name that Kafka does not know is shown as a
+    secret."""
     unknown = Setting(name, ConfigType.UNKNOWN, None, "-", frozenset())
     return BROKER_SETTINGS.get(name) or setting_of_listener(name) or unknown
 
@@ -376,12 +385,12 @@ def setting_of_listener(name: str) -> Setting | None:
 
 
 def is_setting(name: str) -> bool:
-    """Whether Kafka has a broker or topic setting of this name."""
+    """Tells whether Kafka has a broker or topic setting of this name."""
     return name in BROKER_SETTINGS or name in TOPIC_SETTINGS or setting_of_listener(name) is not None
 
 
 def check_dynamic(layer: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise ConfigError unless Kafka can change all these while it runs (DynamicBrokerConfig.validateConfigs)."""
+    """Raise ConfigError unless Kafka can change all these settings while it runs (DynamicBrokerConfig.validateConfigs)."""
     known = [BROKER_SETTINGS[name] for name in layer if name in BROKER_SETTINGS]
     fixed = [setting.name for setting in known if setting.read_only]
     if fixed:
@@ -402,7 +411,7 @@ POOLS = (
     "background.threads", "log.cleaner.threads", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "num.replica.fetchers",
 )  # fmt: skip
-"""Numbers of threads. In one step Kafka lets each number at most double, and shrink at most to half."""
+"""Numbers of threads. Kafka lets one alteration at most double the number of threads, or at most halve it."""
 
 
 def _check_pool(name: str, before: int, after: int) -> None:
@@ -417,7 +426,7 @@ def _check_pool(name: str, before: int, after: int) -> None:
 
 
 def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> dict[str, Value]:
-    """The typed values. Raises ConfigError if they are wrong or contradict each other (LogConfig.validate)."""
+    """Returns the typed values. Raises ConfigError if values are wrong or contradict each other (LogConfig.validate)."""
     for name in overrides:
         if name not in TOPIC_SETTINGS:
             raise ConfigError(f"Unknown topic config name: {name}")
@@ -434,7 +443,7 @@ def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> 
 
 
 class TopicConfigs(Configs):
-    """The settings of one topic: its `overrides`, and the broker's for the rest."""
+    """The settings of one topic: its `overrides`, and for the rest the broker's settings."""
 
     def __init__(self, broker: BrokerConfigs, overrides: Mapping[str, str]) -> None:
         """Raises ConfigError for a name that topics do not have, or a value that Kafka refuses."""
@@ -446,12 +455,12 @@ class TopicConfigs(Configs):
         self.overrides = dict(overrides)
 
     def replace(self, overrides: Mapping[str, str]) -> None:
-        """Replace the overrides of the topic. Raises ConfigError as above, and then changes nothing."""
+        """Replace the overrides of the topic. Raises ConfigError for a wrong name or value, and then changes nothing."""
         self._set(overrides)
         self.broker.version += 1
 
     def value(self, name: str) -> Value:
-        """The typed value. Raises KeyError if topics have no such setting."""
+        """Returns the typed value. Raises KeyError if topics have no such setting."""
         if name in self._values:
             return self._values[name]
         if name not in TOPIC_SETTINGS:
@@ -460,11 +469,11 @@ class TopicConfigs(Configs):
 
     @property
     def keeps_eligible(self) -> bool:
-        """Whether the cluster has eligible leader replicas (KIP-966)."""
+        """Tells whether the cluster has eligible leader replicas (KIP-966)."""
         return self.broker.features[ELIGIBLE_REPLICAS] > 0
 
     def source(self, name: str, node: int) -> Source:
-        """The value's source as the controller reports it, which knows all corresponding broker settings."""
+        """Returns the value's source as the controller reports it. The controller knows all corresponding broker settings."""
         if name in self.overrides:
             return Source.TOPIC
         for layer, source in self.broker.layers(node):
@@ -473,13 +482,14 @@ class TopicConfigs(Configs):
         return Source.DEFAULT
 
     def describe(self, node: int, names: Iterable[str] | None = None) -> list[Entry]:
-        """The topic's settings as this broker shows them; with `names` only these. Callers must not change the list."""
+        """Returns the topic's settings as this broker shows them; with `names`, only the named settings. Callers must not
+        change the list."""
         if names is None and not self.overrides:
             return self.broker.shown((node, "topics"), lambda: self._describe(node, None))
         return self._describe(node, names)
 
     def describe_created(self, node: int) -> list[Entry]:
-        """The topic's settings as the controller shows them when it creates the topic, with the sources of `source`."""
+        """Returns the topic's settings as the controller shows them when it creates the topic, with the sources of `source`."""
         if self.overrides:
             return self._describe_created(node)
         return self.broker.shown((node, "created"), lambda: self._describe_created(node))

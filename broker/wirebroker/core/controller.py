@@ -1,4 +1,4 @@
-"""The controller: brokers that come and go, leaders that move, followers that lag (Kafka's ReplicationControlManager).
+"""The controller starts and stops brokers, moves leaders, and lets followers lag (Kafka's ReplicationControlManager).
 
 Kafka notices a dead broker when its session ends. Here the controller knows at once, so that tests need not wait.
 """
@@ -22,7 +22,7 @@ CoordinatorMoved = Callable[[str, int, int], None]
 
 
 class Controller:
-    """Changes leaders and in-sync replicas. Raises ValueError, with a sentence, for an impossible change."""
+    """Changes leaders and in-sync replicas. Raises ValueError, with the reason in words, for an impossible change."""
 
     def __init__(self, cluster: Cluster, coordinator_moved: CoordinatorMoved, now: int) -> None:
         self._cluster = cluster
@@ -31,13 +31,13 @@ class Controller:
         self._unfinished: Iterator[None] = iter(())
         """The change of many partitions that is being made in slices."""
         self.slow_until = 0
-        """Replicas that a reassignment adds before this time are in sync only then."""
+        """A replica that a reassignment adds before this time gets in sync at this time."""
         self.busy = False
-        """Whether there is such a change."""
+        """Tells whether a change is being made in slices."""
         self.restart(now)
 
     def restart(self, now: int) -> None:
-        """All brokers have started, and there are no timers yet."""
+        """Prepares the state in which all brokers have started and no timers run."""
         self._lag_timers.clear()
         configs, timers = self._cluster.configs, self._cluster.timers
         if configs.value("auto.leader.rebalance.enable") and len(self._cluster.brokers) > 1:
@@ -49,7 +49,7 @@ class Controller:
             pass
 
     def broker_down(self, node_id: int, now: int) -> None:
-        """The broker was killed: in-sync replicas take over its partitions, where there are any, at once or in slices."""
+        """Handle the end of a killed broker: in-sync replicas take over its partitions, at once or in slices."""
         self.finish()
         broker = self._broker(node_id)
         if not broker.running:
@@ -60,7 +60,8 @@ class Controller:
             self._fence(node_id, now)
 
     def unregister(self, node_id: int, now: int) -> None:
-        """Forget a broker. A running broker continues, but has no part in the cluster until it restarts."""
+        """Forget a broker. Remove a broker from the cluster. A running broker continues, but takes no part in the cluster
+        until it restarts."""
         self.finish()
         broker = self._broker(node_id)
         broker.registered = False
@@ -76,7 +77,8 @@ class Controller:
         self._change_all(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
 
     def broker_up(self, node_id: int, now: int) -> None:
-        """The broker is up again, if it was down: it follows and is in sync, or leads the partitions that had no leader."""
+        """Start the broker if it was down. The broker's replicas follow and are in sync, or lead the partitions that had no
+        leader."""
         self.finish()
         broker = self._broker(node_id)
         if broker.alive:
@@ -98,7 +100,7 @@ class Controller:
 
     def move_away(self, partition: Partition, now: int) -> bool:
         """Let another live broker lead: an in-sync replica, or a broker to which the leader's replica moves. Returns whether
-        there is one.
+        there is such a broker.
         """
         leader, alive = partition.leader, self._cluster.alive
         others = [node for node in sorted(self._cluster.brokers) if node != leader and alive(node)]
@@ -114,7 +116,8 @@ class Controller:
         return partition.leader not in (leader, NO_LEADER)
 
     def elect_leader(self, topic: str, index: int, now: int, *, unclean: bool = False) -> ErrorCode:
-        """Elect the preferred replica, the first assigned one; or any live replica, if `unclean` and there is no leader."""
+        """Elect the preferred replica, which is the first assigned replica; or, if `unclean` and no leader, any live
+        replica."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -140,7 +143,7 @@ class Controller:
         self.finish()
 
     def balance(self, now: int) -> None:
-        """Let the preferred replicas lead again that are in sync (maybeBalancePartitionLeaders)."""
+        """Let preferred replicas lead again if they are in sync (maybeBalancePartitionLeaders)."""
         self.finish()
         alive = self._cluster.alive
         led_by_others = [each for each in self._cluster.partitions() if each.leader != (first := each.replicas[0])
@@ -148,7 +151,7 @@ class Controller:
         self._change_all(led_by_others, lambda each: each.replication.elect(alive, now, preferred=True), now)
 
     def freeze_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
-        """Let a follower stop fetching. If it lacks records for replica.lag.time.max.ms, it falls out of sync."""
+        """Let a follower stop fetching. A follower that lacks records for replica.lag.time.max.ms falls out of sync."""
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         if topic in INTERNAL_TOPICS:
@@ -161,7 +164,7 @@ class Controller:
         self._watch_lag(partition, node_id, now + self._longest_lag + 1)
 
     def thaw_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
-        """Let a follower fetch again: it catches up at once. Does nothing if it is not frozen."""
+        """Let a follower fetch again: it catches up at once. Does nothing if the follower is not frozen."""
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         self._forget_lag(partition, node_id)
@@ -171,10 +174,10 @@ class Controller:
         self._change([partition], lambda each: each.replication.thaw(node_id, self._cluster.alive, now), now)
 
     def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
-        """Move the replicas to these brokers. The caller has checked that each exists and is named once.
+        """Move the replicas to these brokers. The caller has checked that each broker exists and is named once.
 
-        The reassignment is in progress until the new replicas are in sync: a replica whose broker is up is in sync at
-        once, unless a fault makes it slow.
+        The reassignment is in progress until the new replicas are in sync. A replica whose broker is up gets in sync at once,
+        unless a fault makes the replica slow.
         """
         if list(replicas) == partition.replicas and not partition.moves:
             return
@@ -184,12 +187,13 @@ class Controller:
             self._cluster.timers.at(self.slow_until, lambda now: self._caught_up(partition, now))
 
     def _caught_up(self, partition: Partition, now: int) -> None:
-        """The slow replicas of a reassignment are in sync."""
+        """Let the slow replicas of a reassignment get in sync."""
         for node in [each for each in partition.adding if each in partition.replication.frozen]:
             self._thaw(partition, node, now)
 
     def cancel_reassignment(self, partition: Partition, now: int) -> bool:
-        """Keep the replicas that the partition had before; False if only an unclean election, which is off, allows that."""
+        """Keep the replicas that the partition had before. Returns False if that needs an unclean election and unclean
+        elections are off."""
         reverted = []
         self._change([partition], lambda each: reverted.append(each.replication.revert(self._cluster.alive, now)), now)
         return all(reverted)
@@ -227,7 +231,8 @@ class Controller:
         self._make(partitions, change, now)
 
     def _change_all(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
-        """The same in slices, with the coordinators' partitions first. Each slice is written down at once, and by itself."""
+        """Make the same change in slices, with the coordinators' partitions first. The controller writes down each slice at
+        once, and by itself."""
         decisions = self._cluster.decisions
 
         def slices() -> Iterator[None]:

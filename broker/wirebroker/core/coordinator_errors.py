@@ -13,11 +13,11 @@ _TRANSLATED = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
 RETRY_MS = 500
-"""How long a coordinator waits before it repeats a timer's write that failed (CoordinatorTimerImpl)."""
+"""The time in ms that a coordinator waits before it repeats a timer's write that failed (CoordinatorTimerImpl)."""
 
 
 def translate_error(code: ErrorCode) -> ErrorCode:
-    """The log's error as the coordinator reports it (CoordinatorOperationExceptionHelper, TransactionStateManager).
+    """Returns the log's error as the coordinator reports it (CoordinatorOperationExceptionHelper, TransactionStateManager).
 
     Errors that are not in the table are reported unchanged.
     """

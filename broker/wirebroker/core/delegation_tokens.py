@@ -1,6 +1,6 @@
-"""Delegation tokens (KIP-48): credentials that a client makes for others, and that expire.
+"""Delegation tokens (KIP-48) are credentials with an expiry time that a client makes for other clients.
 
-A token's secret, its hmac, is never kept: it follows from the token's id and `delegation.token.secret.key`.
+The broker does not keep a token's secret (its hmac), but computes it from the token's id and `delegation.token.secret.key`.
 """
 
 from __future__ import annotations
@@ -16,43 +16,44 @@ DIGEST = "sha512"
 
 
 class Lifetimes(NamedTuple):
-    """How long tokens live, in ms: until they must be renewed, and at most."""
+    """The times in ms until a token must be renewed, and until it expires for good."""
 
     renewal: int
     most: int
 
     def until(self, now: int, most_at: int, wanted: int) -> int:
-        """The expiry of a token that is renewed now for this many ms; 0 or less stands for the default."""
+        """Returns the expiry time of a token that is renewed now for this many ms. A number up to 0 stands for the
+        default."""
         return min(most_at, now + (min(self.renewal, wanted) if wanted > 0 else self.renewal))
 
 
 def secret_of(token_id: str, key: str) -> bytes:
-    """The secret by which a client logs in."""
+    """Returns the secret by which a client logs in."""
     return hmac.digest(key.encode(), token_id.encode(), DIGEST)
 
 
 def password_of(token_id: str, key: str) -> str:
-    """The secret as a password of SCRAM."""
+    """Returns the secret as a password of SCRAM."""
     return b64encode(secret_of(token_id, key)).decode()
 
 
 def new_id(raw: bytes) -> str:
-    """The id of a token, as Kafka's Uuid writes 16 bytes."""
+    """Returns the id of a token, as Kafka's Uuid writes 16 bytes."""
     return b64encode(raw, b"-_").decode().rstrip("=")
 
 
 def has_expired(token: TokenImage, now: int) -> bool:
-    """Whether the token can no longer be renewed."""
+    """Tells whether the token can no longer be renewed."""
     return token.most_at < now or token.expires_at < now
 
 
 def may_renew(token: TokenImage, principal: str) -> bool:
-    """Whether a principal may renew and expire it."""
+    """Tells whether a principal may renew and expire the token."""
     return principal == token.owner or principal in token.renewers
 
 
 def concerns(token: TokenImage, principal: str) -> bool:
-    """Whether a principal owns it, asked for it, or may renew it."""
+    """Tells whether a principal owns the token, asked for it, or may renew it."""
     return principal in (token.owner, token.requester, *token.renewers)
 
 
@@ -66,7 +67,7 @@ class DelegationTokens:
         return iter(self.by_id.values())
 
     def with_secret(self, secret: bytes, key: str) -> TokenImage | None:
-        """The token that has this secret."""
+        """Returns the token that has this secret."""
         for token in self:
             if hmac.compare_digest(secret_of(token.token_id, key), secret):
                 return token

@@ -1,8 +1,8 @@
 """Elections of leaders and changes of the in-sync replicas, as Kafka's controller makes them (PartitionChangeBuilder).
 
-These are pure functions over a `Registration`. A new cluster of Kafka 4.3 has eligible leader replicas (KIP-966): a
-partition may have no in-sync replica at all, and a replica that left them while they were fewer than min.insync.replicas
-stays eligible.
+The functions of this module are pure functions over a `Registration`. A new cluster of Kafka 4.3 has eligible leader replicas
+(KIP-966): a partition may have no in-sync replica at all. A replica that fell out of sync while fewer than
+min.insync.replicas were in sync stays eligible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NO_LEADER = -1
 
 
 class Assignment(NamedTuple):
-    """The replicas of a partition, the preferred leader first; during a reassignment the new ones, then the leaving ones."""
+    """The replicas of a partition, the preferred leader first. During a reassignment, the leaving replicas come last."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -22,11 +22,11 @@ class Assignment(NamedTuple):
 
     @property
     def in_progress(self) -> bool:
-        """Whether replicas are being moved."""
+        """Tells whether replicas are being moved."""
         return bool(self.adding or self.removing)
 
     def towards(self, wanted: Sequence[int]) -> Assignment:
-        """The assignment while replicas move to these brokers (PartitionReassignmentReplicas).
+        """Returns the assignment while replicas move to these brokers (PartitionReassignmentReplicas).
 
         As in Kafka, if a request adds no replicas, the additions of the previous request stay in progress; the same holds for
         removals.
@@ -36,15 +36,15 @@ class Assignment(NamedTuple):
         return Assignment((*wanted, *removing), adding or self.adding, removing or self.removing)
 
     def reverted(self) -> Assignment:
-        """The assignment without the replicas that are being added (PartitionReassignmentRevert)."""
+        """Returns the assignment without the replicas that are being added (PartitionReassignmentRevert)."""
         return Assignment(tuple(each for each in self.replicas if each not in self.adding))
 
     def completed(self) -> Assignment:
-        """The assignment without the replicas that are being removed."""
+        """Returns the assignment without the replicas that are being removed."""
         return Assignment(tuple(each for each in self.replicas if each not in self.removing))
 
     def may_complete(self, in_sync: Iterable[int]) -> bool:
-        """Whether enough of the new replicas are in sync (maybeCompleteReassignment)."""
+        """Tells whether enough of the new replicas are in sync (maybeCompleteReassignment)."""
         kept, left = self.completed().replicas, {each for each in in_sync if each not in self.removing}
         if not self.in_progress or (self.removing and not (left and kept)):
             return False
@@ -68,20 +68,21 @@ class Circumstances(NamedTuple):
 
     alive: Callable[[int], bool]
     min_in_sync: int
-    """min.insync.replicas, but at most the number of replicas."""
+    """The value of min.insync.replicas, but at most the number of replicas."""
     unclean: bool
-    """Whether a replica that is not in sync may lead, if no other can (unclean.leader.election.enable)."""
+    """Tells whether a replica that is not in sync may lead, if no other can (unclean.leader.election.enable)."""
     keeps_eligible: bool = True
-    """Whether the cluster has eligible leader replicas; without them the last in-sync replicas stay in sync."""
+    """Tells whether the cluster has eligible leader replicas; without them the last in-sync replicas stay in sync."""
 
 
 def elect(
     known: Registration, where: Circumstances, in_sync: Iterable[int], *, to: Assignment | None = None, preferred: bool = False
 ) -> Registration:
-    """The partition's state once these are its in-sync replicas, and `to` its assignment, if that changes.
+    """Returns the partition's state after these replicas became its in-sync replicas, and `to` its assignment, if `to` is
+    given.
 
-    A reassignment that can be completed is completed. The leader stays if it may lead; otherwise the first replica that may
-    lead becomes the leader. With `preferred`, the first replica becomes the leader if it may lead.
+    The change completes a reassignment whose conditions are met. The leader stays if it may lead; otherwise the first replica
+    that may lead becomes the leader. With `preferred`, the first replica becomes the leader if it may lead.
     """
     assignment, in_sync = to or known.assignment, tuple(in_sync)
     if assignment.may_complete(in_sync):
@@ -114,6 +115,6 @@ def elect(
 
 
 def _epoch(known: Registration, assignment: Assignment, leader: int) -> int:
-    """A leader begins a new epoch, and so does the loss of a replica."""
+    """Returns the next leader epoch: a new leader, or the loss of a replica, begins a new epoch."""
     loses = not set(assignment.replicas).issuperset(known.assignment.replicas)
     return known.leader_epoch + (leader != known.leader or loses)

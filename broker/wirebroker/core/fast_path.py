@@ -1,7 +1,8 @@
-"""The fast path for batches that need no decision: nearly all batches.
+"""The fast path for batches that need no decision. Nearly all batches take the fast path.
 
-Such a batch is plain, sound, and the next one of its producer. `FastPath.append` recognises and stores it in one pass, with
-the same result as `Partition.append`. It leaves every other batch to `Partition.append`.
+A batch for the fast path is plain and sound, and its sequence is the next of its producer. `FastPath.append` recognises and
+stores such a batch in one pass, with the same result as `Partition.append`. The fast path leaves every other batch to
+`Partition.append`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from wirebroker.core.record_checks import MANY_RECORDS, RecordPolicy
 
 _unpack = HEADER.unpack_from
 _NEVER = -1
-"""A version that settings never have."""
+"""A version number that settings never have."""
 _UNREAD = RecordPolicy()
 
 
@@ -49,10 +50,10 @@ class FastPartition(Protocol):
 
 
 class FastPath:
-    """One partition's fast path, with the settings for records that `Partition.append` and it need.
+    """One partition's fast path, with the settings for records, which `Partition.append` also reads here.
 
-    They are outdated when a setting changes, and when `invalidate` is called because something else that the fast path depends
-    on has changed. Until `renew` is called it then stores nothing.
+    The settings are outdated after a setting changes. `invalidate` makes the settings outdated after any other change on
+    which the fast path depends. An outdated fast path stores nothing until `renew` is called.
     """
 
     __slots__ = (
@@ -66,13 +67,13 @@ class FastPath:
         self._full_checks = partition.full_checks
         self._window = partition.rules.window
         self.version = _NEVER
-        """The version of these settings. If it is not the current one, call `renew`."""
+        """The version of these settings. Call `renew` if the settings have a newer version."""
         self.policy = _UNREAD
         """The topic's settings for records at that version."""
         self._largest = self._after_max_ms = self._before_max_ms = self.segment_bytes = self._segment_ms = 0
 
     def invalidate(self) -> None:
-        """Store nothing before `renew` is called."""
+        """Close the fast path: it stores nothing until `renew` is called."""
         self.version = _NEVER
 
     def renew(self) -> None:
@@ -89,12 +90,13 @@ class FastPath:
         self.version = self._settings.version
 
     def read_policy(self) -> RecordPolicy:
-        """The topic's settings for records as they are now."""
+        """Returns the topic's settings for records as they are now."""
         partition = self._partition
         return RecordPolicy.from_configs(f"{partition.topic}-{partition.index}", partition.configs)
 
     def append(self, records: memoryview, now: int, owned: bool) -> int:
-        """Store the batch and return its base offset; −1, with nothing changed, if `Partition.append` must handle it."""
+        """Store the batch and return its base offset. If `Partition.append` must handle the batch, change nothing and return
+        −1."""
         size = len(records)
         if not HEADER_SIZE <= size <= self._largest or self.version != self._settings.version:
             return -1

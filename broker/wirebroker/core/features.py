@@ -1,4 +1,4 @@
-"""The features of the cluster and their levels, as FeatureControlManager has them: what is supported, and what may change."""
+"""The features of the cluster: the supported levels, and the allowed changes of levels (Kafka's FeatureControlManager)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REFUSED_WITHOUT: Mapping[str, Sequence[str]] = {
 
 
 class Update(NamedTuple):
-    """A new level that somebody wants for a feature; `kind` is an UpgradeType."""
+    """A requested new level of a feature; `kind` is an UpgradeType."""
 
     feature: str
     level: int
@@ -44,12 +44,12 @@ class Update(NamedTuple):
 
 
 def new_levels() -> dict[str, int]:
-    """The levels of a new cluster of Kafka 4.3.1."""
+    """Returns the levels of a new cluster of Kafka 4.3.1."""
     return {name: feature.level for name, feature in FEATURES.items()}
 
 
 def refusal(updates: Sequence[Update], levels: Mapping[str, int], node_id: int) -> str:
-    """The first reason why these updates are refused, in Kafka's words; empty if they may be made."""
+    """Returns the first reason, in Kafka's words, for which Kafka refuses these updates; empty if Kafka accepts them."""
     for update in {each.feature: each for each in updates}.values():
         if reason := _refusal(update, levels.get(update.feature, 0), node_id):
             return reason

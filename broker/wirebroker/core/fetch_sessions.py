@@ -1,7 +1,8 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions and returns only what is new.
+"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions, and its responses name only partitions
+with news.
 
-A session belongs to the broker, not to a connection. `open` decides which partitions a request is about;
-`FetchContext.response` decides which of them the response names.
+A session belongs to the broker, not to a connection. `open` chooses the partitions of a request; `FetchContext.response`
+chooses those that the response names.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from wirebroker.common.slices import sliced
 SLOTS = 1000
 """The largest number of sessions that a broker keeps, by default (max.incremental.fetch.session.cache.slots)."""
 KEPT_MS = 120_000
-"""Milliseconds after its last use until another session may evict a session (min.incremental.fetch.session.eviction.ms).
+"""The time in ms after a session's last use until another session may evict it (min.incremental.fetch.session.eviction.ms).
 
-A larger session may also evict a session of that age that is still in use.
+A session with more partitions may also evict a session that is as old as this and still in use.
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 LARGEST_EPOCH = 2**31 - 1
@@ -34,7 +35,7 @@ Requested = dict[PartitionKey, FetchPartition]
 
 @dataclass(slots=True)
 class Cached:
-    """One partition of a session, as last requested and as last answered."""
+    """One partition of a session: its fields in the last request and in the last response."""
 
     requested: FetchPartition
     high_watermark: int = -1
@@ -43,14 +44,14 @@ class Cached:
 
 @dataclass(slots=True)
 class Session:
-    """A remembered fetch. `epoch` is the one that the next request must carry."""
+    """A remembered fetch. `epoch` is the session epoch that the next request must carry."""
 
     session_id: int
     by_topic_id: bool
     used: int
-    """when it was last used, in ms since the epoch"""
+    """the time of the session's last use, in ms since the epoch"""
     created: int
-    """when it was made, in ms since the epoch"""
+    """the time at which the session was made, in ms since the epoch"""
     epoch: int = 1
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
 
@@ -64,7 +65,7 @@ class Session:
                 cached.requested = partition
 
     def drop(self, keys: Iterable[PartitionKey]) -> None:
-        """Fetch these partitions no longer."""
+        """Stop fetching these partitions."""
         for key in keys:
             self.partitions.pop(key, None)
 
@@ -79,7 +80,8 @@ class FetchContext:
     error: ErrorCode = ErrorCode.NONE
 
     def response(self, results: Results) -> Results:
-        """The results that the response names: all in a full fetch, the changed ones in an incremental one."""
+        """Returns the results that the response names: all results in a full fetch, and only changed results in an
+        incremental fetch."""
         if self.session is None:
             return results
         named = []
@@ -99,12 +101,12 @@ class FetchContext:
             cached.log_start_offset = data.log_start_offset
             if changed or not self.incremental:
                 named.append((key, data))
-            if data.records and self.incremental and key in self.session.partitions:  # it goes to the end of the line
+            if data.records and self.incremental and key in self.session.partitions:  # now last in the session
                 self.session.partitions[key] = self.session.partitions.pop(key)
         return named
 
     def kept(self) -> dict[PartitionKey, tuple[Cached, int, int]]:
-        """The partitions of the session as they are before a response, for `FetchSessions.restore`."""
+        """Returns a copy of the session's partitions before a response, for `FetchSessions.restore`."""
         held = self.session.partitions if self.session is not None else {}
         return {key: (cached, cached.high_watermark, cached.log_start_offset) for key, cached in held.items()}
 
@@ -126,8 +128,7 @@ class FetchSessions:
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
 
     def restore(self, context: FetchContext, kept: dict[PartitionKey, tuple[Cached, int, int]], node_id: int) -> None:
-        """The response was not sent: the session is as it was before the request. If the request began the session, it does
-        not exist."""
+        """Undo a request whose response was not sent: restore the session, or remove it if the request began it."""
         session = context.session
         if session is None:
             return
@@ -138,7 +139,7 @@ class FetchSessions:
             cached.high_watermark, cached.log_start_offset = high_watermark, log_start_offset
 
     def held(self, request: FetchRequest, node_id: int) -> list[PartitionKey]:
-        """The partitions that an incremental request fetches besides those it names; empty if the session is unknown."""
+        """Returns the partitions that an incremental request fetches but does not name; empty if the session is unknown."""
         session = self._sessions.get((node_id, request.session_id))
         if session is None or session.epoch != request.session_epoch:
             return []
@@ -159,7 +160,8 @@ class FetchSessions:
         return context
 
     def open_in_slices(self, request: FetchRequest, version: int, node_id: int, now: int) -> Generator[None, Any, FetchContext]:
-        """The same in slices. No other request can use the session between them: it already has its next epoch."""
+        """Opens a session in slices. No other request can use the session between slices, because the session already has its
+        next epoch."""
         requested: Requested = {}
         yield from sliced(requested.update, _named(request, version))
         context = self._find(request, requested, version, node_id, now)
@@ -171,7 +173,7 @@ class FetchSessions:
         return context
 
     def _find(self, request: FetchRequest, requested: Requested, version: int, node_id: int, now: int) -> FetchContext:
-        """The request's session, which does not hold the requested partitions yet."""
+        """Returns the request's session. The session does not hold the requested partitions yet."""
         if version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if request.session_id:
                 self._sessions.pop((node_id, request.session_id), None)
@@ -191,7 +193,7 @@ class FetchSessions:
         return FetchContext(list(requested.items()), session, incremental=True)
 
     def _create(self, size: int, node_id: int, by_topic_id: bool, now: int) -> Session | None:
-        """Returns a new session, or None if there is no room, and the client then fetches without a session."""
+        """Returns a new session, or None if there is no room. Without a session, the client's fetches are full."""
         if not self._has_room(size, node_id, now):
             return None
         session_id = 0
@@ -202,7 +204,8 @@ class FetchSessions:
         return session
 
     def _has_room(self, size: int, node_id: int, now: int) -> bool:
-        """Whether this broker has room for a session of this many partitions; evicts another session if necessary."""
+        """Makes room at this broker for a session of this many partitions, by evicting another session if necessary. Returns
+        whether there is room."""
         if len(self._sessions) < self._slots:
             return True
         held = [(key, session) for key, session in self._sessions.items() if key[0] == node_id]
@@ -233,8 +236,8 @@ class FetchSessions:
 
 
 def _named(request: FetchRequest, version: int) -> Iterator[Named]:
-    """The partitions that the request names. As in FetchRequest.fetchData, a partition named twice keeps its first place and
-    has the fields of its last mention.
+    """Yields the partitions that the request names. As in FetchRequest.fetchData, a partition named twice keeps its first
+    place and takes the fields of its last mention.
     """
     for topic in request.topics:
         name = topic.topic_id if version >= BY_TOPIC_ID_SINCE else topic.topic
@@ -243,7 +246,7 @@ def _named(request: FetchRequest, version: int) -> Iterator[Named]:
 
 
 def _forgotten(request: FetchRequest, session: Session) -> Iterator[PartitionKey]:
-    """The partitions that a request removes from its session."""
+    """Yields the partitions that a request removes from its session."""
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             yield (forgotten.topic_id if session.by_topic_id else forgotten.topic), index

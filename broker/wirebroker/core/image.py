@@ -1,6 +1,7 @@
-"""The state of a cluster outside its partitions: to and from an image of its metadata, and from the coordinators' topics.
+"""Converts the state of a cluster outside its partitions to and from an image of its metadata, and reads it from the
+coordinators' topics.
 
-A data directory and a snapshot keep the same: the image and the logs, but not the memory of coordinators.
+A data directory and a snapshot keep the image and the logs, but not the memory of coordinators.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def image_of(cluster: Cluster) -> Image:
-    """The image of the cluster as it is now, without its topics."""
+    """Returns the image of the cluster as it is now, without its topics."""
     configs = cluster.configs
     image = Image(next_producer_id=cluster.producer_ids.next_block, scram=dict(cluster.scram))
     for node, layer in configs.dynamic.items():
@@ -34,7 +35,7 @@ def image_of(cluster: Cluster) -> Image:
 
 
 def enter_image(cluster: Cluster, image: Image) -> None:
-    """Enter into a new cluster what the image has beside topics and settings."""
+    """Put the state of the image, except topics and settings, into a new cluster."""
     cluster.producer_ids.next_block = image.next_producer_id
     cluster.scram.update(image.scram)
     for acl_id, acl in image.acls.items():
@@ -58,5 +59,5 @@ def load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: 
                     groups.share_state.load(partition.index, batches, now)
                 else:
                     transactions.load(batches, now)
-            except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # fields that contradict each other, too
+            except (ProtocolError, ValueError, LookupError, TypeError) as wrong:  # also fields that contradict each other
                 raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from wrong

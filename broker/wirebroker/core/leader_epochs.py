@@ -1,4 +1,4 @@
-"""Where each leader epoch begins in a partition's log (Kafka's LeaderEpochFileCache)."""
+"""The offsets at which the leader epochs begin in a partition's log (Kafka's LeaderEpochFileCache)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LeaderEpochs:
         return self.starts[-1][1]
 
     def begin(self, epoch: int, offset: int) -> None:
-        """A new epoch begins at `offset`; it replaces one that has no records."""
+        """Begin a new epoch at `offset`. The new epoch replaces a latest epoch without records."""
         if self.starts and self.starts[-1][1] == offset:
             self.starts.pop()
         self.starts.append((epoch, offset))
@@ -30,13 +30,13 @@ class LeaderEpochs:
             self.starts.pop()
 
     def at(self, offset: int) -> int:
-        """The leader epoch of the record at `offset`."""
+        """Returns the leader epoch of the record at `offset`."""
         return next((epoch for epoch, start in reversed(self.starts) if start <= offset), self.starts[0][0])
 
     def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch at or below `epoch`, and its end offset.
+        """Returns the largest known epoch at or below `epoch`, and its end offset.
 
-        An epoch older than all known ones ended where the first known one begins.
+        An epoch older than all known epochs ended where the first known epoch begins.
         """
         end = log_end_offset
         for known, start in reversed(self.starts):

@@ -7,9 +7,9 @@ from wirebroker.core.partition import Partition
 
 
 def leader_error(partition: Partition | None, node_id: int, leader_epoch: int = -1, *, or_follower: bool = False) -> ErrorCode:
-    """The error of a broker that is not the partition's leader (or, with `or_follower`, a replica); NONE if it may respond.
+    """Returns the error of a broker that is not the partition's leader (or, with `or_follower`, a replica); else NONE.
 
-    `leader_epoch` is the epoch that the client knows, −1 if it sends none.
+    `leader_epoch` is the epoch that the client knows; −1 if the client sends no epoch.
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,6 +1,6 @@
-"""The log directories of each broker, and which of its replicas lies in which (Kafka's LogManager).
+"""The log directories of each broker, and the directories of its replicas (Kafka's LogManager).
 
-Without a data directory they are only names from `log.dirs` or `log.dir`, the same for all brokers.
+Without a data directory, the directories are only names from `log.dirs` or `log.dir`, the same for all brokers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 CORDONED = "cordoned.log.dirs"
 ALL = "*"
 _BUCKETS, _FULL = 16, 0.75
-"""How many buckets a new HashMap of Java has, and how full it may be before it gets more."""
+"""The number of buckets of a new HashMap of Java, and the share of them that may be in use before it grows."""
 
 Where = tuple[str, int]
 Move = Callable[["Partition", int, str], None]
 
 
 class LogDirs:
-    """The directories by broker. A replica whose broker has only one directory is in that directory, and is not recorded."""
+    """The directories by broker. A replica whose broker has only one directory is in that directory and has no entry."""
 
     def __init__(self, configs: BrokerConfigs, stored: Mapping[int, Sequence[str]] | None = None) -> None:
         """`stored` are the directories of the brokers whose data is on disk. Raises ConfigError."""
@@ -36,38 +36,39 @@ class LogDirs:
         names = _listed(configs.text("log.dirs") or configs.text("log.dir"))
         self._named = tuple(dict.fromkeys(map(_absolute, names)))
         self._held: Counter[tuple[int, str]] = Counter()
-        """How many replicas each directory of a broker holds."""
+        """The number of replicas in each directory of a broker."""
         self._preferred: dict[tuple[int, Where], str] = {}
-        """Where AlterReplicaLogDirs wants replicas that do not exist yet. A restart forgets it."""
+        """The directories that AlterReplicaLogDirs chose for replicas that do not exist yet. A restart forgets these
+        directories."""
         self.moves: dict[tuple[Partition, int], str] = {}
-        """The moves that are not done yet: to which directory, by replica."""
+        """The unfinished moves: for each replica, the directory to which it moves."""
         self.mover: Move | None = None
-        """Moves the files of a replica; without it, in memory, a move is done at once."""
+        """Moves the files of a replica. Replicas in memory have none, and move at once."""
         stored_paths = {path for held in self._stored.values() for path in held}
         self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
 
     def paths(self, node_id: int) -> Sequence[str]:
-        """The directories of this broker."""
+        """Returns the directories of this broker."""
         return self._stored.get(node_id, self._named)
 
     def of(self, partition: Partition, node_id: int) -> str:
-        """The directory in which this broker has its replica of the partition."""
+        """Returns the directory in which this broker has its replica of the partition."""
         return partition.log_dirs.get(node_id) or self.paths(node_id)[0]
 
     def future(self, partition: Partition, node_id: int) -> str | None:
-        """The directory that this broker is just moving its replica to."""
+        """Returns the directory to which this broker is moving its replica."""
         return self.moves.get((partition, node_id))
 
     # Cordoned directories
 
     def cordoned(self, node_id: int) -> Collection[str]:
-        """The directories of this broker that accept no new replicas."""
+        """Returns the directories of this broker that accept no new replicas."""
         given = self._configs.dynamic.get(node_id, {}).get(CORDONED)
         names = _listed(self._configs.static.get(CORDONED, "") if given is None else given)
         return self.paths(node_id) if ALL in names else names
 
     def takes_replicas(self, node_id: int) -> bool:
-        """Whether a directory of this broker is not cordoned."""
+        """Tells whether a directory of this broker is not cordoned."""
         cordoned = self.cordoned(node_id)
         return not cordoned or any(path not in cordoned for path in self.paths(node_id))
 
@@ -88,9 +89,10 @@ class LogDirs:
     # New replicas
 
     def planned(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> dict[int, dict[int, str]]:
-        """The directories of new partitions, by index and by broker; each partition's first replica is to lead it.
+        """Returns the directories of new partitions, by index and by broker. Each partition's first replica will lead it.
 
-        A broker makes the logs that it leads first, in the order of Java's HashMap, each where the fewest are.
+        A broker first makes the logs that it leads, in the order of Java's HashMap. The broker puts each log into the
+        directory with the fewest logs.
         """
         if all(len(self.paths(node_id)) == 1 for nodes in replicas.values() for node_id in nodes):
             return {index: {node_id: self.paths(node_id)[0] for node_id in nodes} for index, nodes in replicas.items()}
@@ -117,18 +119,18 @@ class LogDirs:
         return min(free, key=free.__getitem__) if free else next(iter(held))
 
     def prefer(self, node_id: int, topic: str, index: int, path: str) -> None:
-        """The replica, which does not exist, is to be made in this directory."""
+        """Remember that the replica, which does not exist yet, will be made in this directory."""
         if len(self.paths(node_id)) > 1:
             self._preferred[node_id, (topic, index)] = path
 
     def restarted(self) -> None:
-        """The brokers have restarted, and have forgotten the wanted directories."""
+        """Forget the wanted directories, as restarted brokers do."""
         self._preferred.clear()
 
     # Replicas that exist
 
     def enter(self, partition: Partition, dirs: Mapping[int, str]) -> None:
-        """The replicas of the partition are in these directories; those of other brokers are no more."""
+        """Note that the replicas of the partition are in these directories, and that other brokers have no replica."""
         self.forget(partition)
         for node_id, path in dirs.items():
             self._preferred.pop((node_id, (partition.topic, partition.index)), None)
@@ -137,25 +139,25 @@ class LogDirs:
                 self._held[node_id, path] += 1
 
     def follow(self, partition: Partition) -> None:
-        """The replicas have moved to other brokers: give the new ones a directory."""
+        """Give the new replicas a directory, after the replicas have moved to other brokers."""
         planned = self.planned(partition.topic, {partition.index: partition.replicas})[partition.index]
         self.enter(partition, planned | {node: path for node, path in partition.log_dirs.items() if node in planned})
 
     def forget(self, partition: Partition) -> None:
-        """The partition no longer has replicas."""
+        """Forget the replicas of the partition."""
         for node_id, path in partition.log_dirs.items():
             self._held[node_id, path] -= 1
         partition.log_dirs.clear()
 
     def move(self, partition: Partition, node_id: int, path: str) -> None:
-        """Move this broker's replica of the partition to another directory, or leave it where it is."""
+        """Move this broker's replica of the partition to this directory, unless it is already there."""
         if self.mover is not None:
             self.mover(partition, node_id, path)
         elif path != self.of(partition, node_id):
             self.moved(partition, node_id, path)
 
     def moved(self, partition: Partition, node_id: int, path: str) -> None:
-        """This broker's replica of the partition is in another directory now."""
+        """Note that this broker's replica of the partition is in another directory now."""
         self.enter(partition, partition.log_dirs | {node_id: path})
 
 
@@ -169,7 +171,8 @@ def _absolute(name: str) -> str:
 
 
 def _in_order(topic: str, indexes: Iterable[int]) -> list[int]:
-    """The partitions as TopicsDelta.localChanges has them: put into a HashMap one by one, and from there into a second one."""
+    """Returns the partitions in the order of TopicsDelta.localChanges: put into a HashMap one by one, and from there into a
+    second HashMap."""
     name, indexes = java_hash(topic), sorted(indexes)
 
     def hashed(index: int) -> int:

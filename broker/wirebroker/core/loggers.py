@@ -1,7 +1,8 @@
 """The levels of a broker's loggers, as clients see and change them (KIP-412).
 
-The names are those of a Kafka 4.3.1 that has just started, with the levels of its own log4j2.yaml. This broker has no log4j: a
-level is kept until the broker restarts, and inherited by the loggers below it, but changes nothing that is logged.
+The loggers have the names that Kafka 4.3.1 shows after its start, with the levels of its own log4j2.yaml. This broker has no
+log4j. A level lasts until the broker restarts, and the loggers below inherit the level, but the level does not change the
+broker's own log.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ class Loggers:
 
     def __init__(self) -> None:
         self._altered: dict[str, str] = {}
-        """The levels that clients have set; "" where one has removed a logger's own level."""
+        """The levels that clients have set; "" if a client has removed a logger's own level."""
 
     def levels(self) -> Iterator[tuple[str, str]]:
-        """Each logger and the level in effect for it."""
+        """Returns each logger and the level in effect for it."""
         return ((name, self._level(name)) for name in _names())
 
     def _level(self, name: str) -> str:
@@ -34,7 +35,7 @@ class Loggers:
         return own
 
     def refusal(self, name: str, level: str | None, *, removes: bool) -> Refusal | None:
-        """Returns why a logger cannot get this level, or cannot lose its own, or None if it can."""
+        """Returns the reason for which a logger cannot get this level, or cannot lose its own level; else None."""
         if name not in _names():
             return Refusal(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
         if removes:
@@ -48,7 +49,7 @@ class Loggers:
     def alter(self, changes: Iterable[tuple[str, str | None]]) -> None:
         """Give loggers these levels. With None, a logger has the level of its parent.
 
-        If a logger's level was removed, and the logger gets the level that it inherits, it still inherits, as with log4j's
+        A logger without its own level still inherits after it is set to exactly the inherited level, as with log4j's
         Configurator.
         """
         for name, level in changes:
@@ -58,6 +59,6 @@ class Loggers:
 
 @cache
 def _names() -> dict[str, str]:
-    """Every logger, and its own level, "" for most."""
+    """Returns every logger with its own level. Most loggers have none, which is ""."""
     lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
     return {name: level for name, _, level in (line.partition(" ") for line in lines)}

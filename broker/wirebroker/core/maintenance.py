@@ -64,6 +64,6 @@ class Maintenance:
         self._cluster.decisions.write_down(now)
 
     def _partitions(self) -> Iterator[Partition]:
-        """Every partition; topics may be created and deleted during the iteration."""
+        """Yields every partition; topics may be created and deleted during the iteration."""
         for topic in list(self._cluster.topics.values()):
             yield from list(topic.partitions)

@@ -1,7 +1,7 @@
-"""The cluster's changes of its metadata: each is written down before any client sees it, or it is undone.
+"""The changes of the cluster's metadata. The broker writes a change down before any client sees it, or undoes the change.
 
-Kafka's controller stops when its log cannot be written. Here the broker refuses the request that wants the change, and
-continues. A change that cannot be undone, such as a new leader, is written down as soon as that is possible.
+Kafka's controller stops when its log cannot be written. Here the broker refuses the request for the change, and continues.
+The broker writes down a change that it cannot undo, such as a new leader, as soon as it can.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Versions = tuple[int, int, int]
 
 
 class Write(Protocol):
-    """Writes down all changes, which are those of these partitions if any are named. Raises OSError."""
+    """Writes down all changes. If partitions are named, all changes are of these partitions. Raises OSError."""
 
     def __call__(self, now: int, only: Sequence[Partition] = ()) -> None: ...
 
@@ -33,18 +33,19 @@ class Decisions:
         self._write: Write | None = None
         self._written: Versions | None = None
         self._given_up: Versions | None = None
-        """The versions at which writing failed. Only another change, or the timer, tries again."""
+        """The versions at which writing failed. After a failure, only another change or the timer tries again."""
         self._waiting = False
         self._made: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def write_with(self, write: Write) -> None:
-        """Write down changes by this function, which raises OSError. Without it, in memory, nothing is written."""
+        """Use this function, which raises OSError, to write down changes. A broker in memory has no such function and writes
+        nothing."""
         self._write = write
         self._written = self._given_up = None
         self._waiting = False
 
     def made(self, undo: Callable[[], None], done: Callable[[], None]) -> None:
-        """Register a change: `undo` takes it back, `done` is called once it is written down."""
+        """Register a change. `undo` takes the change back; `done` is called after the change is written down."""
         if self._write is None:
             done()
         else:
@@ -52,13 +53,13 @@ class Decisions:
 
     @property
     def pending(self) -> bool:
-        """Whether there are changes that are neither written down nor refused."""
+        """Tells whether there are changes that are neither written down nor refused."""
         return self._write is not None and (now := self._versions()) != self._written and now != self._given_up
 
     def write_down(self, now: int, only: Sequence[Partition] = ()) -> OSError | None:
-        """Write down the pending changes; if that fails, undo the changes that can be undone and return the reason.
+        """Write down the pending changes. If the write fails, undo the changes that can be undone and return the reason.
 
-        The caller knows that there are `only` changes of these partitions, if it names any.
+        With `only`, the caller says that all pending changes are of these partitions.
         """
         if not self.pending or self._write is None:
             return None

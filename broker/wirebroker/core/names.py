@@ -31,12 +31,12 @@ def topic_name_error(name: str) -> str | None:
 
 
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode`, as an unsigned number of 32 bits."""
+    """Returns Java's `String.hashCode`, as an unsigned number of 32 bits."""
     return _remembered_hash(text) if len(text) <= LONGEST else _hash(text)
 
 
 def _hash(text: str) -> int:
-    """Sum the code units, each times a power of 31, in blocks: a sum costs less than a step in Python."""
+    """Sum the code units, each times a power of 31, in blocks: one sum costs less than many steps in Python."""
     units = array("H", text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
     value = 0
     for start in range(0, len(units), _BLOCK):
@@ -52,7 +52,8 @@ _remembered_hash = lru_cache(maxsize=1 << 15)(_hash)
 
 
 def abs_hash(text: str) -> int:
-    """The same hash, made non-negative as by Kafka's Utils.abs; it selects the partition that coordinates a key."""
+    """Returns the same hash, made non-negative as by Kafka's Utils.abs. The hash selects the partition that coordinates a
+    key."""
     value = java_hash(text)
     if value == 0x80000000:
         return 0
@@ -60,7 +61,7 @@ def abs_hash(text: str) -> int:
 
 
 def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
-    """The keys in the order of a HashMap with this number of buckets; `keys` are in the order of insertion."""
+    """Returns the keys in the order of a HashMap with this number of buckets; `keys` are in the order of insertion."""
     mask, keys = buckets - 1, list(keys)
     if len(keys) < 2:
         return keys

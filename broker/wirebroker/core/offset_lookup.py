@@ -22,7 +22,7 @@ NOTHING_FOUND = TimestampedOffset(-1, -1, -1)
 
 
 def first_since(log: Log, timestamp: int, start: int) -> TimestampedOffset:
-    """The first record at or after offset `start` whose timestamp is at least `timestamp`."""
+    """Returns the first record at or after offset `start` whose timestamp is at least `timestamp`."""
     if timestamp < 0:
         return NOTHING_FOUND
     for batch in log.batches_since(timestamp, start):
@@ -36,6 +36,7 @@ def first_since(log: Log, timestamp: int, start: int) -> TimestampedOffset:
 
 
 def newest(log: Log) -> TimestampedOffset:
-    """The first record with the largest timestamp. As in Kafka it may be before the log start, if its segment still exists."""
+    """Returns the first record with the largest timestamp. As in Kafka, the record may be before the log start, if its
+    segment still exists."""
     segments = log.segments
     return first_since(log, max((each.max_timestamp for each in segments), default=-1), segments[0].base_offset)

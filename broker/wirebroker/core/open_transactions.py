@@ -1,4 +1,5 @@
-"""The transactions of one partition: open ones, ended ones, and ones that still expect their first batch."""
+"""The transactions of one partition: open transactions, ended transactions, and transactions that still expect their first
+batch."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ class OpenTransactions:
 
     def __init__(self) -> None:
         self._first_offsets: dict[int, int] = {}
-        """By producer id, in the order in which they began, which is the order of their offsets."""
+        """The open transactions by producer id, in the order in which they began, which is the order of their offsets."""
         self._aborted: list[AbortedTransaction] = []
         self._unreplicated: list[tuple[int, int]] = []
-        """First offset and marker's offset of ended transactions whose markers are not replicated yet."""
+        """The first offset and the marker's offset of each ended transaction whose marker is not replicated yet."""
         self.verifications: dict[int, Verification] = {}
 
     def first_offset(self) -> int | None:
@@ -27,7 +28,8 @@ class OpenTransactions:
         return next(iter(self._first_offsets.values()), None)
 
     def first_unstable(self) -> int | None:
-        """Returns the first offset of a transaction that is open, or whose marker is not replicated, or None without one."""
+        """Returns the first offset of the transactions that are open or whose marker is not replicated; None without such a
+        transaction."""
         if not self._first_offsets and not self._unreplicated:
             return None
         first = self.first_offset()
@@ -37,11 +39,11 @@ class OpenTransactions:
         return first
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """The first batch of a transaction was stored."""
+        """Note that the first batch of a transaction was stored."""
         self._first_offsets[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True) -> None:
-        """The transaction's marker was stored. A transaction without a batch here is not recorded."""
+        """Note that the transaction's marker was stored. Ignores a transaction without a batch in this partition."""
         first = self._first_offsets.pop(producer_id, None)
         if first is None:
             return
@@ -53,7 +55,8 @@ class OpenTransactions:
             self._aborted.append(AbortedTransaction(producer_id, first, marker_offset, stable))
 
     def aborted_between(self, start: int, stop: int) -> list[AbortedTransaction]:
-        """The aborted transactions within the offsets from `start` up to `stop` (TransactionIndex.collectAbortedTxns)."""
+        """Returns the aborted transactions within the offsets from `start` up to `stop`
+        (TransactionIndex.collectAbortedTxns)."""
         found = []
         for aborted in self._aborted[bisect_left(self._aborted, start, key=lambda a: a.last_offset) :]:
             if aborted.first_offset < stop:
@@ -63,41 +66,43 @@ class OpenTransactions:
         return found
 
     def replicated_up_to(self, high_watermark: int) -> None:
-        """The high watermark has moved: transactions whose markers are before it are stable."""
+        """Note that the high watermark has moved: transactions whose markers are before it are stable."""
         self._unreplicated = [ended for ended in self._unreplicated if ended[1] >= high_watermark]
 
     def copy(self) -> OpenTransactions:
-        """An independent copy, without the expected first batches, which only a leader has."""
+        """Returns an independent copy, without the expected first batches, which only a leader has."""
         made = OpenTransactions()
         made._first_offsets, made._aborted = dict(self._first_offsets), list(self._aborted)
         made._unreplicated = list(self._unreplicated)
         return made
 
     def ended_between(self, start: int, stop: int) -> list[AbortedTransaction]:
-        """The transactions aborted by a marker at the offsets from `start` up to `stop`."""
+        """Returns the transactions aborted by a marker at the offsets from `start` up to `stop`."""
         first, end = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
         return self._aborted[first:end]
 
     def keep_aborted(self, start: int, stop: int, left: Iterable[AbortedTransaction]) -> None:
-        """Compaction has kept only these of the transactions aborted by a marker at the offsets from `start` up to `stop`.
+        """Of the transactions aborted by a marker at the offsets from `start` up to `stop`, keep only these, as compaction
+        did.
 
-        A consumer that learned of a transaction whose marker is gone would skip all later records of the producer.
+        If a response named a transaction whose marker is gone, a consumer would skip all later records of the producer.
         """
         first, end = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
         self._aborted[first:end] = left
 
     def forget_below(self, offset: int) -> None:
-        """The log begins at `offset` now."""
+        """Forget aborted transactions before `offset`, the new start of the log."""
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
 
     def clear(self) -> None:
-        """All records were deleted, and no transaction is open. Expected first batches stay expected."""
+        """Forget all transactions, because all records were deleted. The transactions that expect their first batch stay."""
         self._first_offsets.clear()
         self._aborted.clear()
         self._unreplicated.clear()
 
     def truncate(self, end_offset: int, open_ones: dict[int, int]) -> None:
-        """The log ends at `end_offset` now; `open_ones` are the transactions that the producers' states show as open."""
+        """Forget the transactions after `end_offset`, the new end of the log. `open_ones` are the transactions that the
+        producers' states show as open."""
         del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]
         self.restart(open_ones)
 

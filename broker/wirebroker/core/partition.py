@@ -1,8 +1,8 @@
 """One partition: its log, its producers' state, and the offsets that clients see.
 
 `append` handles every batch of a client: it checks the records, asks the validator for a verdict, and changes the log and
-the producer's state together. The response, the trace and the explanation all read the resulting `Appended`. Most batches are
-the next one of their producer; `fast_path` stores those with the same result.
+the producer's state together. The response, the trace and the explanation all read the resulting `Appended`. Most batches
+continue the sequence of their producer; `fast_path` stores such batches with the same result.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, c
 from wirebroker.core.replication import Prefix, Replication
 
 CHECKPOINT_MS = 60_000
-"""How often Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""
+"""The interval at which Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""
 NEVER = 2**63 - 1
 """An offset that no record has."""
 
@@ -73,11 +73,11 @@ class Appended(NamedTuple):
     log_start_offset: int
     header: BatchHeader | None
     state_before: bytes | None
-    """The producer's packed state before the batch, which the verdict is based on."""
+    """The producer's packed state before the batch. The batch's verdict is based on this state."""
 
 
 def appended_next(base_offset: int, header: BatchHeader) -> Appended:
-    """The result of `append` for a batch that the fast path stored, as far as the trace needs it."""
+    """Returns the result of `append` for a batch that the fast path stored, as far as the trace needs it."""
     return Appended(Accept(base_offset, "next"), 0, base_offset, -1, -1, header, None)
 
 
@@ -92,7 +92,7 @@ class EndMarker(NamedTuple):
 
 
 class PartitionCopy(NamedTuple):
-    """A partition in memory, all of whose replicas are in sync, as a snapshot keeps it."""
+    """A snapshot of a partition in memory whose replicas are all in sync."""
 
     dirs: dict[int, str]
     """The directories of its replicas, by broker."""
@@ -126,9 +126,9 @@ class Partition:
         self.leader = replicas[0] if replicas else -1
         self.leader_epoch = 0
         self.eligible: list[int] = []
-        """The eligible leader replicas (KIP-966): they may lead while no replica is in sync."""
+        """The eligible leader replicas (KIP-966), which may lead while no replica is in sync."""
         self.last_known_leader: int | None = None
-        """The last leader, while there is none."""
+        """The last leader, while the partition has no leader."""
         self.log_dirs: dict[int, str] = {}
         """The directories of the replicas, by broker; see `LogDirs.of`."""
         self.configs = configs
@@ -141,17 +141,17 @@ class Partition:
         self.transactions = OpenTransactions()
         self.deleted = False
         self.waiting: dict[Callable[[Partition, int], None], None] = {}
-        """Called with every append; parked Fetch requests are here."""
+        """The callbacks of parked Fetch requests, called at every append."""
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
         self.write_fails = 0
-        """How many of the next writes fail; see `fail_next_write`."""
+        """The number of next writes that fail; see `fail_next_write`."""
         self.offline_at: int | None = None
         """The broker whose directory with this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])
         self._checkpointed_start = (now, 0)
         self.emptied_from = NEVER
-        """The earliest offset from which `empty` has deleted records; a Fetch from it or a later one is in range."""
+        """The earliest offset from which `empty` has deleted records. A Fetch from this or a later offset is in range."""
         self._emptied_to = 0
         self.held_at: int | None = None
         """The high watermark while it is below the end of the log; `Replication.review` computes it."""
@@ -162,7 +162,7 @@ class Partition:
 
     @property
     def moves(self) -> bool:
-        """Whether a reassignment is in progress."""
+        """Tells whether a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     @property
@@ -192,9 +192,9 @@ class Partition:
     # Writing
 
     def _follow_settings(self) -> None:
-        """The settings have changed, or another input of the fast path: compute the derived values again."""
+        """Compute the derived values again, after the settings or another input of the fast path have changed."""
         self.fast_path.renew()
-        self.replication.review()  # min.insync.replicas may have changed, which a retry has to notice as well
+        self.replication.review()  # min.insync.replicas may have changed, and a retry must notice the change, too
 
     def append(
         self,
@@ -209,10 +209,10 @@ class Partition:
         at_once: bool = False,
         checked: Checked | RecordReject | None = None,
     ) -> Appended:
-        """Judge one client's batch, and store it if it is in order; for `verified` see `start_verification`.
+        """Judge a client's batch, and store the batch if it is in order. For `verified` see `start_verification`.
 
-        With `at_once` this raises TakesLong, and changes nothing, if the records take long to check. The caller then checks
-        them elsewhere (`record_checks.check`) and passes the result as `checked`.
+        With `at_once`, the method raises TakesLong, and changes nothing, if the check of the records takes long. The caller
+        then checks the records elsewhere (`record_checks.check`) and passes the result as `checked`.
         """
         fast_path = self.fast_path
         if fast_path.version != self._settings.version:
@@ -241,14 +241,14 @@ class Partition:
         return Appended(verdict, verdict.code, -1, -1, self.log_start_offset, header, state)
 
     def _other_key(self, header: BatchHeader, client_id: str | None) -> Key | None:
-        """The key of a producer that has no id, or that the profile identifies by its client id."""
+        """Returns the key of a producer that has no id, or that the profile identifies by its client id."""
         by_name = self.rules.key == "client_id" and header.base_sequence >= 0
         return client_id if by_name else None
 
     def _store(
         self, checked: Checked, key: Key | None, verdict: Accept, state: bytes | None, now: int, owned: bool
     ) -> Appended:
-        """Append to the log and change the producer's state; if the log cannot be written, change neither."""
+        """Append to the log and change the producer's state. If the write fails, change neither."""
         header, _, timestamp, append_time, _ = checked
         if self._cannot_write:
             return self._failed(header, state)
@@ -271,12 +271,13 @@ class Partition:
         self.fast_path.invalidate()
 
     def go_offline(self, node_id: int) -> None:
-        """This broker's log directory has failed: it can neither write nor read the log (HostedPartition.Offline)."""
+        """Make the log unreadable and unwritable at this broker, because its log directory has failed
+        (HostedPartition.Offline)."""
         self.offline_at = node_id
         self.fast_path.invalidate()
 
     def go_online(self) -> None:
-        """The log directory is available again, with everything in it."""
+        """Make the log available again, with everything in it."""
         self.offline_at = None
         self.fast_path.invalidate()
 
@@ -296,7 +297,8 @@ class Partition:
         if fast_path.version != self._settings.version:
             self._follow_settings()
         policy, active = fast_path.policy, log.active
-        # LogSegment.shouldRoll compares only the timestamps. The clock counts as well, because a test may have moved it.
+        # LogSegment.shouldRoll compares only the timestamps. The clock's time counts as well, because a test may have moved
+        # the clock.
         waited = max(now - active.created, timestamp - active.first_timestamp)
         if active.size + len(batch) > fast_path.segment_bytes or waited > policy.segment_ms:
             log.roll(now)
@@ -311,9 +313,9 @@ class Partition:
     ) -> ErrorCode | Verification | None:
         """Decide whether the transaction coordinator must verify a transactional batch before it is appended.
 
-        None: no, the producer's transaction is already open here. A Verification: yes; if the coordinator agrees, the batch
-        is appended as `verified`, and the partition remembers the Verification until then. INVALID_PRODUCER_EPOCH: the
-        epoch is old.
+        Returns None if no verification is needed, because the producer's transaction is already open here. Returns a
+        Verification if the coordinator must verify the batch. If the coordinator agrees, the caller appends the batch as
+        `verified`. The partition remembers the Verification until then. Returns INVALID_PRODUCER_EPOCH if the epoch is old.
         """
         state = self.producers.get(producer_id)
         if state is not None:
@@ -329,7 +331,7 @@ class Partition:
         return awaited
 
     def append_own(self, batch: bytes, now: int, *, verified: bool = False) -> ErrorCode:
-        """Append a coordinator's batch. Its epoch and transaction are checked, its records and sequences are not."""
+        """Append a coordinator's batch. Checks the batch's epoch and transaction, but not its records and sequences."""
         header = read_header(batch)
         checked = Checked(header, memoryview(batch), header.max_timestamp, -1, False)
         if header.producer_id < 0:
@@ -344,7 +346,8 @@ class Partition:
         return ErrorCode(self._store(checked, header.producer_id, verdict, state, now, False).error_code)
 
     def append_marker(self, marker: EndMarker, now: int) -> ErrorCode:
-        """Append the control batch that ends a producer's transaction here; NONE, or the error if it is refused."""
+        """Append the control batch that ends a producer's transaction here. Returns NONE, or the error if the batch is
+        refused."""
         state = self.producers.get(marker.producer_id)
         epochs = (marker.producer_epoch, marker.coordinator_epoch)
         if error := judge_marker(state, *epochs, marker.transaction_version):
@@ -370,7 +373,7 @@ class Partition:
         return ErrorCode.NONE
 
     def aborted_transactions(self, fetch_offset: int, read: Slice) -> list[AbortedTransaction]:
-        """The aborted transactions within a slice that was read from `fetch_offset` on."""
+        """Returns the aborted transactions within a slice that was read from `fetch_offset` on."""
         return self.transactions.aborted_between(fetch_offset, self.log.offset_after(fetch_offset, len(read.data)))
 
     def _joins_transaction(self, producer_id: int, state_before: bytes | None, base_offset: int) -> None:
@@ -386,11 +389,12 @@ class Partition:
     # Reading
 
     def seen_at(self, node_id: int) -> Partition | Prefix:
-        """The offsets as this replica sees them. The records are in `log`."""
+        """Returns the offsets as this replica sees them. The records are in `log`."""
         return self.replication.lagging.get(node_id, self)
 
     def offset_for(self, timestamp: int, committed: bool = False) -> TimestampedOffset:
-        """The offset that ListOffsets looks for: by a time in ms since the epoch, or by one of its negative constants."""
+        """Returns the offset for a ListOffsets request, by a time in ms since the epoch or by a negative constant of the
+        API."""
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return TimestampedOffset(self.log_start_offset, -1, self.epochs.at(self.log_start_offset))
         if timestamp == LATEST:
@@ -404,7 +408,8 @@ class Partition:
         return found if found.offset < visible else NOTHING_FOUND
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch at or below `epoch`, and the offset at which it ended; (−1, −1) for a later epoch."""
+        """Returns the largest leader epoch at or below `epoch`, and the offset at which this leader epoch ended; (−1, −1) for
+        a later epoch."""
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
         if epoch > self.leader_epoch or epoch == -1:
@@ -414,21 +419,21 @@ class Partition:
     # Leaders
 
     def new_leader_epoch(self, epoch: int, *, elected: bool = True) -> None:
-        """A new leader epoch begins: later batches carry it. `elected` is False if no leader could be elected."""
+        """Begin a new leader epoch, which later batches carry. `elected` is False if no leader could be elected."""
         self.leader_epoch = epoch
         if elected:
             self.epochs.begin(epoch, self.log_end_offset)
             self.log.keep_epochs(self.epochs.starts)
 
     def prefix(self, now: int) -> Prefix:
-        """The state of a replica that stops following now."""
+        """Returns the state of a replica that stops following now."""
         return Prefix(
             self.log_end_offset, self.log_start_offset, self.high_watermark, dict(self.producers),
             self.transactions.copy(), list(self.epochs.starts), now,
         )  # fmt: skip
 
     def take_over(self, prefix: Prefix) -> None:
-        """Continue from a new leader's state: later records, and all state from them, are lost."""
+        """Continue from a new leader's state. Later records, and all state that follows from them, are lost."""
         end = prefix.log_end_offset
         if end < self.log.segments[0].base_offset:
             self.log.start_at(end, prefix.caught_up)
@@ -441,7 +446,7 @@ class Partition:
         self.held_at = min(prefix.high_watermark, end)
 
     def lead_from_here(self, now: int) -> None:
-        """The end of the log was truncated: forget the leader epochs that began there, and begin a new one."""
+        """Forget the leader epochs that began in a truncated end of the log, and begin a new epoch."""
         self.epochs.truncate(self.log_end_offset)
         self.new_leader_epoch(self.leader_epoch + 1)
         self.replication.cut_off(self.log_end_offset)
@@ -472,10 +477,11 @@ class Partition:
                 del self.producers[key]
 
     def empty(self, now: int) -> None:
-        """Delete all records for a soft reset, so that clients continue: producers in sequence, consumers at their offsets.
+        """Delete all records for a soft reset. Clients continue: producers in sequence, consumers at their offsets.
 
-        The log starts at its end, and no open transaction is left in it. This writes no marker: with one more offset, consumers
-        that have read all would lag. A Fetch from an offset that this deletes continues at the new start.
+        The log then starts at its end, and has no open transaction. The reset writes no marker, because a marker's
+        offset would be a lag for consumers that have read all records. A Fetch from a deleted offset continues at the new
+        start.
         """
         start, end = self.log_start_offset, self.high_watermark
         unfinished = [key for key, state in self.producers.items() if open_since(state) >= 0]
@@ -489,7 +495,7 @@ class Partition:
             self.emptied_from, self._emptied_to = min(self.emptied_from, start), end
 
     def after_emptied(self, offset: int) -> int | None:
-        """Returns where a Fetch continues that asks for an offset before the log start, or None if it is out of range."""
+        """Returns the offset at which a Fetch before the log start continues, or None if the Fetch is out of range."""
         return self._emptied_to if self.emptied_from <= offset < self._emptied_to >= self.log_start_offset else None
 
     def retain(self, now: int) -> None:
@@ -517,9 +523,8 @@ class Partition:
             self._start_at(self.log.segments[1].base_offset, now)
 
     def expire_producers(self, now: int, after_ms: int) -> Iterator[tuple[int, int] | None]:
-        """Forget producers without an open transaction whose last batch's timestamp is at least `after_ms` old.
-
-        Yields the id and epoch of each, and None between slices.
+        """Forget producers without an open transaction whose last batch's timestamp is at least `after_ms` old. Yields the id
+        and epoch of each such producer, and None between slices.
         """
         verifications = self.transactions.verifications
         for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
@@ -536,9 +541,10 @@ class Partition:
                     yield key if isinstance(key, int) else -1, epoch_of(state)
 
     def expire_producer(self, producer_id: int) -> int | None:
-        """Forget one producer of any age, and return its epoch. Returns None if it is unknown or has an open transaction.
+        """Forget one producer of any age, and return its epoch. Returns None if the producer is unknown or has an open
+        transaction.
 
-        Lagging replicas forget it as well, as their own clocks would do.
+        Lagging replicas forget the producer as well, as they would by their own clocks.
         """
         state = self.producers.get(producer_id)
         if state is None or open_since(state) >= 0:
@@ -549,17 +555,18 @@ class Partition:
         return epoch_of(self.producers.pop(producer_id))
 
     def delete(self, now: int) -> None:
-        """The topic is deleted. Calls the requests that wait for this partition, which then find no leader."""
+        """Close the log, because the topic is deleted. Calls the requests that wait for this partition. These requests then
+        find that the partition has no leader."""
         self.deleted = True
         self.leader = -1
         self.log.delete()
         self.notify(now)
 
     def restart(self, mode: str, now: int) -> None:
-        """Keep what Kafka finds on disk after all brokers shut down cleanly ("clean") or by kill −9 ("kill").
+        """Keep the state that Kafka finds on disk after all brokers shut down cleanly ("clean") or by kill −9 ("kill").
 
-        The last batch of each producer survives. After a clean shutdown there is no snapshot from before the log start
-        offset. After a kill the log start offset is that of the last checkpoint.
+        The last batch of each producer survives. A clean shutdown leaves no snapshot from before the log start offset. After
+        a kill, the log start offset is the value in the last checkpoint.
         """
         self.waiting.clear()
         self.replication.restart(now)
@@ -595,11 +602,12 @@ class Partition:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each replica has the whole log, and stays in its directory."""
+        """Tells whether each replica has the whole log, and stays in its directory."""
         return not (self.moves or self.replication.lagging or self.offline_at is not None)
 
     def copied(self, dirs: dict[int, str]) -> PartitionCopy:
-        """A copy of its state, for a partition that `is_whole`; `dirs` are the directories of its replicas."""
+        """Returns a copy of the partition's state; the partition must be whole (`is_whole`). `dirs` are the directories of
+        its replicas."""
         assert isinstance(self.log, MemoryLog)
         return PartitionCopy(
             dirs, self.leader, self.leader_epoch, list(self.epochs.starts), self.log.copy(), self.log_start_offset,
@@ -608,7 +616,8 @@ class Partition:
         )  # fmt: skip
 
     def restore(self, kept: PartitionCopy, epoch: int) -> None:
-        """Continue from a copy in this leader epoch, which must be a later one than any that clients have seen."""
+        """Continue from a copy, in this leader epoch. The epoch must be later than every leader epoch that clients have
+        seen."""
         self.log = kept.log.copy()
         self.log_start_offset = kept.log_start_offset
         self.producers, self.transactions = dict(kept.producers), kept.transactions.copy()
@@ -621,7 +630,7 @@ class Partition:
         self.fast_path.invalidate()
 
     def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
-        """The producers' states after a restart, with a log from `start` to `end`: the last batch of each.
+        """Returns the producers' states after a restart, with a log from `start` to `end`: the last batch of each.
 
         The snapshot at the end of the log has all producers, also producers without remaining batches. Kafka deletes a snapshot
         that is not after the log start offset (ProducerStateManager.truncateAndReload), so an empty log has no producers.

@@ -1,8 +1,9 @@
-r"""Regular expressions of clients: topics to subscribe to (KIP-848), transactional ids to list (ListTransactions).
+r"""Regular expressions that clients send: to subscribe to topics (KIP-848), and to list transactional ids (ListTransactions).
 
-Kafka matches them with RE2/J. RE2 accepts the same expressions, and also needs only linear time, even for `(a+)+`. Where the
-two differ, RE2/J decides: it has no `\C`, and refuses two groups with the same name. A pattern that would be large is
-refused here with INVALID_REGULAR_EXPRESSION; Kafka compiles it, and fails or crashes on some.
+Kafka matches these expressions with RE2/J. RE2, which this module uses, accepts the same expressions and also needs only
+linear time, even for `(a+)+`. Where RE2 and RE2/J differ, this module follows RE2/J: it has no `\C`, and refuses two groups
+with the same name. This broker refuses a large pattern with INVALID_REGULAR_EXPRESSION. Kafka compiles large patterns, and
+fails or crashes on some of them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ LONGEST = 1000
 """The largest number of characters in a pattern."""
 MOST_REPEATS = 1000
 MOST_UNICODE_CLASSES, STATES_OF_CLASS = 10, 1300
-r"""The largest number of \p in a pattern, and the most instructions that one needs; each also takes a millisecond to
+r"""The largest number of \p in a pattern, and the largest number of instructions for one \p. One \p takes a millisecond to
 compile."""
 MOST_STATES = 2500
-"""The largest number of other instructions: RE2 may go through all of them for each character of a text."""
+"""The largest number of other instructions. RE2 may run all of them for each character of a text."""
 MEMORY_AT_FIRST = 600_000
-"""Bytes that RE2 may use to check the size of a pattern; with so few the check is fast."""
+"""The number of bytes that RE2 may use to check the size of a pattern. A small number makes the check fast."""
 MEMORY = 4 << 20
-"""Bytes that RE2 may use for one pattern and its cache of states."""
+"""The number of bytes that RE2 may use for one pattern and its cache of states."""
 MOST_KNOWN = 100_000
 """The largest number of names whose result a pattern remembers."""
 TOO_LARGE = "it is larger than this broker compiles"
@@ -46,15 +47,15 @@ _WORDS = {
     "trailing \\": "trailing backslash at end of expression",
     "unexpected )": "regexp/syntax: internal error",
 }
-"""RE2's messages, and those of RE2/J for the same errors."""
+"""RE2's messages, and RE2/J's messages for the same errors."""
 
 
 class PatternError(ValueError):
-    """The pattern is refused; the text is RE2/J's message."""
+    """Raised for a refused pattern. The text is RE2/J's message."""
 
 
 class Pattern:
-    """A compiled pattern. It remembers which names match, because the same topics are matched repeatedly."""
+    """A compiled pattern. The pattern remembers which names match, because groups match the same topics repeatedly."""
 
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
@@ -62,18 +63,18 @@ class Pattern:
         self._states: int = compiled.programsize
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches, like RE2/J's `matches`."""
+        """Tells whether the whole text matches, like RE2/J's `matches`."""
         return self._compiled.fullmatch(text.encode()) is not None
 
     def found_in(self, text: str) -> bool:
-        """Whether some part of the text matches."""
+        """Tells whether some part of the text matches."""
         return self._compiled.search(text.encode()) is not None
 
     def learn(self, names: Iterable[str], steps: int) -> bool:
-        """Match the names and remember the results; False if that takes more than this number of steps (about 100 per
-        microsecond).
+        """Match the names and remember the results. Returns False if the match takes more than this number of steps (about
+        100 per microsecond).
 
-        Call it again to continue. Every call makes some progress.
+        Call this method again to continue. Every call makes some progress.
         """
         known = self._known
         for name in names:
@@ -88,7 +89,7 @@ class Pattern:
         return True
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """The names that match."""
+        """Returns the names that match."""
         known = self._known
         return frozenset(name for name in names if (known[name] if name in known else self.matches(name)))
 
@@ -99,7 +100,7 @@ CALL = 500
 
 @lru_cache(maxsize=64)
 def compile_pattern(pattern: str) -> Pattern:
-    """The compiled pattern. Raises PatternError."""
+    """Returns the compiled pattern. Raises PatternError."""
     classes = pattern.count(r"\p") + pattern.count(r"\P")
     if len(pattern) > LONGEST or classes > MOST_UNICODE_CLASSES:
         raise PatternError(TOO_LARGE)
@@ -129,7 +130,7 @@ def _re2j_message(message: str | bytes) -> str:
 
 
 def _check_differences(pattern: str) -> None:
-    """Raise PatternError for expressions that RE2/J refuses and RE2 does not."""
+    """Raise PatternError for expressions that only RE2/J refuses."""
     names: set[str] = set()
     for token in _TOKENS.finditer(pattern):
         if token["escaped"] == "C":
@@ -143,7 +144,8 @@ def _check_differences(pattern: str) -> None:
 
 
 def is_java_pattern(text: str) -> bool:
-    """Whether java.util.regex would accept it, as far as Python's `re` can tell. It is only checked, never used."""
+    """Tells whether java.util.regex would accept the expression, as far as Python's `re` can tell. The expression is never
+    used."""
     try:
         re.compile(text[: LONGEST + 1])
     except (re.error, RecursionError, OverflowError):

@@ -10,7 +10,8 @@ from wirebroker.core.refusals import Refusal
 
 
 def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Cluster) -> Refusal | None:
-    """The refusal of these replicas of one partition, or None; `factor` is the number in the other partitions, if known."""
+    """Returns the refusal of these replicas of one partition, or None. `factor` is the number of replicas of the other
+    partitions, if known."""
     manual = "The manual partition assignment includes"
     if not broker_ids:
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{manual} an empty replica list.")
@@ -32,7 +33,7 @@ def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Clu
 
 
 def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Refusal | None:
-    """The refusal of a new partition whose brokers are all down, so that none could lead it; else None."""
+    """Returns the refusal of a new partition whose brokers are all down, so that no broker could lead it; else None."""
     if any(map(cluster.alive, broker_ids)):
         return None
     return Refusal(
@@ -43,6 +44,6 @@ def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Ref
 
 
 def factor_error(factor: int, cluster: Cluster) -> Refusal | None:
-    """The refusal of this replication factor for new partitions, or None."""
+    """Returns the refusal of this replication factor for new partitions, or None."""
     why = cluster.cannot_replicate(factor)
     return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, why) if why else None

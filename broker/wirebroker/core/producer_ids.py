@@ -1,4 +1,4 @@
-"""Producer ids: the controller allocates blocks of them to the brokers (Kafka's RPCProducerIdManager)."""
+"""Producer ids. The controller allocates blocks of ids to the brokers (Kafka's RPCProducerIdManager)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ProducerIds:
         self._blocks: dict[int, tuple[int, int]] = {}
 
     def allocate(self, node_id: int) -> int:
-        """The next id of this broker."""
+        """Returns the next id of this broker."""
         following, end = self._blocks.get(node_id, (0, 0))
         if following >= end:
             following = self.next_block
@@ -22,12 +22,12 @@ class ProducerIds:
         return following
 
     def give_back(self, node_id: int, next_block: int) -> None:
-        """Take back the broker's new block, which could not be written down: the next block is `next_block` again."""
+        """Take back the broker's new block, which could not be written down, and set the next block back to `next_block`."""
         self._blocks.pop(node_id, None)
         self.next_block = next_block
 
     def issued(self, producer_id: int) -> bool:
-        """Whether a broker has issued this id."""
+        """Tells whether a broker has issued this id."""
         if not 0 <= producer_id < self.next_block:
             return False
         return all(not following <= producer_id < end for following, end in self._blocks.values())

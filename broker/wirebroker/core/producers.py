@@ -1,14 +1,15 @@
-"""The idempotence validator: whether a batch is the next one, a retry of one that is stored, or out of order.
+"""The idempotence validator decides whether a batch is the next batch of its producer, a retry of a stored batch, or out of
+order.
 
     judge(state, batch, rules, log_end_offset)  →  Accept | Duplicate | Reject       decides, changes nothing
     advance(state, batch, base_offset, …)       →  the state after the batch was stored
 
-The same verdict feeds the response, the trace, the explanation and the audit. The rules are those of Kafka's
-ProducerStateManager, ProducerStateEntry and ProducerAppendInfo, in their order: retries are recognised first (only of a
-client, exact in first and last sequence, within the window), then the epoch is checked, then the sequence.
+The same verdict feeds the response, the trace, the explanation and the audit. The rules come from Kafka's
+ProducerStateManager, ProducerStateEntry and ProducerAppendInfo, in their order: the validator first recognises retries (only
+of a client, with the same first and last sequence, within the window), then checks the epoch, then the sequence.
 
-A producer's state on a partition is immutable packed `bytes`: a head, then its latest batches, newest first. It takes a
-fifth of the memory of objects, and replacing a dict's value commits it.
+A producer's state on a partition is immutable packed `bytes`: a head, then its latest batches, newest first. Packed bytes
+take a fifth of the memory of objects, and the caller commits a new state by replacing a value in a dict.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kafkawire.errors import ErrorCode, error_name
 from wirebroker.core.profile import Rules
 
 Key = int | str
-"""The key of a producer: its id, or under `pulsar` its client id."""
+"""The key of a producer: its id, or its client id in the profile `pulsar`."""
 
 _HEAD = struct.Struct(">hiqBiq")
 """epoch, coordinator epoch, first offset of the open transaction, flags; then the fields that every batch changes: last
@@ -35,18 +36,19 @@ _QUICK = struct.Struct(">h12xBi")
 _BATCH = struct.Struct(">iqiq")
 """last sequence, last offset, offset delta, timestamp"""
 _NEXT = struct.Struct(">iqiqiq")
-"""the bytes that the next batch in order puts after the kept part of the head: the rest of the head, and its own entry"""
+"""the bytes that the next batch in order writes after the unchanged part of the head: the rest of the head, and its own
+entry"""
 _START = _HEAD.size
 _POISONED = 1
 _OPEN = 2
 """A transaction of the producer is open on this partition."""
 LAST_EPOCH = 32767
 _OLDER = SEQUENCES // 2
-"""A sequence less than this far before another one, modulo 2³¹, is older; any other is ahead of it."""
+"""A sequence that is less than this distance before another sequence, modulo 2³¹, is older; every other sequence is ahead."""
 
 
 class Origin(Enum):
-    """The source of a batch. Only a client's batches are checked."""
+    """The source of a batch. The validator checks only clients' batches."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -66,7 +68,7 @@ class Verification:
     since: int
 
     def see(self, sequence: int, producer_epoch: int) -> None:
-        """Another batch asks to be verified."""
+        """Note that another batch needs the verification."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
         elif producer_epoch == self.producer_epoch and sequence < self.lowest_sequence:
@@ -74,14 +76,15 @@ class Verification:
 
 
 class Accept(NamedTuple):
-    """The batch will be stored at this offset."""
+    """The verdict for a batch that will be stored at this offset."""
 
     base_offset: int
     rule: str
 
 
 class Duplicate(NamedTuple):
-    """The batch is already stored. `position` counts from the newest of the `window` batches; 0 if it is older."""
+    """The verdict for a batch that is already stored. `position` counts from the newest of the `window` batches; 0 stands for
+    an older batch."""
 
     base_offset: int
     timestamp: int
@@ -91,14 +94,14 @@ class Duplicate(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """The batch is refused; `got` and `expected` are the epochs or sequences that do not fit."""
+    """The verdict for a refused batch. `got` and `expected` are the epochs or sequences that do not fit."""
 
     code: int
     rule: str
     got: int
     expected: int
     poisons: bool = False
-    """Whether the producer is refused from now on: the caller commits `poison(state)`."""
+    """Tells whether the producer is refused from now on. If so, the caller commits `poison(state)`."""
 
 
 Verdict = Accept | Duplicate | Reject
@@ -136,14 +139,14 @@ class ProducerEntry(NamedTuple):
 
 
 def unpack(state: bytes) -> ProducerEntry:
-    """The packed state as an object."""
+    """Returns the packed state as an object."""
     epoch, coordinator_epoch, txn_start, flags, last, timestamp = _HEAD.unpack_from(state)
     batches = tuple(BatchMetadata._make(fields) for fields in _BATCH.iter_unpack(state[_START:]))
     return ProducerEntry(epoch, last, coordinator_epoch, timestamp, txn_start, bool(flags & _POISONED), batches[::-1])
 
 
 def pack(entry: ProducerEntry) -> bytes:
-    """The object as packed state."""
+    """Returns the object as packed state."""
     head = _HEAD.pack(
         entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_first_offset,
         _POISONED * entry.poisoned | _OPEN * (entry.current_txn_first_offset >= 0), entry.last_sequence, entry.last_timestamp,
@@ -152,37 +155,38 @@ def pack(entry: ProducerEntry) -> bytes:
 
 
 def last_timestamp(state: bytes) -> int:
-    """The max timestamp of the last batch, in ms since the epoch; a producer's expiration counts from it."""
+    """Returns the max timestamp of the last batch, in ms since the epoch. A producer's expiration counts from this time."""
     timestamp: int = _HEAD.unpack_from(state)[5]
     return timestamp
 
 
 def last_offset(state: bytes) -> int:
-    """The last offset that the producer wrote, −1 if unknown."""
+    """Returns the last offset that the producer wrote, −1 if unknown."""
     return int(_BATCH.unpack_from(state, _START)[1]) if len(state) > _START else -1
 
 
 def open_since(state: bytes | None) -> int:
-    """The first offset of the producer's open transaction, −1 if it has none."""
+    """Returns the first offset of the producer's open transaction, −1 if it has none."""
     return int(_HEAD.unpack_from(state)[2]) if state is not None else -1
 
 
 def epoch_of(state: bytes) -> int:
-    """The producer's epoch, −1 while it has none."""
+    """Returns the producer's epoch, −1 while it has none."""
     epoch: int = _QUICK.unpack_from(state)[0]
     return epoch
 
 
 def last_batch_only(state: bytes) -> bytes:
-    """The state in a snapshot, which has only the last batch."""
+    """Returns the state in a snapshot, which has only the last batch."""
     return state[: _START + _BATCH.size]
 
 
 def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
-    """A follower's state of a producer, if `mine` was its state when its log ended at offset `since`.
+    """Returns a follower's state of a producer. `mine` was the follower's state when its log ended at offset `since`.
 
-    `leaders` is the leader's state of the same log. The follower has appended the batches from `since` on itself; its state
-    about earlier batches is the state at that time. None if it does not know the producer.
+    `leaders` is the leader's state of the same log. The follower itself has appended the batches from `since` on. The
+    follower's knowledge of earlier batches is from the time of `mine`. Returns None if the follower does not know the
+    producer.
     """
     batches = [leaders[at : at + _BATCH.size] for at in range(_START, len(leaders), _BATCH.size)]
     kept = [batch for batch in batches if _BATCH.unpack(batch)[1] >= since]
@@ -195,7 +199,7 @@ def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) 
 
 
 def poison(state: bytes) -> bytes:
-    """The state of a producer that is refused until it has a new id (`gap=45_until_new_id`)."""
+    """Returns the state of a producer that is refused until it has a new id (`gap=45_until_new_id`)."""
     return state[:_FLAGS_AT] + bytes([state[_FLAGS_AT] | _POISONED]) + state[_KEPT:]
 
 
@@ -211,15 +215,15 @@ def judge(
 ) -> Verdict:
     """Decide about this batch.
 
-    `issued` says whether a broker ever issued its producer id. `verified` says whether the transaction coordinator has just
-    confirmed that the partition belongs to the transaction of `verification`.
+    `issued` says whether a broker ever issued the batch's producer id. `verified` says whether the transaction coordinator
+    has just confirmed that the partition belongs to the transaction of `verification`.
     """
     if batch.attributes & TRANSACTIONAL or verification is not None or (state is not None and state[_FLAGS_AT] & _OPEN):
         return _judge_in_transaction(state, batch, rules, log_end_offset, origin, verification, verified)
     if state is None:
         return _judge_first(batch, rules, log_end_offset, origin, issued)
     epoch, flags, last = _QUICK.unpack_from(state)
-    # The next batch in order cannot be a retry: a cached one with these sequences would be 2³¹ records old.
+    # The next batch in order cannot be a retry: a remembered batch with these sequences would be 2³¹ records old.
     if batch.base_sequence == (last + 1) % SEQUENCES and batch.producer_epoch == epoch >= 0 and not flags:
         return Accept(log_end_offset, "next")
     if origin is not Origin.CLIENT:
@@ -237,10 +241,11 @@ def _judge_in_transaction(
     state: bytes | None, batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin,
     verification: Verification | None, verified: bool,
 ) -> Verdict:  # fmt: skip
-    """Decide about a transactional batch, or a batch of a producer that has a transaction open or is about to open one.
+    """Decide about a transactional batch, or a batch of a producer that has an open transaction or is about to begin a
+    transaction.
 
-    The order is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo: a retry is recognised first,
-    then the batch must belong to a transaction that the coordinator knows, then epoch and sequence must fit.
+    The order is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo. A recognised retry comes first;
+    then the batch must belong to a transaction that the coordinator knows; then epoch and sequence must fit.
     """
     epoch, flags, last = (-1, 0, -1) if state is None else _QUICK.unpack_from(state)
     client = origin is Origin.CLIENT
@@ -265,7 +270,7 @@ def _judge_in_transaction(
 
 
 def _judge_verified_sequence(state: bytes | None, batch: BatchHeader, verification: Verification | None) -> Reject | None:
-    """The first batch of a transaction must not overtake an earlier one that is still in flight."""
+    """Refuse a transaction's first batch if it has overtaken an earlier batch that is still in flight."""
     if verification is None:
         return None
     got, out_of_order = batch.base_sequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -278,7 +283,7 @@ def _judge_verified_sequence(state: bytes | None, batch: BatchHeader, verificati
 
 
 def _judge_first(batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin, issued: bool) -> Verdict:
-    """A producer without state on this partition: in Kafka 4.3.1 any sequence may begin it."""
+    """Decide about a producer without state on this partition. In Kafka 4.3.1, the producer may begin with any sequence."""
     if (fenced := _judge_epoch(batch, -1)) is not None:
         return fenced
     if origin is Origin.CLIENT:
@@ -296,7 +301,8 @@ def _judge_epoch(batch: BatchHeader, epoch: int) -> Reject | None:
 
 
 def _find_duplicate(state: bytes, batch: BatchHeader, epoch: int, rules: Rules) -> Duplicate | None:
-    """The stored batch of the same epoch with exactly these sequences; `rules.duplicate` decides how it is answered."""
+    """Returns the stored batch of the same epoch with exactly these sequences, or None. `rules.duplicate` decides about the
+    response."""
     if batch.producer_epoch != epoch:
         return None
     last, delta = batch.last_sequence, batch.last_offset_delta
@@ -324,7 +330,7 @@ def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offs
 
 
 def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: int) -> Verdict:
-    """Compare the batch's first sequence with the last stored one; the batch is not a retry."""
+    """Compare the first sequence of a batch, which is not a retry, with the last stored sequence."""
     got = batch.base_sequence
     expected = (last + 1) % SEQUENCES
     if got == expected:
@@ -337,7 +343,7 @@ def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: in
 
 
 def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> Verdict:
-    """Decide about a batch that begins at or before the last stored sequence, and is not one of the batches in the window."""
+    """Decide about a batch that begins at or before the last stored sequence, and does not repeat a batch in the window."""
     within = (last - batch.last_sequence) % SEQUENCES < _OLDER
     if within and rules.stale == "acknowledge":
         return Duplicate(-1, -1, 0, rules.window, "at_or_below_highest")
@@ -349,7 +355,7 @@ def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> 
 
 
 def _judge_by_name(state: bytes, batch: BatchHeader, rules: Rules, log_end_offset: int, highest: int) -> Verdict:
-    """Pulsar's deduplication: the application's own sequence ids, which do not wrap and, by its rules, may leave gaps."""
+    """Decide by Pulsar's deduplication. The sequence ids are the application's own; they do not wrap and may leave gaps."""
     if retry := _find_duplicate(state, batch, batch.producer_epoch, rules):
         return retry
     if batch.base_sequence <= highest and rules.stale == "acknowledge":
@@ -360,7 +366,8 @@ def _judge_by_name(state: bytes, batch: BatchHeader, rules: Rules, log_end_offse
 
 
 def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp: int, rules: Rules) -> bytes:
-    """The state after the batch was stored at `base_offset`; `timestamp` is the largest of its records', in ms."""
+    """Returns the state after the batch was stored at `base_offset`. `timestamp` is the largest timestamp of its records, in
+    ms."""
     epoch, delta, sequence = batch.producer_epoch, batch.last_offset_delta, batch.base_sequence
     last = (sequence + delta) % SEQUENCES if sequence >= 0 else -1
     newest = _NEXT.pack(last, timestamp, last, base_offset + delta, delta, timestamp)
@@ -382,7 +389,7 @@ def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp
 def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int) -> ErrorCode:
     """Check whether a transaction's marker may be written (ProducerAppendInfo.appendEndTxnMarker).
 
-    From transaction version 2 on, a marker carries a new epoch. A marker with the current epoch is a repetition; it is
+    From transaction version 2 on, a marker carries a new epoch. A marker with the current epoch is a repetition, and is
     allowed if no transaction is open.
     """
     if state is None:
@@ -398,7 +405,7 @@ def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: in
 
 
 def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> bytes:
-    """The state after the marker was stored; with a new epoch the batches of the old one are forgotten."""
+    """Returns the state after the marker was stored. With a new epoch, the state forgets the batches of the old epoch."""
     epoch, last, batches = -1, -1, b""
     if state is not None:
         epoch, _, _, _, last, _ = _HEAD.unpack_from(state)
@@ -409,7 +416,8 @@ def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch:
 
 
 def without_transaction(state: bytes) -> bytes:
-    """The state of a producer whose open transaction is forgotten, without a marker: its sequences go on."""
+    """Returns the producer's state without its open transaction. The log gets no marker, and the producer's sequences
+    continue."""
     epoch, coordinator_epoch, _, flags, last, timestamp = _HEAD.unpack_from(state)
     return _HEAD.pack(epoch, coordinator_epoch, -1, flags & ~_OPEN, last, timestamp) + state[_START:]
 
@@ -430,7 +438,7 @@ def advance_in_order(
 
 
 def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: str, partition: int) -> str:
-    """The verdict as a sentence: the received and expected sequences, and the batches in the window."""
+    """Returns the verdict as a sentence: the received and expected sequences, and the batches in the window."""
     one = batch.base_sequence == batch.last_sequence
     who = f"producer {batch.producer_id} epoch {batch.producer_epoch}"
     came = f"sequence{'' if one else 's'} {_range(batch.base_sequence, batch.last_sequence)}"
@@ -463,7 +471,7 @@ ACCEPTED = {
     "gap_accepted": "{came} {are} after a gap of {who}, which this profile accepts",
     "above_highest": "{came} of {who} {are} above the highest stored",
 }
-"""The end of the sentence for each rule by which a batch is accepted."""
+"""The ends of sentences, for each rule that accepts a batch."""
 _REJECTED = {
     "epoch_fenced": "{who} is fenced: the current epoch is {expected}",
     "unissued_producer_id": "no broker issued the producer id {got}",

@@ -1,7 +1,8 @@
 """The rule set of the validator as data, and its presets.
 
-`kafka-4.3` responds as Apache Kafka 4.3.1. The others reproduce the textbook, simpler brokers, older releases and
-Apache Pulsar's deduplication, so that a client can be tested against each, and an audit can ask "what if".
+`kafka-4.3` responds as Apache Kafka 4.3.1. The other presets reproduce the textbook, simpler brokers, older releases and
+Apache Pulsar's deduplication. Tests can run a client against each preset, and an audit can ask what a preset would have
+decided.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ApiVersions = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a batch of a producer is judged. Each field is a rule that `--set rule=value` can change."""
+    """The rules by which the validator judges a producer's batch. `--set rule=value` changes a field."""
 
     name: str = "kafka-4.3"
     window: int = 5
@@ -42,12 +43,12 @@ class Rules:
 
     @property
     def needs_issued(self) -> bool:
-        """Whether the judge needs to know if a producer id was ever issued."""
+        """Tells whether the rules depend on whether a producer id was ever issued."""
         return self.unissued != "accept"
 
     @property
     def keeps_state_on_log_start_advance(self) -> bool:
-        """Whether a producer's state remains when its last batch is deleted."""
+        """Tells whether a producer's state remains when its last batch is deleted."""
         return self.state_after_delete == "kept"
 
     def __post_init__(self) -> None:
@@ -60,7 +61,8 @@ class Rules:
                 raise ValueError(f"rule {rule} is one of {choices}, not {getattr(self, rule)!r}")
 
     def with_setting(self, rule: str, value: Any) -> Rules:
-        """These rules with one changed; `value` may be text. The ValueError for an unknown rule names the nearest one."""
+        """Returns these rules with one rule changed; `value` may be text. The ValueError for an unknown rule names the
+        nearest rule."""
         known = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "api_versions")]
         if rule not in known:
             raise ValueError(f"there is no rule {rule!r}{did_you_mean(rule, known, 0.4)}")
@@ -73,11 +75,12 @@ class Rules:
 
 
 def _keys(text: str) -> ApiVersions:
-    """`0:8 1:11 …`: API key and newest version, all from version 0."""
+    """Reads `0:8 1:11 …`, an API key and its newest version each. The oldest version of every API is 0."""
     return {int(key): (0, int(newest)) for key, newest in (pair.split(":") for pair in text.split())}
 
 
-# The versions that the releases offered, from org.apache.kafka.common.protocol.ApiKeys of their kafka-clients.
+# The versions that the releases offered, taken from org.apache.kafka.common.protocol.ApiKeys in the kafka-clients of each
+# release.
 _KAFKA_2_3 = _keys(
     "0:7 1:11 2:5 3:8 8:7 9:5 10:2 11:5 12:3 13:2 14:3 15:3 16:2 17:1 18:2 19:3 20:3 21:1 22:1 23:3 24:1 25:1 26:1 "
     "27:0 28:2 29:1 30:1 31:1 32:2 33:1 34:1 35:1 36:1 37:1 38:1 39:1 40:1 41:1 42:1 43:0 44:0"
@@ -106,7 +109,8 @@ PROFILES: dict[str, Rules] = {
 
 
 def profile(name: str, **overrides: Any) -> Rules:
-    """A preset, with single rules changed. The ValueError for an unknown profile or rule names the nearest one."""
+    """Returns a preset, with single rules changed. The ValueError for an unknown profile or rule names the nearest known
+    name."""
     if name not in PROFILES:
         raise ValueError(f"there is no profile {name!r}{nearest(name, PROFILES)}")
     rules = PROFILES[name]

@@ -1,10 +1,10 @@
 """Timers, and long work in slices, without a clock.
 
 The driver of the engine asks `deadline()` for the time of its next call, and passes the time to `run(now)`. Each due timer
-runs with the time it was set for, so advancing the clock by eight days has the same effect as eight days that pass.
+runs with the time for which it was set. So advancing the clock by eight days has the same effect as eight days that pass.
 
-Long work that belongs to no request is also done in slices (`work`): the driver can stop after some of them, serve requests,
-and continue.
+Long work that belongs to no request runs in slices (`work`): the driver can stop after some slices, serve requests, and
+continue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import count
 
 Action = Callable[[int], None]
 _TIDY_FROM = 1024
-"""The number of timers from which a search for cancelled ones is worthwhile."""
+"""The smallest number of timers among which a search for cancelled timers is worthwhile."""
 
 
 class Timer:
@@ -34,7 +34,7 @@ class Timer:
 
 
 class Timers:
-    """A heap of timers; those set for the same moment run in the order in which they were set."""
+    """A heap of timers. Timers for the same moment run in the order in which they were set."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
@@ -42,14 +42,14 @@ class Timers:
         self._tidy_at = _TIDY_FROM
         self._work: deque[Iterator[None]] = deque()
         self.in_slices = False
-        """Whether the driver calls `run` again while there is work; if not, work is done all at once."""
+        """Tells whether the driver calls `run` again while there is work. Otherwise all work runs at once."""
         self.runs = False
-        """Whether `run` is running."""
+        """Tells whether `run` is running."""
         self.reached = 0
-        """The time that the latest timer to run was set for."""
+        """The time for which the latest timer that ran was set."""
 
     def at(self, when: int, action: Action) -> Timer:
-        """Run `action(when)` once it is `when`."""
+        """Run `action(when)` at the time `when`."""
         timer = Timer(when, action)
         heapq.heappush(self._heap, (when, next(self._order), timer))
         if len(self._heap) > self._tidy_at:
@@ -57,7 +57,7 @@ class Timers:
         return timer
 
     def _tidy(self) -> None:
-        """Remove cancelled timers: a live session cancels one with every heartbeat."""
+        """Remove cancelled timers: a live session cancels a timer with every heartbeat."""
         self._heap = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._tidy_at = max(_TIDY_FROM, 2 * len(self._heap))
@@ -82,11 +82,11 @@ class Timers:
 
     @property
     def busy(self) -> bool:
-        """Whether there is unfinished work."""
+        """Tells whether there is unfinished work."""
         return bool(self._work)
 
     def deadline(self) -> int | None:
-        """The time at which the next timer is due, or None; 0 while there is unfinished work."""
+        """Returns the time at which the next timer is due, or None; 0 while there is unfinished work."""
         if self._work:
             return 0
         while self._heap and self._heap[0][2].action is None:
@@ -94,11 +94,11 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def is_due(self, now: int) -> bool:
-        """Whether a timer is due."""
+        """Tells whether a timer is due."""
         return bool(self._heap) and self._heap[0][0] <= now
 
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        """Run the due timers in order, including due timers that these set.
+        """Run the due timers in order, including due timers that a running timer sets.
 
         Work runs before later timers. With `enough`, timers and slices of work alternate until `enough()` is true; the rest
         waits for the next call.
@@ -132,13 +132,13 @@ class Timers:
                 action(when)
 
     def finish_work(self) -> None:
-        """Do the rest of all work at once."""
+        """Run the rest of all work at once."""
         while self._work:
             for _ in self._work.popleft():
                 pass
 
     def move(self, ms: int) -> None:
-        """The clock was moved by `ms`, perhaps back: each timer has as long to go as before."""
+        """Move all timers by `ms`, perhaps back, as the clock was moved. The remaining times stay the same."""
         for _, _, timer in self._heap:
             timer.when += ms
         self._heap = [(when + ms, order, timer) for when, order, timer in self._heap]

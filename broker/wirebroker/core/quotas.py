@@ -19,24 +19,25 @@ USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCE, FETCH, REQUEST = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
 MUTATION, CONNECTION = "controller_mutation_rate", "connection_creation_rate"
 BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
-"""The limits of users and client ids; those of addresses have only CONNECTION."""
+"""The limits of users and client ids. An address has only the limit CONNECTION."""
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
 """The largest value of each limit that is a whole number."""
 ALMOST_WHOLE = 1e-6
-"""How far a value may be above a whole number where Kafka requires a whole number."""
+"""The largest distance from a whole number that Kafka accepts where it requires a whole number."""
 SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")
 """An IPv4 address with fewer than four numbers, which Java accepts."""
 Change = tuple[QuotaEntity, str, float | None]
-"""An entity, one of its limits, and the new value; None removes it."""
+"""An entity, the name of a limit, and the limit's new value. None removes the limit."""
 
 
 def entity_of(names: Mapping[str, str | None]) -> QuotaEntity:
-    """The entity with these names by their types. None is the default: it stands for all that have no limit of their own."""
+    """Returns the entity with these names by their types. A name of None is the default: it stands for all entities without a
+    limit of their own."""
     return tuple(sorted(names.items()))
 
 
 def java_buckets(capacity: int, count: int) -> int:
-    """The number of buckets of a HashMap that was made for `capacity` keys, after `count` were put into it."""
+    """Returns the number of buckets of a HashMap that was made for `capacity` keys, after `count` were put into it."""
     buckets = 1 << max(capacity - 1, 0).bit_length()
     while count > buckets * 3 // 4:
         buckets *= 2
@@ -44,14 +45,14 @@ def java_buckets(capacity: int, count: int) -> int:
 
 
 def entity_hash(entity: QuotaEntity) -> int:
-    """Kafka's `ClientQuotaEntity.hashCode`, as an unsigned number of 32 bits."""
+    """Returns Kafka's `ClientQuotaEntity.hashCode`, as an unsigned number of 32 bits."""
     pairs = sum(java_hash(kind) ^ (0 if name is None else java_hash(name)) for kind, name in entity)
     return (31 + pairs) & 0xFFFFFFFF
 
 
 def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str | None:
-    """Returns why there is no such entity, in Kafka's words, or None if there may be. `order` is that in which the types are
-    checked."""
+    """Returns the reason, in Kafka's words, for which such an entity is invalid, or None if it is valid. `order` is the order
+    in which the types are checked."""
     if not names:
         return "Invalid empty client quota entity"
     for kind in order:
@@ -68,7 +69,7 @@ def entity_error(names: Mapping[str, str | None], order: Iterable[str]) -> str |
 
 
 def _is_address(text: str) -> bool:
-    """Whether this is an address. Kafka also looks up names; here only localhost has an address."""
+    """Tells whether this is an address. Kafka also resolves host names. Here only localhost has an address."""
     if text == "localhost" or SHORT_ADDRESS.fullmatch(text):
         return True
     try:
@@ -79,7 +80,7 @@ def _is_address(text: str) -> bool:
 
 
 def value_error(names: Mapping[str, str | None], key: str, value: float) -> str | None:
-    """Returns why an entity of these names cannot have this limit, in Kafka's words, or None if it can."""
+    """Returns the reason, in Kafka's words, for which an entity of these names cannot have this limit; else None."""
     if key not in ((CONNECTION,) if IP in names else BY_CLIENT):
         return f"Invalid configuration key {key}"
     if value <= 0.0:
@@ -96,11 +97,11 @@ class Quotas:
 
     def __init__(self) -> None:
         self.limits: dict[QuotaEntity, dict[str, float]] = {}
-        """All of them, in the order in which Kafka describes them."""
+        """All quotas, in the order in which Kafka describes them."""
         self.on = False
-        """Whether there is any limit."""
+        """Tells whether there is any limit."""
         self.version = 0
-        """Rises with every change."""
+        """A counter that rises with every change."""
 
     def alter(self, changes: Sequence[Change]) -> None:
         """Set and remove limits."""
@@ -117,7 +118,7 @@ class Quotas:
 
     @staticmethod
     def _altered(held: dict[str, float], changes: dict[str, float | None] | None) -> dict[str, float]:
-        """The limits of an entity after changes."""
+        """Returns the limits of an entity after changes."""
         if changes is None:
             return held
         new = {key: changes[key] for key in hash_order(changes, java_hash, java_buckets(16, len(changes)))}
@@ -126,14 +127,14 @@ class Quotas:
 
 
 class Measured(NamedTuple):
-    """The clients whose use is measured together, by the names of user and client id; "" for any."""
+    """The clients whose use is measured together, by the names of user and client id; "" stands for any name."""
 
     user: str
     client_id: str | None
 
 
 class KeyedQuotas:
-    """One kind of limit, and the clients of each of its values (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
+    """A kind of limit, and the clients of each value of the limit (Kafka's ClientQuotaManager.DefaultQuotaCallback)."""
 
     def __init__(self, quotas: Quotas, key: str) -> None:
         self._values = {entity: held[key] for entity, held in quotas.limits.items() if key in held}
@@ -143,7 +144,7 @@ class KeyedQuotas:
         return bool(self._values)
 
     def measured(self, user: str, client_id: str | None) -> Measured:
-        """The clients with which a client is measured together."""
+        """Returns the clients with which a client is measured together."""
         if self._levels == {(CLIENT_ID,)}:
             return Measured("", client_id)
         if self._levels == {(USER,)}:
@@ -163,7 +164,7 @@ class KeyedQuotas:
         return Measured(user, "") if ((USER, None),) in self._values else Measured("", client_id)
 
     def limit(self, who: Measured) -> tuple[float, QuotaEntity] | None:
-        """Returns their limit, and the entity that sets it, or None without a limit."""
+        """Returns the clients' limit and the entity that sets it, or None without a limit."""
         user, client_id = who
         if client_id is None:
             return None
@@ -179,7 +180,7 @@ class KeyedQuotas:
 
 
 class Window(NamedTuple):
-    """The samples by which something is measured: how many, and how long each is, in ms."""
+    """The samples of a measurement: their number, and the length of a sample in ms."""
 
     samples: int
     ms: int
@@ -197,7 +198,7 @@ class _Sample:
 
 
 class Rate:
-    """Kafka's Rate over a WindowedSum: how much a second, measured in samples. Times are ms."""
+    """Kafka's Rate over a WindowedSum: the use in a second, measured in samples. Times are ms."""
 
     __slots__ = ("_current", "_samples")
 
@@ -221,12 +222,12 @@ class Rate:
         sample.last_event = now
 
     def measure(self, window: Window, now: int) -> float:
-        """The use in a second."""
+        """Returns the use in a second."""
         size = self.window_size(window, now)
         return sum(sample.value for sample in self._samples) / (size / 1000)
 
     def window_size(self, window: Window, now: int) -> int:
-        """The ms over which the rate is measured; at least all samples but one."""
+        """Returns the time in ms over which the rate is measured: at least the length of all samples but one."""
         for sample in self._samples:
             if now - sample.last_event >= window.samples * window.ms:
                 sample.reset(now)
@@ -235,7 +236,7 @@ class Rate:
         return max(elapsed + max(missing, 0) * window.ms, 1)
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns how long the client has to wait, or 0 if it is within its limit."""
+        """Returns the time in ms for which the client has to wait, or 0 if it is within its limit."""
         value = self.measure(window, now)
         if value <= limit:
             return 0
@@ -243,7 +244,8 @@ class Rate:
 
 
 class TokenBucket:
-    """Kafka's TokenBucket: it fills with `limit` tokens a second, and holds as many as a whole window gives (KIP-599)."""
+    """Kafka's TokenBucket. The bucket fills with `limit` tokens a second, and holds at most the tokens of a whole window
+    (KIP-599)."""
 
     __slots__ = ("_tokens", "_updated")
 
@@ -252,29 +254,29 @@ class TokenBucket:
         self._updated = 0
 
     def refill(self, window: Window, limit: float, now: int) -> float:
-        """The tokens in it now; negative if too many were taken."""
+        """Returns the number of tokens in the bucket now. A negative number means that clients took too many tokens."""
         burst = window.samples * (window.ms / 1000) * limit
         self._tokens = min(burst, self._tokens + limit * ((now - self._updated) / 1000))
         self._updated = now
         return self._tokens
 
     def take(self, window: Window, limit: float, count: float, now: int) -> None:
-        """Take this many tokens, even if there are fewer."""
+        """Take this many tokens, even if the bucket has fewer."""
         self._tokens = self.refill(window, limit, now) - count
 
     def throttle_ms(self, window: Window, limit: float, now: int) -> int:
-        """Returns how long it takes until there is a token again, or 0 if there is one, or at least no debt."""
+        """Returns the time in ms until the bucket has no debt, or 0 if it has none now."""
         tokens = self.refill(window, limit, now)
         return java_round(-tokens / limit * 1000) if tokens < 0 else 0
 
 
 def java_round(value: float) -> int:
-    """Java's `Math.round(value)`."""
+    """Returns Java's `Math.round(value)`."""
     if math.isnan(value):
         return 0
     return 2**63 - 1 if value >= 2**63 else -(2**63) if value <= -(2**63) else math.floor(value + 0.5)
 
 
 def java_int(number: int) -> int:
-    """Java's `(int)`, which wraps around."""
+    """Returns Java's `(int)`, which wraps around."""
     return (number + 2**31) % 2**32 - 2**31

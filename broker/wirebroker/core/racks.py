@@ -1,4 +1,4 @@
-"""Racks: which broker is in which, and the replica that a consumer in a rack should read (KIP-392)."""
+"""The racks of the brokers, and the choice of the replica that a consumer in a rack should read (KIP-392)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wirebroker.core.configs import ConfigError
 from wirebroker.core.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The `replica.selector.class` with which consumers are sent to replicas in their racks."""
+"""The `replica.selector.class` that sends consumers to replicas in their racks."""
 
 
 class Racked(Protocol):
@@ -21,11 +21,12 @@ class Racked(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it can lead and follow."""
+        """Tells whether the broker can lead and follow."""
 
 
 def racks(value: str, brokers: int) -> list[str | None]:
-    """The rack of each broker from `broker.rack`: one for all, or one for each with commas between them. Raises ConfigError.
+    """Reads the rack of each broker from `broker.rack`: one rack for all brokers, or a comma-separated list with a rack for
+    each broker. Raises ConfigError.
 
     All brokers of a cluster are one process here and share their settings.
     """
@@ -38,7 +39,7 @@ def racks(value: str, brokers: int) -> list[str | None]:
 
 
 def spread(brokers: Iterable[Racked]) -> list[int]:
-    """The ids of these brokers, in an order in which neighbours are in different racks as far as possible."""
+    """Returns the ids of these brokers, in an order in which neighbours are in different racks as far as possible."""
     taken: Counter[str | None] = Counter()
     order = []
     for broker in sorted(brokers, key=lambda each: each.node_id):

@@ -1,11 +1,11 @@
 """Kafka's checks of a client's record data, which precede the check of the sequence.
 
-In Kafka's order: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC (UnifiedLog), the counts
-and every record (LogValidator), the segment's size. All checks come before the validator, so a damaged retry is an error and
-not a duplicate.
+The checks follow Kafka's order: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC
+(UnifiedLog), the counts and every record (LogValidator), the segment's size. All checks come before the validator, so a
+damaged retry is an error and not a duplicate.
 
-`full` reads the records as Kafka does. Otherwise the batch header is trusted, and records are read only if the header gives
-a reason: a timestamp in the future, or a topic that stores another compression.
+`full` reads the records as Kafka does. Otherwise this module trusts the batch header, and reads records only for a reason: a
+timestamp in the future, or a topic that stores another compression.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _LATEST = 2**63 - 1
 MANY_RECORDS = 1 << 14
 """A number of records that takes about ten milliseconds to check."""
 MUCH_DATA = 1 << 21
-"""Bytes of records that take about the same time to decompress."""
+"""The number of bytes of records that take about ten milliseconds to decompress."""
 MOST_COMPRESSED = MUCH_DATA // 4
 _new = tuple.__new__
-"""Makes a named tuple of its fields without its constructor, which takes as long as all the checks."""
+"""Makes a named tuple without its constructor, which would take as long as all the checks."""
 _unpack = HEADER.unpack_from
 _rooms: list[Room] = []
-"""Buffers that no thread uses now."""
+"""The buffers that no thread uses now."""
 
 
 class RecordPolicy(NamedTuple):
@@ -79,11 +79,11 @@ class RecordPolicy(NamedTuple):
 
     @classmethod
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
-        """The policy of these settings."""
+        """Returns the policy of these settings."""
         compression = configs.text("compression.type")
         compacted = "compact" in configs.text("cleanup.policy")
         segment_ms = configs.integer("segment.ms")
-        internal = configs.value("internal.segment.bytes")  # smaller segments than Kafka 4 allows, for tests
+        internal = configs.value("internal.segment.bytes")  # tests use smaller segments than Kafka 4 allows
         has_level = compression in ("gzip", "lz4", "zstd")
         return cls(
             topic,
@@ -102,7 +102,8 @@ class RecordPolicy(NamedTuple):
 class Checked(NamedTuple):
     """A batch whose records are in order, as it will be stored.
 
-    It is the caller's buffer, or a part of it, unless it had to be `rewritten`. The header is that of `batch`.
+    `batch` is the caller's buffer, or a part of it, unless the batch had to be `rewritten`. `header` is the header of
+    `batch`.
     """
 
     header: BatchHeader
@@ -114,11 +115,11 @@ class Checked(NamedTuple):
 
 
 class TakesLong(Exception):
-    """Raised if the check of a batch would take long and was not done. Call `check` without `at_once`, in a thread."""
+    """Raised instead of a check that would take long. Call `check` again without `at_once`, in a thread."""
 
 
 class RecordReject(NamedTuple):
-    """Record data that is refused. `log_start_known` says whether the response carries the log start offset.
+    """The rejection of a request's record data. `log_start_known` says whether the response carries the log start offset.
 
     `rule` names the check that failed; a colon and details may follow.
     """
@@ -136,7 +137,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
 ) -> Checked | RecordReject:
     """Check one partition's record data at the time `now`, in ms since the epoch.
 
-    With `at_once` it raises TakesLong instead of reading more than MANY_RECORDS or MUCH_DATA.
+    With `at_once`, the check raises TakesLong instead of reading more than MANY_RECORDS or MUCH_DATA.
     """
     if records is None or (size := len(records)) < HEADER_SIZE:
         return _first_batch(records, policy, now, produce_version, full, at_once)
@@ -174,7 +175,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
             or (keyless and policy.compacted)
         ) and (error := _record_errors(body, header, policy, now)) is not None:
             return error
-        if latest < NO_TIMESTAMP:  # Kafka's search for the largest starts at −1
+        if latest < NO_TIMESTAMP:  # Kafka's search for the largest timestamp starts at −1
             latest = NO_TIMESTAMP
     else:
         latest = max_timestamp
@@ -188,7 +189,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
 def _first_batch(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool
 ) -> Checked | RecordReject:
-    """Check record data that is not exactly one whole batch. A truncated second batch is cut off."""
+    """Check record data that is not exactly one whole batch. Removes a truncated second batch."""
     size = size_of_only_batch(records, produce_version)
     if records is None or isinstance(size, RecordReject):
         assert isinstance(size, RecordReject)
@@ -199,10 +200,10 @@ def _first_batch(
 
 
 def size_of_only_batch(records: memoryview | None, produce_version: int) -> int | RecordReject:
-    """The size of the only batch in the record data, or the rejection by ProduceRequest.validateRecords.
+    """Returns the size of the only batch in the record data, or the rejection by ProduceRequest.validateRecords.
 
-    As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged one is an error. Kafka never responds
-    null records; INVALID_RECORD is the code that it would mean.
+    As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged batch is an error. Kafka does not
+    respond to null records; INVALID_RECORD is the error that fits.
     """
     if records is None:
         return RecordReject(ErrorCode.INVALID_RECORD, "null_records")
@@ -221,13 +222,13 @@ def size_of_only_batch(records: memoryview | None, produce_version: int) -> int 
         if following is not None and size + following <= len(records):
             return RecordReject(ErrorCode.INVALID_RECORD, "more_than_one_batch", header=header)
     except CorruptBatch as corrupt:
-        message = str(corrupt) if size is None else None  # Kafka does not say what is wrong with a second batch
+        message = str(corrupt) if size is None else None  # Kafka does not name the error of a second batch
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, f"corrupt_batch: {corrupt}", message, header=header)
     return size
 
 
 def _shorter_than_its_header(batch: memoryview, policy: RecordPolicy) -> RecordReject:
-    """Kafka reads the producer id before it checks the size, and fails if the data ends before that."""
+    """Kafka reads the producer id before it checks the size, and fails if the data ends before the producer id."""
     if len(batch) < _END_OF_PRODUCER_ID:
         return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "batch_ends_inside_its_header")
     if any(batch[:8]):
@@ -244,7 +245,8 @@ def _codec_of_later_version(codec: int, header: BatchHeader | None) -> RecordRej
 
 
 def _header_error(header: BatchHeader) -> RecordReject:
-    """The first check of the header that fails: UnifiedLog's of the codec, then those of LogValidator.validateBatch."""
+    """Returns the rejection by the first failing check of the header: UnifiedLog's check of the codec, then the checks of
+    LogValidator.validateBatch."""
     code = ErrorCode.INVALID_RECORD
     if header.compression > ZSTD:
         code, rule = ErrorCode.UNKNOWN_SERVER_ERROR, "unknown_compression"
@@ -264,7 +266,7 @@ def _damaged(header: BatchHeader, damage: Exception) -> RecordReject:
 
 
 def _server_error(header: BatchHeader, rule: str) -> RecordReject:
-    """The rejection of data that Kafka does not foresee, and refuses with UNKNOWN_SERVER_ERROR."""
+    """Returns the rejection with UNKNOWN_SERVER_ERROR: Kafka does not foresee such data."""
     return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, rule, log_start_known=True, header=header)
 
 
@@ -290,7 +292,7 @@ class _Skimmed(NamedTuple):
 def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
     """Read records as Kafka reads the records of a compressed batch that it stores unchanged.
 
-    The announced sizes of the records are ignored (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
+    Kafka ignores the announced sizes of the records (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
     """
     pos = 0
     try:
@@ -317,7 +319,8 @@ def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
 
 
 def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
-    """Walk a compressed batch that is stored unchanged. Also returns whether its offset deltas are 0, 1, 2 …"""
+    """Read the records of a compressed batch that is stored unchanged. Also returns whether its offset deltas are 0, 1, 2
+    …"""
     try:
         return walk_in_order(body, count)
     except ProtocolError:
@@ -330,7 +333,7 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
-    """Whether a record may have to be refused; only then is each record checked. `check` contains a copy of this
+    """Tells whether a record may have to be refused; only then is each record checked. `check` contains a copy of this
     condition."""
     return (
         header.is_log_append_time
@@ -341,7 +344,8 @@ def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: 
 
 
 def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, now: int) -> RecordReject | None:
-    """The rejection that names each refused record, as LogValidator does, or None. The body has already been walked."""
+    """Returns the rejection that names each refused record, as LogValidator does, or None. The caller has already read the
+    body once."""
     errors: list[tuple[int, str | None]] = []
     found = 0
     code = ErrorCode.INVALID_RECORD
@@ -388,7 +392,7 @@ def _timestamp_error(record: _Skimmed, header: BatchHeader, policy: RecordPolicy
 def _check_unusual(
     records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int, at_once: bool
 ) -> Checked | RecordReject:
-    """Check a compressed batch, one that claims LogAppendTime, or one for a topic that stores another compression."""
+    """Check a compressed batch, a batch that claims LogAppendTime, or a batch for a topic that stores another compression."""
     if at_once and header.compression and len(records) > MOST_COMPRESSED:
         raise TakesLong
     room = _rooms.pop() if _rooms else Room()
@@ -408,7 +412,7 @@ def _check_records(
     except CodecMissing as missing:
         if codec != target:
             return _codec_missing(header, missing)
-        return _as_stored(records, header, header.max_timestamp, policy, now)  # only the header is trusted here
+        return _as_stored(records, header, header.max_timestamp, policy, now)  # only the header decides here
     except TooLarge as large:
         if at_once:
             raise TakesLong from None
@@ -429,14 +433,14 @@ def _check_records(
             return _rebuilt(body, header, target, policy, now)
     except ProtocolError as damage:
         return _damaged(header, damage)
-    if not ordered:  # Kafka would number them itself, but has not kept their keys and values
+    if not ordered:  # Kafka would number the records itself, but has not kept their keys and values
         return _server_error(header, "offset_deltas_out_of_order")
     latest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + walked.max_delta
     return _as_stored(records, header, max(latest, NO_TIMESTAMP), policy, now)
 
 
 def _target(header: BatchHeader, policy: RecordPolicy) -> int:
-    """The compression that the topic stores this batch with."""
+    """Returns the compression with which the topic stores this batch."""
     if policy.compression == "producer":
         return header.compression
     return 0 if policy.compression == "uncompressed" else NAMES.index(policy.compression)
@@ -447,7 +451,7 @@ def _codec_missing(header: BatchHeader, missing: CodecMissing) -> RecordReject:
 
 
 def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: RecordPolicy, now: int) -> Checked:
-    """The batch with its topic's timestamp type and its true max timestamp."""
+    """Returns the batch with its topic's timestamp type and its true max timestamp."""
     if latest > _LATEST:
         latest = NO_TIMESTAMP  # Java wraps around after 64 bits, to negative numbers
     stamp = now if policy.append_time else latest
@@ -459,7 +463,8 @@ def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: Re
 
 
 def _rebuilt(body: memoryview, header: BatchHeader, target: int, policy: RecordPolicy, now: int) -> Checked | RecordReject:
-    """The same records in a new batch, numbered from 0, with the first one's timestamp as base (MemoryRecordsBuilder)."""
+    """Returns the same records in a new batch, numbered from 0. The first record's timestamp is the base
+    (MemoryRecordsBuilder)."""
     if header.producer_id == -1 and header.is_transactional:
         return _server_error(header, "transactional_without_producer_id")
     if header.producer_id != -1 and (header.producer_epoch == -1 or header.base_sequence < 0):

@@ -18,8 +18,8 @@ MESSAGES = {
     ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
     ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
 }
-"""Kafka's own messages for errors, which few responses have."""
+"""Kafka's own messages for errors. Few responses have a message."""
 MOST_RECORDS = 10_000
 """The largest number of records that Kafka's controller writes for one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 TOO_LARGE = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-"""For a request that needs more records."""
+"""The refusal of a request that needs more records."""

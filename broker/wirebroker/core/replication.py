@@ -1,9 +1,10 @@
-"""The replicas of one partition. Each holds a prefix of the leader's log, usually the whole log.
+"""The replicas of one partition. Each replica holds a prefix of the leader's log, usually the whole log.
 
-A follower normally has a record as soon as the leader has it, so there is one log, the leader's, and no copying. A replica
-that does not follow, because it is frozen or its broker is down, has a `Prefix`: its log end offset, and the producers'
-state and transactions at that offset. If it becomes the leader, the log is truncated to its end, and its state takes effect.
-Records that only the former leader had are lost with the election, not when it comes back.
+A follower normally has a record as soon as the leader has it. So only the leader's log exists, and nothing is copied. A
+replica that does not follow, because it is frozen or its broker is down, has a `Prefix`: its log end offset, and the
+producers' state and transactions at that offset. If such a replica becomes the leader, the log is truncated to the replica's
+end, and the replica's state takes effect. The election loses the records that only the former leader had, not its later
+return.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Alive = Callable[[int], bool]
 
 @dataclass(slots=True)
 class Prefix:
-    """The state of a replica that does not follow: its log up to an offset, and the producers' state there."""
+    """The state of a replica that does not follow: its log up to an offset, and the producers' state at that offset."""
 
     log_end_offset: int
     log_start_offset: int
@@ -32,21 +33,22 @@ class Prefix:
     transactions: OpenTransactions
     epoch_starts: list[tuple[int, int]]
     caught_up: int
-    """The time at which it last had the leader's whole log, in ms since the epoch."""
+    """The time at which the replica last had the leader's whole log, in ms since the epoch."""
     forgetful: bool = False
-    """Whether it was restarted, and so knows only the last earlier batch of each producer."""
+    """Tells whether the replica was restarted, and so knows only the last earlier batch of each producer."""
     cut_off: bool = False
-    """Whether its log was truncated to that of a new leader; its state is then read from the log again."""
+    """Tells whether the replica's log was truncated to a new leader's log. The replica's state is then read from the log
+    again."""
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which read_committed consumers may read here."""
+        """The offset up to which read_committed consumers may read from this replica."""
         unstable = self.transactions.first_unstable()
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
 
 class Replicated(Protocol):
-    """A partition as its replication sees it, which decides who its replicas are and how far they have the log."""
+    """The interface of a partition for its replication, which decides which replicas follow and up to which offset."""
 
     configs: TopicConfigs
     rules: Rules
@@ -72,19 +74,19 @@ class Replicated(Protocol):
         """The offset up to which records are replicated."""
 
     def prefix(self, now: int) -> Prefix:
-        """The state of a replica that stops following now."""
+        """Returns the state of a replica that stops following now."""
 
     def take_over(self, prefix: Prefix) -> None:
         """Continue from a new leader's state."""
 
     def new_leader_epoch(self, epoch: int, *, elected: bool) -> None:
-        """A new leader epoch begins."""
+        """Begin a new leader epoch."""
 
     def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
-        """The producers' states after a restart, with a log from `start` to `end`."""
+        """Returns the producers' states after a restart, with a log from `start` to `end`."""
 
     def notify(self, now: int) -> None:
-        """Call the waiting requests: more is visible, or the leader has changed."""
+        """Call the waiting requests, because more records are visible or the leader has changed."""
 
 
 class Replication:
@@ -97,19 +99,19 @@ class Replication:
         self.lagging: dict[int, Prefix] = {}
         self.frozen: set[int] = set()
         self.since_restart: dict[int, Prefix] = {}
-        """For followers that were restarted: their state when they began to follow again."""
+        """The state of restarted followers when they began to follow again."""
 
     # State
 
     @property
     def min_in_sync(self) -> int:
-        """min.insync.replicas, but at most the number of replicas."""
+        """The value of min.insync.replicas, but at most the number of replicas."""
         partition = self._partition
         return min(partition.configs.integer("min.insync.replicas"), len(partition.replicas))
 
     @property
     def too_few(self) -> bool:
-        """Whether fewer replicas are in sync than acks=all requires."""
+        """Tells whether fewer replicas are in sync than acks=all requires."""
         in_sync = self._partition.in_sync
         return len(in_sync) < len(self._partition.replicas) and len(in_sync) < self.min_in_sync
 
@@ -120,7 +122,7 @@ class Replication:
         return min([self._partition.log_start_offset, *starts])
 
     def lags(self, now: int, longest_ms: int) -> list[int]:
-        """The in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms)."""
+        """Returns the in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms)."""
         partition = self._partition
         return [
             node
@@ -133,8 +135,8 @@ class Replication:
     def review(self) -> None:
         """Compute the high watermark again (Partition.maybeIncrementLeaderHW).
 
-        It is the smallest log end offset of the in-sync replicas. It never moves back, and stands still while there are too
-        few.
+        The high watermark is the smallest log end offset of the in-sync replicas. The high watermark never moves back, and
+        stands still while too few replicas are in sync.
         """
         partition = self._partition
         visible = min(partition.high_watermark, partition.log_end_offset)
@@ -148,18 +150,18 @@ class Replication:
     # Events
 
     def freeze(self, node_id: int, now: int) -> None:
-        """The replica, which is alive and does not lead, stops following."""
+        """Let a live replica that does not lead stop following."""
         self.frozen.add(node_id)
         self._stop_following(node_id, now)
         self.review()
 
     def thaw(self, node_id: int, alive: Alive, now: int) -> None:
-        """The replica follows again, has caught up, and is in sync."""
+        """Let the replica follow again. The replica catches up and gets in sync at once."""
         self.frozen.discard(node_id)
         self._change(self._registration, alive, now)
 
     def absent(self, node_id: int, now: int) -> None:
-        """The partition is created while the replica's broker is down."""
+        """Handle the creation of the partition while the replica's broker is down."""
         partition = self._partition
         self._stop_following(node_id, now)
         partition.in_sync.remove(node_id)
@@ -167,14 +169,14 @@ class Replication:
         self.review()
 
     def broker_down(self, node_id: int, alive: Alive, now: int) -> None:
-        """The replica's broker was killed: it is out of sync, and does not lead."""
+        """Handle the end of the replica's killed broker: the replica is out of sync and does not lead."""
         self.frozen.discard(node_id)
         self._stop_following(node_id, now)
         if node_id in self._partition.in_sync:
             self._elect([each for each in self._partition.in_sync if each != node_id], alive, now)
 
     def broker_up(self, node_id: int, alive: Alive, now: int) -> None:
-        """The replica's broker is up again, with the state that a killed broker finds on its disk."""
+        """Handle the start of the replica's broker. The replica has the state that a killed broker finds on its disk."""
         prefix, partition = self.lagging[node_id], self._partition
         if not prefix.cut_off:
             prefix.producers = partition.producers_after_restart(
@@ -188,22 +190,23 @@ class Replication:
             self._change(self._registration, alive, now)
 
     def shrink(self, out: Iterable[int], alive: Alive, now: int) -> None:
-        """These replicas are no longer in sync."""
+        """Remove these replicas from the in-sync replicas."""
         gone = set(out)
         self._elect([each for each in self._partition.in_sync if each not in gone], alive, now)
 
     def move_leader(self, to: int, alive: Alive, now: int) -> None:
-        """Make a live in-sync replica the leader; the former leader follows it."""
+        """Make a live in-sync replica the leader. The former leader follows the new leader."""
         known = self._registration
         self._change(known._replace(leader=to, leader_epoch=known.leader_epoch + 1), alive, now)
 
     def elect(self, alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
-        """Hold an election: with `preferred` of the first replica, with `unclean` of any live replica rather than none."""
+        """Hold an election. With `preferred` the first replica wins; with `unclean` any live replica may win rather than
+        none."""
         self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
 
     def reassign(self, wanted: Sequence[int], alive: Alive, now: int, *, slow: bool = False) -> None:
-        """Move the replicas to these brokers. This lasts until the new replicas are in sync: live replicas at once, slow
-        replicas when they are thawed.
+        """Move the replicas to these brokers. The reassignment lasts until the new replicas are in sync. A live replica gets
+        in sync at once, and a slow replica when it is thawed.
         """
         to = self._registration.assignment.towards(wanted)
         for node in set(to.replicas).difference(self._partition.replicas):
@@ -213,7 +216,7 @@ class Replication:
         self._elect(self._partition.in_sync, alive, now, to=to)
 
     def revert(self, alive: Alive, now: int) -> bool:
-        """Give up a reassignment; returns whether that is possible. An unclean election may be necessary."""
+        """Give up a reassignment. Returns whether that is possible, because an unclean election may be necessary."""
         known = self._registration
         to = known.assignment.reverted()
         in_sync = [node for node in known.in_sync if node not in known.assignment.adding]
@@ -223,7 +226,7 @@ class Replication:
         return True
 
     def restart(self, now: int) -> None:
-        """All brokers restart: all replicas follow, and a partition without a leader gets one."""
+        """Handle a restart of all brokers: all replicas follow, and a partition without a leader gets a leader."""
         self.frozen.clear()
         if self._partition.leader == NO_LEADER:
             self._elect(self._partition.in_sync, lambda _: True, now)
@@ -253,7 +256,8 @@ class Replication:
         self._change(elect(self._registration, where, in_sync, to=to, preferred=preferred), alive, now)
 
     def _change(self, to: Registration, alive: Alive, now: int) -> None:
-        """Make this the partition's state. Replicas that can follow do so, catch up, and are in sync again."""
+        """Make this the partition's state. Let all replicas follow whose brokers are up. The replicas catch up and get in
+        sync again."""
         partition = self._partition
         if to.leader not in (partition.leader, NO_LEADER):
             self._lead(to.leader, now)
@@ -273,7 +277,7 @@ class Replication:
         partition.notify(now)
 
     def _assign(self, to: Assignment) -> None:
-        """Replicas that are no longer assigned are forgotten."""
+        """Forget replicas that are no longer assigned."""
         partition = self._partition
         for gone in set(partition.replicas).difference(to.replicas):
             self.lagging.pop(gone, None)
@@ -294,7 +298,7 @@ class Replication:
             self.since_restart[node_id] = prefix
 
     def _lead(self, node_id: int, now: int) -> None:
-        """The replica becomes the leader: records and producers' state that it does not have are lost."""
+        """Make the replica the leader. Records and producers' state that it does not have are lost."""
         partition = self._partition
         self.frozen.discard(node_id)
         prefix, restarted = self.lagging.pop(node_id, None), self.since_restart.pop(node_id, None)
@@ -312,7 +316,7 @@ class Replication:
             other.caught_up = now
 
     def cut_off(self, end: int) -> None:
-        """Truncate replicas that have more than the leader; they read their state from the log again."""
+        """Truncate replicas that have more records than the leader. These replicas read their state from the log again."""
         for node, prefix in list(self.lagging.items()):
             if prefix.log_end_offset > end:
                 prefix = self.lagging[node] = self._partition.prefix(prefix.caught_up)
@@ -321,7 +325,7 @@ class Replication:
         self.since_restart = {node: own for node, own in self.since_restart.items() if own.log_end_offset <= end}
 
     def _followed(self, restarted: Prefix) -> dict[Key, bytes]:
-        """The producers' states of a follower that was restarted and has followed since."""
+        """Returns the producers' states of a follower that was restarted and has followed since."""
         partition, followed = self._partition, {}
         for key, leaders in partition.producers.items():
             mine = restarted.producers.get(key)

@@ -1,6 +1,6 @@
-"""The definition of a setting: its type, default and valid values, and how a value is parsed and written.
+"""The definition of a setting: its type, default and valid values, and the parsing and writing of a value.
 
-The rules and the messages are those of Kafka's ConfigDef. The settings themselves are in setting_definitions.txt.
+The rules and the messages come from Kafka's ConfigDef. The settings themselves are in setting_definitions.txt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ConfigType(IntEnum):
 
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 JAVA_SPACE = " \t\n\v\f\r"
-"""The white space of Java's patterns."""
+"""The characters that are white space in Java's patterns."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _BY_DURATION = re.compile(r"(?i:by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)")
@@ -50,33 +50,33 @@ class Setting:
 
     @property
     def internal(self) -> bool:
-        """Whether Kafka hides it in its documentation and its responses."""
+        """Tells whether Kafka hides the setting in its documentation and its responses."""
         return "internal" in self.marks
 
     @property
     def read_only(self) -> bool:
-        """Whether it cannot change while the broker runs."""
+        """Tells whether the setting cannot change while the broker runs."""
         return not self.marks & {"dynamic", "per-broker", "per-listener"}
 
     @property
     def hidden(self) -> bool:
-        """Whether it is shown only if it is set."""
+        """Tells whether the broker shows the setting only if it is set."""
         return bool(self.marks & {"internal", "quota"})
 
     @property
     def sensitive(self) -> bool:
-        """Whether its value is never shown; a value of unknown type might be a secret."""
+        """Tells whether the broker never shows the value. A value of unknown type might be a secret."""
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, raw: str) -> Value:
-        """The typed value of this text. Raises ConfigError if it is not valid."""
+        """Returns the typed value of this text. Raises ConfigError if the text is not valid."""
         value = self._typed(raw)
         if self.valid != "-" or isinstance(value, list):
             self._check(value)
         return value
 
     def default_value(self) -> Value:
-        """The typed default, or None."""
+        """Returns the typed default, or None."""
         return None if self.default is None else self._typed(self.default)
 
     def _typed(self, raw: str) -> Value:
@@ -149,12 +149,12 @@ class Setting:
                 self._check_word(value)
 
     def error(self, value: str, why: str) -> ConfigError:
-        """Kafka's error for a value that is not valid."""
+        """Returns Kafka's error for a value that is not valid."""
         return ConfigError(f"Invalid value {value} for configuration {self.name}: {why}")
 
     @staticmethod
     def text(value: Value) -> str:
-        """A typed value as Kafka writes it."""
+        """Returns a typed value as Kafka writes it."""
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, float):
@@ -173,7 +173,7 @@ def _int(text: str) -> int | None:
 
 
 def _java_double(value: float) -> str:
-    """The number as Java's Double.toString writes it."""
+    """Returns the number as Java's Double.toString writes it."""
     if not math.isfinite(value):
         return repr(value).replace("nan", "NaN").replace("inf", "Infinity")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -188,7 +188,7 @@ def _java_double(value: float) -> str:
 
 
 def _tables() -> dict[str, list[list[str]]]:
-    """The rows of setting_definitions.txt, each split into words, by section."""
+    """Returns the rows of setting_definitions.txt, each split into words, by section."""
     tables: dict[str, list[list[str]]] = {}
     for line in Path(__file__).with_name("setting_definitions.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -213,19 +213,19 @@ BROKER_SETTINGS = _settings(_TABLES["broker"])
 GROUP_SETTINGS = _settings(_TABLES["group"])
 CLIENT_METRICS_SETTINGS = _settings(_TABLES["client metrics"])
 TOPIC_SYNONYMS = {name: tuple(synonyms) for name, *synonyms in _TABLES["topic synonyms"]}
-"""The broker settings that correspond to each topic setting; the first one set takes effect."""
+"""The broker settings that correspond to each topic setting. The first of them that is set takes effect."""
 
 
 @cache
 def meanings() -> Mapping[str, str]:
-    """The meaning of each setting, by its name; read from setting_meanings.txt when a client first asks for it."""
+    """Returns the meaning of each setting, by its name. Reads setting_meanings.txt when a client first asks for a meaning."""
     lines = Path(__file__).with_name("setting_meanings.txt").read_text(encoding="utf-8").splitlines()
     return {name: text for name, _, text in (line.partition(" ") for line in lines) if text and name != "#"}
 
 
 @cache
 def ignored_patterns() -> Mapping[str, Sequence[str]]:
-    """Why settings of Kafka have no effect here, and the patterns of their names (fnmatch)."""
+    """The settings of Kafka without effect here: the reasons, and the patterns of their names (fnmatch)."""
     lines = Path(__file__).with_name("ignored_settings.txt").read_text(encoding="utf-8").splitlines()
     split = (line.partition(": ") for line in lines if line and not line.startswith("#"))
     return {why: patterns.split() for why, _, patterns in split}

@@ -1,7 +1,7 @@
 """Clients' own metrics (KIP-714): the subscriptions, and the pushed metrics (Kafka's ClientMetricsManager).
 
-Each broker knows the clients that it has talked to. A client pushes the metrics of all subscriptions that match it, at the
-shortest of their intervals. Times are ms.
+Each broker knows the clients that have sent it requests. A client pushes the metrics of all subscriptions that match the
+client, at the shortest interval of these subscriptions. Times are ms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTERVAL_MS = 300_000
 """The push interval of a client that matches no subscription with an interval."""
 EVERYTHING = "*"
 KEPT_MS = 60_000
-"""The least time for which a silent client is known."""
+"""The shortest time after which the broker forgets a silent client."""
 MOST_CLIENTS = 16_384
 KEPT_PUSHES, KEPT_BYTES = 1000, 64 << 20
 FORGIVEN = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -44,7 +44,8 @@ class Push(NamedTuple):
 
 
 class Pushes:
-    """The latest pushes, oldest first: at most `KEPT_PUSHES`, and, if there are several, at most `KEPT_BYTES` in all."""
+    """The latest pushes, oldest first: at most `KEPT_PUSHES`, and at most `KEPT_BYTES` in all unless only one push is
+    kept."""
 
     def __init__(self) -> None:
         self._kept: deque[Push] = deque()
@@ -72,7 +73,7 @@ class Pushes:
 def push_of(
     request: PushTelemetryRequest, time: int, node: int, client_id: str | None, software: tuple[str, str], limit: int
 ) -> Push:
-    """The metrics that a request pushes. Raises WireError if that cannot be decompressed to at most `limit` bytes."""
+    """Returns the metrics that a request pushes. Raises WireError if that cannot be decompressed to at most `limit` bytes."""
     codec, metrics = request.compression_type, request.metrics
     plain = bytes(metrics if codec == NONE else decompress(codec, metrics, limit))
     return Push(time, node, client_id, request.client_instance_id, software, request.terminating, plain)
@@ -94,14 +95,15 @@ class Client:
     expires: int = 0
 
     def may_ask(self, now: int) -> bool:
-        """Whether it may get its subscription now."""
+        """Tells whether the client may get its subscription now."""
         if now - max(self.asked, self.pushed) >= self.interval_ms:
             self.asked = now
             return True
         return self.error in FORGIVEN
 
     def may_push(self, now: int) -> bool:
-        """Whether it may push now: once after it has asked, and then once in its interval."""
+        """Tells whether the client may push now: once after it has asked for its subscription, and then once in its
+        interval."""
         if self.asked > self.pushed or now - self.pushed >= self.interval_ms:
             self.pushed = now
             return True
@@ -114,7 +116,7 @@ class Telemetry:
 
     configs: BrokerConfigs
     on: bool = False
-    """Whether clients are offered to push metrics."""
+    """Tells whether clients are offered to push metrics."""
     pushes: Pushes = field(default_factory=Pushes)
     _clients: dict[tuple[int, bytes], Client] = field(default_factory=dict)
     _connections: dict[int, tuple[int, bytes]] = field(default_factory=dict)
@@ -127,7 +129,7 @@ class Telemetry:
         self._connections.clear()
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`."""
+        """Move all times by `ms`, as the clock was moved."""
         for client in self._clients.values():
             client.asked, client.pushed, client.expires = client.asked + ms, client.pushed + ms, client.expires + ms
 
@@ -137,7 +139,7 @@ class Telemetry:
             self._clients.pop(key, None)
 
     def client(self, node: int, number: int, instance: bytes, attributes: Mapping[str, str | None], now: int) -> Client:
-        """The client of this id, which sends a request over the connection of this number."""
+        """Returns the client of this id. The client has just sent a request over the connection of this number."""
         self._look_at_subscriptions()
         key = node, instance
         known = self._clients.pop(key, None)
@@ -151,7 +153,7 @@ class Telemetry:
         return known
 
     def is_known(self, node: int, instance: bytes) -> bool:
-        """Whether the broker knows a client of this id."""
+        """Tells whether the broker knows a client of this id."""
         return (node, instance) in self._clients
 
     def _look_at_subscriptions(self) -> None:
@@ -175,20 +177,20 @@ def _listed(held: Mapping[str, str], name: str) -> list[str]:
 
 
 def _matches(patterns: list[str], attributes: Mapping[str, str | None]) -> bool:
-    """Whether a client has all these attributes."""
+    """Tells whether a client has all these attributes."""
     for pattern in patterns:
         name, _, wanted = pattern.partition("=")
         value = attributes.get(name.strip())
         try:
             if value is None or not compile_pattern(wanted.strip()).matches(value):
                 return False
-        except PatternError:  # Java accepts it and RE2 does not
+        except PatternError:  # Java accepts the expression and RE2 does not
             return False
     return True
 
 
 def _buckets(count: int) -> int:
-    """The number of buckets of a HashSet of this size."""
+    """Returns the number of buckets of a HashSet of this size."""
     buckets = 16
     while count * 4 > buckets * 3:
         buckets *= 2
@@ -196,7 +198,7 @@ def _buckets(count: int) -> int:
 
 
 def _subscription_id(metrics: list[str], interval: int, instance: bytes) -> int:
-    """Kafka's computeSubscriptionId, as a signed number of 32 bits."""
+    """Returns Kafka's computeSubscriptionId, as a signed number of 32 bits."""
     text = f"[{', '.join(metrics)}]{interval}"
     folded = int.from_bytes(instance[:8], "big") ^ int.from_bytes(instance[8:], "big")
     number = crc32c(text.encode()) ^ (folded >> 32 ^ folded) & 0xFFFFFFFF

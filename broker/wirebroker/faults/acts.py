@@ -1,4 +1,5 @@
-"""What a kind of fault may see and do: the request that its rule acts on, the inside of the broker, the bytes of a response."""
+"""The objects with which a fault works: the request on which its rule acts, the inside of the broker, the bytes of a
+response."""
 
 from __future__ import annotations
 
@@ -20,29 +21,30 @@ class ExchangeParts(Received, Parked, Protocol):
 
     correlation_id: int
     now: int
-    """When it arrived, in ms since the epoch."""
+    """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
-    """The bytes that it was read from, if the next request may be recognised by them."""
+    """The bytes from which the request was read, if the next request may be recognised by them."""
 
     @property
     def alive(self) -> bool:
-        """Whether the client still waits for the response."""
+        """Tells whether the client still waits for the response."""
 
     def handle(self, request: Message) -> None:
-        """Have the request handled; its response passes `FaultPlan.answered`, now or later."""
+        """Let the request be handled. Its response passes `FaultPlan.answered`, now or later."""
 
     def respond(self, response: Message) -> None:
         """Send its response."""
 
     def park(self) -> None:
-        """Hold back what follows on the connection until it is answered."""
+        """Hold back later requests of the connection until this request has its response."""
 
     def close(self, reason: str) -> Outcome:
         """Close the connection instead of answering."""
 
 
 class NothingToChange(ValueError):
-    """A change of state that cannot be made: its object does not exist, or its state forbids it. The message tells which."""
+    """Raised for an impossible change of state: its object does not exist, or the object's state forbids the change. The
+    message names the reason."""
 
 
 class BrokerParts(Protocol):
@@ -55,28 +57,29 @@ class BrokerParts(Protocol):
         """Let writes succeed again. Returns whether a write failed since `fail_write`."""
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Take the partitions that a node leads offline. Returns the call that brings them back, None if there are none."""
+        """Take the partitions that a node leads offline. Returns the call that brings the partitions back, or None without
+        such partitions."""
 
     def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> int:
-        """Forget a producer. Returns how many partitions knew it."""
+        """Forget a producer. Returns the number of partitions that knew the producer."""
 
     def expire_transactional_id(self, transactional_id: str, now: int) -> None:
         """Forget a transactional id. Raises NothingToChange."""
 
     def fence(self, transactional_id: str, now: int) -> int:
-        """Raise the epoch of a transactional id, which is returned. Raises NothingToChange."""
+        """Raise the epoch of a transactional id, and return it. Raises NothingToChange."""
 
     def expire_session(self, connection: Connection, now: int) -> bool:
-        """Let the session of a client end. Returns whether it has authenticated by SASL."""
+        """Let the session of a client end. Returns whether the client has authenticated by SASL."""
 
     def withdraw_acl(self, text: str) -> bool:
-        """Remove an ACL. Returns whether it was there. Raises ValueError for a text that is not an ACL."""
+        """Remove an ACL. Returns whether the ACL existed. Raises ValueError for a text that is not an ACL."""
 
     def slow_reassignments(self, until: int) -> None:
-        """Let the replicas that are added before `until` be in sync only then."""
+        """Let replicas that are added before `until` get in sync only at `until`."""
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
-        """Cut a log at an offset. Returns its log end offset before and after. Raises NothingToChange."""
+        """Remove the end of a log from an offset on. Returns its log end offset before and after. Raises NothingToChange."""
 
     def move_leader(self, partitions: Iterable[TopicPartition], now: int) -> int:
         """Let another broker lead each of these partitions. Returns how many leaders have moved."""
@@ -85,7 +88,7 @@ class BrokerParts(Protocol):
         """Let another broker coordinate these groups and transactional ids. Returns how many coordinators have moved."""
 
     def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
-        """Let the session of a member of these groups end. Returns whether there is such a member."""
+        """Let the session of a member of these groups end. Returns whether such a member exists."""
 
     def advance(self, connection: Connection, ms: int) -> None:
         """Move the clock forward as soon as this request waits or is done."""
@@ -99,30 +102,30 @@ class BrokerParts(Protocol):
 
 @dataclass(slots=True)
 class Injection(ABC):
-    """A rule acting on one request, which it sees here, and its acts. The plan implements the acts."""
+    """A rule that acts on one request: the request's data, and the acts. The plan implements the acts."""
 
     request: Message
     exchange: ExchangeParts
     facts: Facts
     only: Where | None
-    """The partitions that match; None: all."""
+    """The matching partitions; None stands for all."""
     batches: list[Batch | None]
-    """The batches of a Produce that match; any other request is one None."""
+    """The matching batches of a Produce. Any other request is a single None."""
 
     @property
     @abstractmethod
     def broker(self) -> BrokerParts:
-        """The inside of the broker, for rules that need one."""
+        """The inside of the broker, for rules that need a broker."""
 
     @abstractmethod
     def respond(self, response: Message) -> Outcome:
-        """Respond without handling the request: the rules after this one do not act, those about the response do."""
+        """Respond without handling the request. Later rules do not act on the request, but rules about the response do."""
 
     @abstractmethod
     def refuse(self, code: int, only: Where | None) -> Message | Outcome:
         """Respond with an error. Returns the request for the partitions to handle, or the outcome.
 
-        A request that only reads is handled, and its response overwritten.
+        A request that only reads is handled, and the error replaces its response.
         """
 
     @abstractmethod
@@ -139,7 +142,8 @@ class Injection(ABC):
 
     @abstractmethod
     def lose_response(self, *, close: bool, reset: bool = False) -> bool:
-        """Withhold the response, and close the connection or let it go silent. Returns False: it cannot be sent."""
+        """Withhold the response, and close the connection or let it go silent. Returns False, because the response cannot be
+        sent."""
 
     @abstractmethod
     def reset(self) -> Outcome:
@@ -163,27 +167,27 @@ class Injection(ABC):
 
     @abstractmethod
     def report(self, done: bool) -> None:
-        """Trace that the rule acted, or uncount it if there was nothing to do."""
+        """Trace that the rule acted, or uncount the firing if there was nothing to do."""
 
 
 @dataclass(slots=True)
 class Greeting:
-    """A TLS handshake that begins, and the effect of the rules on it."""
+    """A TLS handshake at its beginning, and the effect of the rules on it."""
 
     listener: str
     now: int
     can_expire: bool
-    """Whether there is an expired certificate to show."""
+    """Tells whether there is an expired certificate to show."""
     expired: bool = False
     stalled_by: Hashable | None = None
-    """The rule that stalls it."""
+    """The rule that stalls the handshake."""
     until: int | None = None
-    """The time at which a stalled handshake continues, in ms since the epoch; None: when the rule is unloaded."""
+    """The time at which a stalled handshake continues, in ms since the epoch. None means when the rule is unloaded."""
 
 
 @dataclass(slots=True)
 class OutgoingResponse:
-    """The bytes of a response on their way; each rule of the wire changes them in turn."""
+    """The bytes of a response on their way. Each rule of the wire changes the bytes in turn."""
 
     size: int
     sample: Callable[[range, int], list[int]]
@@ -193,7 +197,7 @@ class OutgoingResponse:
     pause: float = 0.0
     flipped: list[int] = field(default_factory=list)
     closing: list[tuple[int, str]] = field(default_factory=list)
-    """In how many ms the connection is closed, and why."""
+    """The time in ms until the connection is closed, and the reason."""
 
     @property
     def shape(self) -> Shape:

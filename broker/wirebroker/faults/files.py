@@ -24,20 +24,21 @@ from wirebroker.faults.forms import FaultError, schema_of
 from wirebroker.faults.rules import KINDS, Rule, needed_by, words_of
 
 MOST_DOTS = 100
-"""Dots that a line of a fault file may have: tomllib's time for a dotted key grows with the square of its parts."""
+"""The largest number of dots in a line of a fault file: tomllib's time for a dotted key grows with the square of its
+parts."""
 
 
 def file_kinds() -> list[str]:
-    """The names of the kinds that can be written down."""
+    """Returns the names of the kinds that can be written down."""
     return [name for name, kind in KINDS.items() if kind.in_files]
 
 
 class FaultFileError(ValueError):
-    """A fault file that cannot be used; the message names the file, the line and what to do."""
+    """Raised for a fault file that cannot be used. The message names the file, the line and the correction."""
 
 
 class FaultFile(NamedTuple):
-    """The content of a fault file; `seed` is None if it has none."""
+    """The content of a fault file; `seed` is None if the file has no seed."""
 
     rules: list[Rule]
     seed: int | None
@@ -55,19 +56,19 @@ def load(path: Path) -> FaultFile:
 
 
 def loads(text: str, where: str) -> FaultFile:
-    """Read the text of a fault file; errors call it `where`. Raises FaultFileError."""
+    """Read the text of a fault file. Errors name the file as `where`. Raises FaultFileError."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(".") > MOST_DOTS:
             raise FaultFileError(f"{where}:{number}: this line has more than {MOST_DOTS} dots")
     try:
         document = tomllib.loads(text)
-    except (ValueError, RecursionError) as wrong:  # a number of thousands of digits is a plain ValueError
+    except (ValueError, RecursionError) as wrong:  # a number of thousands of digits raises a plain ValueError
         raise FaultFileError(f"{where}: this is not TOML: {wrong}") from None
     return parse(document, where, text)
 
 
 def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
-    """The rules of a document. `text` is its source, for the lines in errors. Raises FaultFileError."""
+    """Returns the rules of a document. `text` is its source, for the lines in errors. Raises FaultFileError."""
     lines = _Lines(where, text)
     for key in document:
         if key not in ("seed", "fault"):
@@ -90,7 +91,7 @@ def _rule(table: dict[str, Any], lines: _Lines, number: int) -> Rule:
 
 
 def read_rule(table: Mapping[str, Any]) -> Rule:
-    """A rule from the words of one [[fault]]. Raises FaultError."""
+    """Returns a rule from the words of one [[fault]]. Raises FaultError."""
     name = table.get("kind")
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None or not kind.in_files:
@@ -103,7 +104,7 @@ def read_rule(table: Mapping[str, Any]) -> Rule:
 
 
 class _Lines:
-    """Finds the line of the text in which the fault with a given number has a word."""
+    """Finds the line of the text that contains a word of the fault with a given number."""
 
     def __init__(self, where: str, text: str) -> None:
         self._where = where
@@ -114,7 +115,7 @@ class _Lines:
                 self._starts.append(index)
 
     def of(self, number: int | None, word: str) -> str:
-        """`file:line`, or the file alone if there is no text."""
+        """Returns `file:line`, or only the file if there is no text."""
         if not self._lines:
             return self._where if number is None else f"{self._where}, fault {number + 1}"
         first, last = 0, len(self._lines)
@@ -128,7 +129,7 @@ class _Lines:
 
 
 def dump(rules: Iterable[Rule], seed: int) -> str:
-    """The rules as a fault file. A rule with a function cannot be written down; a comment names it."""
+    """Returns the rules as a fault file. A comment stands for a rule with a function, which no file can contain."""
     parts = [f"seed = {seed}\n"]
     for rule in rules:
         if not rule.in_files:
@@ -140,12 +141,12 @@ def dump(rules: Iterable[Rule], seed: int) -> str:
 
 
 def toml_of(value: Any) -> str:
-    """A value as TOML, which is JSON except for a few characters."""
+    """Returns a value as TOML, which is JSON except for a few characters."""
     return printable(json.dumps(value, ensure_ascii=False), as_toml)
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a fault file."""
+    """Returns the JSON schema of a fault file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "wirebroker fault file",
@@ -159,7 +160,7 @@ def schema() -> dict[str, Any]:
 
 
 def rule_schema() -> dict[str, Any]:
-    """The JSON schema of one [[fault]]."""
+    """Returns the JSON schema of one [[fault]]."""
     return {"oneOf": [_schema_of_kind(KINDS[name]) for name in file_kinds()]}
 
 

@@ -1,6 +1,6 @@
-"""The form of a fault's words: which values a word can have, by its type hint, and what a message says of a wrong one.
+"""The form of a fault's words. A word's type hint determines the valid values, and the message about an invalid value.
 
-Hints are those of msgspec: `Annotated[int, Meta(ge=1)]`, `Literal["clean", "kill"]`. The check, the JSON schema and the
+Hints have msgspec's form: `Annotated[int, Meta(ge=1)]`, `Literal["clean", "kill"]`. The check, the JSON schema and the
 messages all come from the hint.
 """
 
@@ -15,14 +15,14 @@ import msgspec
 __tracebackhide__ = True  # pytest shows the caller's line
 
 LONGEST = 60
-"""Characters of a wrong value that a message repeats."""
+"""The largest number of characters of a wrong value that a message repeats."""
 NAMES = {
     "integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false",
 }  # fmt: skip
 
 
 class FaultError(ValueError):
-    """A rule that cannot be used; `word` is the one of its words to change."""
+    """Raised for a rule that cannot be used. `word` is the word to change."""
 
     def __init__(self, word: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -30,7 +30,7 @@ class FaultError(ValueError):
 
 
 def check_value(kind: str, word: str, value: Any, hint: Any) -> None:
-    """Raises FaultError unless the value is one that the hint allows."""
+    """Raises FaultError unless the hint allows the value."""
     if get_origin(hint) is Callable:
         if not callable(value):
             raise FaultError(word, f"{kind}: {word} must be a function, not {_shown(value)}")
@@ -42,14 +42,14 @@ def check_value(kind: str, word: str, value: Any, hint: Any) -> None:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """The JSON schema of a hint; None, which stands for a word that is not given, is left out."""
+    """Returns the JSON schema of a hint, without None, which stands for a word that is not given."""
     if get_origin(hint) in (Union, UnionType):
         hint = Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007
     return msgspec.json.schema(hint)
 
 
 def expected(schema: dict[str, Any]) -> str:
-    """A schema in words."""
+    """Returns a schema in words."""
     if "anyOf" in schema:
         either, other = schema["anyOf"]
         return f"{expected(either)}, or {_several(other) if other.get('items') == either else expected(other)}"

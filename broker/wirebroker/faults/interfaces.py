@@ -14,10 +14,10 @@ from wirebroker.requests.facts import Batch, Facts
 
 
 class Planned(ExchangeParts, Protocol):
-    """An exchange with what the plan knows of it."""
+    """An exchange, with the facts that the plan keeps about it."""
 
     matches: Matches | None
-    """The rules that match it."""
+    """The rules that match the exchange."""
 
 
 class Alarm(Protocol):
@@ -31,7 +31,7 @@ class Alarms(Protocol):
     """Calls at given times."""
 
     def at(self, when: int, action: Callable[[int], None]) -> Alarm:
-        """Call `action(when)` once it is `when`, in ms since the epoch."""
+        """Call `action(when)` at the time `when`, in ms since the epoch."""
 
 
 class FiringTrace(Protocol):
@@ -48,7 +48,7 @@ class Host(Protocol):
     """The broker or proxy whose requests pass through a plan."""
 
     def rules_loaded(self, loaded: bool) -> None:
-        """The plan has rules from now on, or has none any more."""
+        """Note whether the plan has rules from now on."""
 
     @property
     def now(self) -> int:
@@ -67,11 +67,11 @@ class Host(Protocol):
 
     @property
     def fault_broker(self) -> BrokerParts | None:
-        """The inside of the broker, or None in a proxy, which then refuses rules that act there."""
+        """The inside of the broker, or None in a proxy. A proxy refuses rules that act inside a broker."""
 
     @property
     def refuses_faults(self) -> str:
-        """A sentence that says why no rule may be loaded; "" if rules may be loaded."""
+        """A sentence with the reason for which no rule may be loaded; "" if rules may be loaded."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Close a connection, with `reset` at once."""
+        """Close a connection; with `reset`, abort it."""

@@ -12,14 +12,14 @@ from wirebroker.requests.parts import TopicPartition, Where
 
 
 class MatchedRule(NamedTuple):
-    """A rule that matches a request: which of its partitions (None: all), and which batches of a Produce."""
+    """A rule that matches a request, with the matching partitions (None: all) and the matching batches of a Produce."""
 
     rule: Rule
     only: Where | None
     batches: list[Batch | None]
 
     def without(self, gone: Where) -> MatchedRule:
-        """The match on the partitions that are still in the request."""
+        """Returns the match on the partitions that are still in the request."""
         only = None if self.only is None else self.only - gone
         batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
         return MatchedRule(self.rule, only, [] if only is not None and not only else batches)
@@ -37,21 +37,21 @@ class Matches:
     wire: list[MatchedRule] = field(default_factory=list)
     """and on its bytes."""
     overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
-    """Errors for the response, and for which partitions, before anything else happens to it."""
+    """The errors for the response, with their partitions. These errors are set before any other change of the response."""
     refused: Message | None = None
     """The response for the partitions that were not handled."""
     gone: Where = frozenset()
     """The partitions that were not handled."""
     slow: dict[TopicPartition, int] = field(default_factory=dict)
-    """How many ms a write to these partitions takes."""
+    """The time in ms that a write to these partitions takes."""
     slow_rule: Rule | None = None
-    """The rule that made it slow, the last one of several."""
+    """The rule that made the write slow; of several rules, the last."""
     failing: list[tuple[MatchedRule, TopicPartition]] = field(default_factory=list)
-    """Partitions whose write is to fail."""
+    """The partitions whose write must fail."""
     crashes: bool = False
-    """Whether the broker is killed once the request is handled."""
+    """Tells whether the broker is killed once the request is handled."""
 
     @property
     def needs_outcome(self) -> bool:
-        """Whether a fault waits for the request to be handled: a failing or slow write, or a crash."""
+        """Tells whether a fault waits for the request to be handled: a failing or slow write, or a crash."""
         return bool(self.failing) or self.crashes or self.slow_rule is not None

@@ -1,6 +1,6 @@
-"""The requests that a rule did not match: they explain why it never fired.
+"""The requests that a rule did not match. These requests explain why the rule never fired.
 
-Until a rule has matched a request, it keeps for each request of its APIs the words that did not fit, and the values found.
+While a rule has not matched any request, it keeps the words that did not fit the requests of its APIs, with the values found.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from itertools import islice
 from wirebroker.common.suggestions import did_you_mean
 
 MOST_REASONS = 50
-"""Different sets of words that are counted, of one API."""
+"""The largest number of different sets of words counted for one API."""
 MOST_VALUES = 20
-"""Values that are kept of each word."""
+"""The largest number of values kept of each word."""
 SHOWN_VALUES, SHOWN_APIS = 3, 6
 
 Misfit = tuple[str, tuple[object, ...]]
-"""A word of a rule that does not fit a request, and what the request has instead."""
+"""A word of a rule that does not fit a request, and the request's value."""
 
 
 @dataclass(slots=True)
 class _Reason:
-    """Requests that did not fit for the same words."""
+    """The requests for which the same words did not fit."""
 
     count: int = 0
     found: dict[str, dict[object, None]] = field(default_factory=dict)
 
 
 class Misses:
-    """Requests that arrived since a rule was loaded: the plan counts `arrived`, by API, for all rules."""
+    """The requests that arrived after a rule was loaded. The plan counts `arrived`, by API, for all rules."""
 
     def __init__(self, arrived: Counter[str]) -> None:
         self._arrived = arrived
@@ -40,11 +40,11 @@ class Misses:
         self._reasons: dict[tuple[str, tuple[str, ...]], _Reason] = {}
 
     def end(self) -> None:
-        """The rule is unloaded: what arrives from now on does not concern it."""
+        """Note that the rule is unloaded: later requests do not concern it."""
         self._until = self._arrived.copy()
 
     def add(self, api: str, misfits: Iterable[Misfit]) -> None:
-        """A request, or a batch of a Produce, did not fit."""
+        """Note that a request, or a batch of a Produce, did not fit."""
         found = dict(misfits)
         key = api, tuple(found)
         if key not in self._reasons and len(self._reasons) >= MOST_REASONS:
@@ -56,12 +56,12 @@ class Misses:
             kept |= dict.fromkeys(islice(values, max(MOST_VALUES - len(kept), 0)))
 
     def sentence(self, wanted: Mapping[str, object]) -> str:
-        """The requests that differed least from the rule, and the number of requests of each API."""
+        """Returns the requests that differed least from the rule, and the number of requests of each API."""
         parts = [*self._nearest(wanted), self._arrivals()]
         return "; ".join(parts)
 
     def _nearest(self, wanted: Mapping[str, object]) -> Iterable[str]:
-        """The requests that fitted in all words but the fewest."""
+        """Yields the requests that fitted in all words but the fewest."""
         fewest = min((len(words) for _, words in self._reasons), default=0)
         nearest = {key: reason for key, reason in self._reasons.items() if len(key[1]) == fewest}
         for (api, words), reason in sorted(nearest.items(), key=lambda each: -each[1].count)[:2]:
@@ -81,13 +81,13 @@ class Misses:
 
 
 def _listed(values: Iterable[object]) -> str:
-    """`'orders', 'payments' and others`; "none" where a request names nothing of the kind."""
+    """Returns `'orders', 'payments' and others`, or "none" if the requests have no such value."""
     names = [repr(each) for each in values]
     return ", ".join(names[:SHOWN_VALUES]) + (" and others" if len(names) > SHOWN_VALUES else "") or "none"
 
 
 def _advice(wanted: Mapping[str, object], reason: _Reason) -> str:
-    """The nearest name to one of the words that did not fit."""
+    """Returns the found value that is nearest to a value of the rule, as advice, or ""."""
     for word, values in reason.found.items():
         asked = wanted.get(word)
         if isinstance(asked, str) and (advice := did_you_mean(asked, [each for each in values if isinstance(each, str)])):

@@ -1,11 +1,12 @@
 """The plan: it applies the loaded rules to each request on its way to its response.
 
-A request meets the rules before it is handled, in the order in which they were added; the first that ends it decides. The
-exchange remembers the rules that match its response (`Exchange.matches`); they act when the response is made, at once or later.
-A rule counts a firing when it is chosen, so that `times` holds; if it finds nothing to do, the firing is uncounted.
+A request meets the rules before it is handled, in the order in which the rules were added. The first rule that ends the
+request decides. The exchange remembers the rules that match its response (`Exchange.matches`). These rules act when the
+response is made, at once or later. A rule counts a firing when it is chosen, so that `times` holds. If the rule finds nothing
+to do, the firing is uncounted.
 
-The plan knows a `Host` and an exchange (see `interfaces`) and no engine, so the same rules work in a proxy. With no rule loaded
-the engine does not call it at all.
+The plan knows a `Host` and an exchange (see `interfaces`), but no engine, so the same rules work in a proxy. Without a loaded
+rule, the engine does not call the plan at all.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ if TYPE_CHECKING:
     from wirebroker.faults.files import FaultFile
 
 REMEMBERED = 1000
-"""Rules that did not fire and are remembered after they were unloaded."""
+"""The largest number of unloaded rules that did not fire and are remembered."""
 NOTHING: Where = frozenset()
 REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no response to report it"
 
 Continue = Callable[[int], None]
-"""A step to take later; its argument is the time then."""
+"""A step to take later. The step's argument is the time at which it runs."""
 
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A request or a response that a rule holds back: for some time, or until others have been handled."""
+    """A request or a response that a rule holds back for some time, or until other requests have been handled."""
 
     rule: Rule
     exchange: Planned
@@ -68,20 +69,21 @@ class FaultPlan:
         self._held: list[_Held] = []
         """The requests and responses that rules hold back, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
-        """Partitions to which a slow write is under way, and the requests that wait for it."""
+        """The partitions with a slow write in progress, and the requests that wait for it."""
         self._at_unload: dict[Hashable, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
-        """Rules that have matched a request of which only a part has arrived."""
+        """The rules that have matched a request of which only a part has arrived."""
         self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
-        """Rules that never fired and are no longer loaded; the latest ones, as a test may load any number of rules."""
+        """The latest unloaded rules that never fired. The number is limited, because a test may load any number of rules."""
         self._keys: frozenset[int] = frozenset()
-        """Keys of the APIs that rules may match."""
+        """The keys of the APIs that rules may match."""
         self._arrived: Counter[str] = Counter()
-        """Requests of each API, while there are rules."""
+        """The number of requests of each API, counted while there are rules."""
 
     @property
     def broker(self) -> BrokerParts:
-        """The inside of the broker. Only rules that need it ask for it, and `add` refuses these where there is none."""
+        """The inside of the broker. Only rules that act inside a broker use this property, and `add` refuses such rules in a
+        proxy."""
         assert self.host.fault_broker is not None
         return self.host.fault_broker
 
@@ -91,9 +93,9 @@ class FaultPlan:
         self._random = random.Random(seed)
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule; it fires from the next request on. A rule that is loaded already stays as it is.
+        """Load a rule, which fires from the next request on. A rule that is already loaded stays as it is.
 
-        Raises FaultError if the host refuses faults, and for a rule that needs a broker, if there is none.
+        Raises FaultError if the host refuses faults, and in a proxy for a rule that needs a broker.
         """
         if self.host.refuses_faults:
             raise FaultError("kind", self.host.refuses_faults)
@@ -108,17 +110,18 @@ class FaultPlan:
         return rule
 
     def load(self, file: FaultFile) -> list[Rule]:
-        """Load the rules of a fault file and return them. Its seed, if it has one, holds from now on."""
+        """Load the rules of a fault file and return them. The file's seed, if it has one, holds from now on."""
         if file.seed is not None:
             self.reseed(file.seed)
         return [self.add(rule) for rule in file.rules]
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule; harmless if it is not loaded. Its held requests go on, and the disk that it filled has room again."""
+        """Unload a rule. Does nothing if the rule is not loaded. Requests that it holds back continue, and its lasting
+        effects end."""
         self._unload([rule])
 
     def clear(self) -> None:
-        """Unload all rules; requests that they hold back go on."""
+        """Unload all rules. Requests that they hold back continue."""
         self._unload(list(self.rules))
 
     def _unload(self, rules: list[Rule]) -> None:
@@ -135,7 +138,7 @@ class FaultPlan:
             self._let_go(held, self.host.now)
 
     def unfired(self) -> list[Rule]:
-        """The rules that never fired, oldest first: unloaded and loaded rules."""
+        """Returns the rules that never fired, oldest first: unloaded and loaded rules."""
         return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
 
     def succeed(self, earlier: FaultPlan) -> None:
@@ -146,7 +149,7 @@ class FaultPlan:
     def load_again(self, rules: Iterable[Rule]) -> None:
         """Load copies of the rules of the start after a soft reset, with the random choices of the start.
 
-        Earlier copies that never fired are not remembered, as `succeed` does not.
+        Like `succeed`, this method does not remember earlier copies that never fired.
         """
         self.reseed(self._first_seed)
         again = [self.add(rule.copy()) for rule in rules]
@@ -158,16 +161,17 @@ class FaultPlan:
         self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
 
     def concerns(self, key: int) -> bool:
-        """Whether a request of this API must pass the plan: rules may match it, or it waits, or others wait for it."""
+        """Tells whether a request of this API must pass the plan. A request must pass if rules may match it, if it may have
+        to wait, or if other requests wait for it."""
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def arrived(self, key: int) -> bool:
-        """A request of this API has arrived. Returns whether it concerns the rules."""
+        """Note that a request of this API has arrived. Returns whether the request concerns the rules."""
         self._arrived[api_name(key)] += 1
         return self.concerns(key)
 
     def restarted(self) -> None:
-        """The brokers restart: forget the requests that are held back, as they are lost."""
+        """Forget the held requests, which are lost because the brokers restart."""
         for held in self._held:
             self.take_back(_matches(held.exchange).before)
         self._held.clear()
@@ -175,7 +179,7 @@ class FaultPlan:
         self._seen_parts.clear()
 
     def killed(self, node_id: int) -> None:
-        """A broker was killed: forget the requests that are held back from it."""
+        """Forget the requests that are held back from a killed broker."""
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
             matches = _matches(held.exchange)
             self._forget(held)
@@ -185,14 +189,14 @@ class FaultPlan:
                     go_on(self.host.now)
 
     def left(self, exchange: Planned) -> None:
-        """Nobody waits for this response any more, so the rules about it have nothing to match."""
+        """Forget the rules about a response for which no client waits any more."""
         matches = _matches(exchange)
         self.take_back(matches.after, matches.wire)
 
     # Before there is a whole request
 
     def greet(self, connection: Connection, greeting: Greeting) -> None:
-        """A TLS handshake begins; the connection stands for the one to come."""
+        """Apply the rules to a TLS handshake that begins. `connection` stands for the later connection."""
         for rule in self.rules:
             matches = rule.injection_point is InjectionPoint.HANDSHAKE and rule.match.node in (None, connection.node_id)
             if matches and rule.greets(greeting) and rule.fires(self._random.random):
@@ -200,7 +204,7 @@ class FaultPlan:
                 self.host.trace.fired(greeting.now, connection, rule, rule.fired)
 
     def connected(self, connection: Connection, now: int) -> None:
-        """A connection was made: refuse it if a rule says so."""
+        """Refuse a new connection if a rule says so."""
         self._seen_parts = {known: rules for known, rules in self._seen_parts.items() if not known.closed}
         for rule in self.rules:
             matches = rule.injection_point is InjectionPoint.CONNECTION and rule.match.node in (None, connection.node_id)
@@ -210,7 +214,8 @@ class FaultPlan:
                 return
 
     def arriving(self, connection: Connection, part: Buffer, now: int) -> None:
-        """A part of a request has arrived, without its size: close the connection if a rule says so."""
+        """Close the connection after a part of a request has arrived, if a rule says so. The part does not include the
+        size."""
         for rule in self.rules:
             if rule.injection_point is not InjectionPoint.ARRIVAL or rule.arrival_bytes > len(part) + SIZE_BYTES:
                 continue
@@ -230,9 +235,9 @@ class FaultPlan:
     # Before it is handled
 
     def receive(self, request: Message, exchange: Planned, facts: Facts | None = None) -> None:
-        """A request has arrived: let the rules act on it, and have it handled unless one of them prevents that.
+        """Let the rules act on a request that has arrived, and let it be handled unless a rule prevents that.
 
-        With `facts`, which are those of the request, its records do not lie in a buffer of the connection.
+        `facts` are the facts of the request. A request that comes with `facts` has no records in a buffer of the connection.
         """
         owned = facts is not None
         facts = facts or facts_of(request, exchange)
@@ -258,7 +263,7 @@ class FaultPlan:
                 yield MatchedRule(rule, partitions_of(injection, rule, facts), injection)
 
     def _proceed(self, request: Message, exchange: Planned, now: int) -> None:
-        """Let the remaining rules act, and have the request handled if none of them prevents it."""
+        """Let the remaining rules act, and let the request be handled unless a rule prevents that."""
         matches = _matches(exchange)
         while matches.before:
             matched = self._remaining(matches.before.pop(0), matches.gone)
@@ -291,13 +296,13 @@ class FaultPlan:
             injection.report(done)
 
     def _remaining(self, matched: MatchedRule, gone: Where = NOTHING) -> MatchedRule:
-        """The match without the partitions that others have refused; without anything once its rule is unloaded."""
+        """Returns the match without the partitions that other rules have refused; an empty match if its rule is unloaded."""
         remaining = matched.without(gone) if matched.rule in self.rules else matched._replace(batches=[])
         matched.rule.fired -= len(matched.batches) - len(remaining.batches)
         return remaining
 
     def report(self, matched: MatchedRule, exchange: Planned, done: bool) -> None:
-        """Trace a firing; a rule that found nothing to do has not fired."""
+        """Trace a firing. A rule that found nothing to do has not fired."""
         if done:
             self._trace(matched, exchange)
         else:
@@ -322,7 +327,7 @@ class FaultPlan:
             some.clear()
 
     def _admit(self, request: Message, exchange: Planned, now: int) -> None:
-        """Have the request handled once the slow writes before it are done, and its own."""
+        """Let the request be handled after the slow writes before it, and its own slow write, are done."""
         matches = _matches(exchange)
         wanted = {(batch.topic, batch.partition) for batch in matches.facts.batches} - matches.gone if self._waiting else ()
         before = next((each for each in sorted(wanted) if each in self._waiting), None)
@@ -338,20 +343,20 @@ class FaultPlan:
             self._handle(request, exchange)
 
     def _written(self, request: Message, exchange: Planned, now: int) -> None:
-        """A slow write is done: handle it, and then the requests that waited for it, in order."""
+        """Handle a slow write that is done, and then the requests that waited for it, in order."""
         waiting = self._end_slow_write(_matches(exchange).slow)
         self._resume(request, exchange, now, self._admit)
         for go_on in waiting:
             go_on(now)
 
     def _end_slow_write(self, slow: dict[TopicPartition, int]) -> list[Continue]:
-        """These writes are over. Returns the requests that waited for them."""
+        """Note that these writes are over. Returns the requests that waited for these writes."""
         waiting = [each for partition in slow for each in self._waiting.pop(partition)]
         slow.clear()
         return waiting
 
     def _handle(self, request: Message, exchange: Planned) -> None:
-        """Have the request handled, and let the requests go on that waited for it."""
+        """Let the request be handled, and then the requests that waited for it."""
         matches = _matches(exchange)
         for _, where in matches.failing:
             self.broker.fail_write(where)
@@ -369,7 +374,7 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Planned) -> None:
-        """Report which of the writes that had to fail were tried: a duplicate is not written."""
+        """Report which of the failing writes the broker tried. The broker does not write a duplicate."""
         matches = _matches(exchange)
         failing, matches.failing = matches.failing, []
         for matched, where in failing:
@@ -391,7 +396,7 @@ class FaultPlan:
             self.hold(rule, exchange, exchange.now + ms, go_on)
 
     def hold(self, rule: Rule, exchange: Planned, until: int, go_on: Continue) -> None:
-        """Make the call once it is `until`, in ms since the epoch, or when the rule is unloaded."""
+        """Make the call at `until` (ms since the epoch), or when the rule is unloaded."""
         held = _Held(rule, exchange, go_on)
         held.timer = self.host.timers.at(until, lambda now: self._let_go(held, now))
         self._held.append(held)
@@ -401,7 +406,7 @@ class FaultPlan:
             held.go_on(now)
 
     def _forget(self, held: _Held) -> bool:
-        """Hold it back no longer. Returns whether it was held back."""
+        """Stop holding the request back. Returns whether the request was held back."""
         if held not in self._held:
             return False
         self._held.remove(held)
@@ -416,19 +421,19 @@ class FaultPlan:
         own_records(request)
 
     def _resume(self, request: Message, exchange: Planned, now: int, go_on: Callable[[Message, Planned, int], None]) -> None:
-        """Let a parked request go on; it has been read, so it is handled even if its client has gone."""
+        """Continue with a parked request. The request has been read, so it is handled even if its client has gone."""
         connection = exchange.connection
         if connection.parked is exchange:
             connection.parked = None
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
         if _matches(exchange).facts.acks == 0 and exchange.alive:
-            self.host.emit(Respond(connection, []))  # sends nothing, and lets the next request go on
+            self.host.emit(Respond(connection, []))  # sends nothing, and lets the next request continue
 
     # After
 
     def answered(self, response: Message, exchange: Planned) -> Message | None:
-        """Apply the rules to a response. Returns the response to send now, or None."""
+        """Apply the rules to a response on its way. Returns the response to send now, or None."""
         matches = _matches(exchange)
         self._report_failed_writes(exchange)
         if matches.crashes or exchange.connection.closed or exchange.connection.silent:
@@ -472,7 +477,7 @@ class FaultPlan:
 
 @dataclass(slots=True)
 class _Injection(Injection):
-    """The acts, which the plan carries out."""
+    """The acts of a rule, carried out by the plan."""
 
     exchange: Planned
     plan: FaultPlan
@@ -551,6 +556,6 @@ class _Injection(Injection):
 
 
 def _matches(exchange: Planned) -> Matches:
-    """The rules that match a request; `receive` has set them."""
+    """Returns the rules that match a request; `receive` has set them."""
     assert exchange.matches is not None
     return exchange.matches

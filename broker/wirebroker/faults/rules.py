@@ -1,8 +1,8 @@
-"""A rule: the requests that it matches, the ones among them on which it fires, and its act.
+"""A rule: the requests that it matches, the matches on which it fires, and its act.
 
-Each kind of fault is one subclass of `Rule` (see `kinds`). Its annotations are its options, its methods are its acts, its
-docstring is its text in the documentation. Everything else is derived: the call in Python, the [[fault]] of a file, the JSON
-of the control, the JSON schema and the table in docs/how-to/faults.md.
+Each kind of fault is one subclass of `Rule` (see `kinds`). A subclass's annotations are its options, its methods are its
+acts, and its docstring is its text in the documentation. All other forms follow from the class: the call in Python, the
+[[fault]] of a file, the JSON of the control, the JSON schema and the table in docs/how-to/faults.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if not TYPE_CHECKING:
     ApiName = str  # in any case of its letters; type checkers know the names as Kafka writes them
 
 KINDS: dict[str, type[Rule]] = {}
-"""Every kind of fault by its name, in the order in which they are declared."""
+"""Every kind of fault by its name, in the order of declaration."""
 NonNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 HEADER_WORDS = ("api", "version", "client_id", "node")
@@ -53,12 +53,13 @@ class InjectionPoint(Enum):
 
 
 class NotFired(AssertionError):
-    """A rule did not fire as often as it should have."""
+    """Raised if a rule did not fire as often as it should have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests a rule matches; None matches everything. Lists mean "one of these", pairs "from, to"."""
+    """The conditions under which a rule matches a request; None matches everything. Lists mean "one of these", pairs "from,
+    to"."""
 
     api: tuple[str, ...] | None = None
     version: tuple[int, int] | None = None
@@ -74,17 +75,17 @@ class Match:
     group: str | None = None
 
     def header_fits(self, facts: Facts) -> bool:
-        """Whether the request's header and the broker that it reached match."""
+        """Tells whether the request's header and the broker that it reached match."""
         return next(self._header_misfits(facts), None) is None
 
     def matching(self, facts: Facts) -> list[Batch | None]:
-        """The matching batches of a Produce; any other request that matches counts once, as None."""
+        """Returns the matching batches of a Produce; any other request that matches counts once, as None."""
         if not self.header_fits(facts):
             return []
         return [each for each in _parts(facts) if next(self._misfits(facts, each), None) is None]
 
     def missing(self, facts: Facts) -> list[list[Misfit]]:
-        """Why it does not match a request of its APIs, or each batch of a Produce: the words that do not fit."""
+        """Returns the words because of which the rule does not match a request of its APIs, or each batch of a Produce."""
         if self.api is not None and facts.api not in self.api:
             return []
         return [[*self._header_misfits(facts), *self._misfits(facts, each)] for each in _parts(facts)]
@@ -133,7 +134,7 @@ class Match:
 
 
 def _parts(facts: Facts) -> Sequence[Batch | None]:
-    """The parts of a request that a rule counts: the batches of a Produce, else the whole request as None."""
+    """Returns the parts of a request that a rule counts: the batches of a Produce, else the whole request as None."""
     return facts.batches if facts.api == "Produce" else (None,)
 
 
@@ -143,7 +144,8 @@ def _fits(wanted: Any, found: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """On which of the matches a rule fires: the nth (from 1), every kth, each with a probability; at most `times`."""
+    """The choice of the matches on which a rule fires: the nth (from 1), every kth, each with a probability; at most
+    `times`."""
 
     nth: tuple[int, ...] | None = None
     every: int | None = None
@@ -153,16 +155,16 @@ class Count:
 
 @dataclass_transform(eq_default=False)
 class _Declared:
-    """Lets type checkers derive from a kind's annotations how it is called."""
+    """Lets type checkers derive a kind's call from its annotations."""
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         pass
 
 
 class Rule(_Declared, kw_only=True):
-    """A fault that is waiting to happen. `seen` counts the matches, `fired` on how many of them it fired.
+    """A fault that waits for its request. `seen` counts the matches, and `fired` counts the matches on which the rule fired.
 
-    Raises FaultError, a ValueError that knows the word at fault, for a rule that could never fire.
+    Raises FaultError, a ValueError that names the wrong word, for a rule that could never fire.
     """
 
     api: ApiName | Annotated[Sequence[ApiName], Meta(min_length=1)] | None = None
@@ -185,21 +187,21 @@ class Rule(_Declared, kw_only=True):
 
     kind: ClassVar[str]
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.REQUEST
-    """The injection point where it acts, unless it has the option `after`."""
+    """The injection point at which the rule acts, unless it has the option `after`."""
     only_apis: ClassVar[tuple[str, ...] | None] = None
-    """The APIs that the kind applies to; None: all."""
+    """The APIs to which the kind applies; None stands for all."""
     match_words: ClassVar[tuple[str, ...]] = Match.__slots__
-    """The words that say which requests it matches."""
+    """The words that say which requests the rule matches."""
     needed: ClassVar[tuple[str, ...]] = ()
-    """Words that must be given, beside options without a default."""
+    """The words that must be given, besides options without a default."""
     needs_broker: ClassVar[bool] = False
-    """Whether it acts inside a broker; a proxy before a real cluster cannot have such a rule."""
+    """Tells whether the rule acts inside a broker. A proxy before a real cluster cannot have such a rule."""
     may_miss: ClassVar[bool] = False
-    """Whether it may find nothing to do in a response; it then calls `Injection.report` itself."""
+    """Tells whether the rule may find nothing to do in a response. Such a rule calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True
-    """Whether it can be written down."""
+    """Tells whether a file can contain the rule."""
     example: ClassVar[str]
-    """A call that makes one, for the documentation."""
+    """A call that makes a rule of this kind, for the documentation."""
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         cls.kind = cls.__name__
@@ -228,43 +230,43 @@ class Rule(_Declared, kw_only=True):
         self.seen = self.fired = 0
         self.added = False
         self.loaded_at = 0
-        """When it was loaded, in ms since the epoch."""
+        """The time at which the rule was loaded, in ms since the epoch."""
         self.missed = ""
-        """Why it could not fire; "" if it could."""
+        """The reason for which the rule could not fire; "" if it could fire."""
         self.copied = False
-        """Whether brokers hold copies of this rule."""
+        """Tells whether brokers hold copies of this rule."""
         self.misses: Misses | None = None
-        """The requests that arrived since the rule was loaded."""
+        """The requests that arrived after the rule was loaded."""
         self._check_rule()
         self.check_options()
 
     # Acts and checks for the kinds to define
 
     def check_options(self) -> None:
-        """Raises FaultError where words of this kind contradict each other."""
+        """Raises FaultError if words of this kind contradict each other."""
 
     def before(self, injection: Injection) -> Message | Outcome:
         """Act before the request is handled. Returns the request to handle, perhaps a part of it, or the outcome."""
         raise NotImplementedError
 
     def change(self, injection: Injection) -> bool | None:
-        """Change storage or state before the request is handled; kinds that define this leave the request as it is.
+        """Change storage or state before the request is handled. Kinds that define this method do not change the request.
 
-        Returns whether there was something to change, None if only handling the request will show it. NothingToChange, which
-        the broker raises, stands for False.
+        Returns whether there was something to change, or None if only the handling of the request will show it.
+        NothingToChange, raised by the broker, stands for False.
         """
         raise NotImplementedError
 
     def answered(self, injection: Injection, response: Message) -> bool:
-        """Act on the response. Returns whether it can be sent now."""
+        """Act on the response. Returns whether the response can be sent now."""
         raise NotImplementedError
 
     def send(self, line: OutgoingResponse) -> bool:
-        """Act on the bytes of the response. Returns whether there was something to do."""
+        """Act on the bytes of the response. Returns whether the rule found something to do."""
         raise NotImplementedError
 
     def greets(self, greeting: Greeting) -> bool:
-        """Whether it matches a TLS handshake that begins."""
+        """Tells whether the rule matches a TLS handshake that begins."""
         raise NotImplementedError
 
     def greet(self, greeting: Greeting) -> None:
@@ -277,23 +279,24 @@ class Rule(_Declared, kw_only=True):
         return InjectionPoint.RESPONSE if getattr(self, "after", False) else self.acts_at
 
     def matching(self, facts: Facts) -> list[Batch | None]:
-        """The matching batches of a Produce; any other request that matches counts once, as None."""
+        """Returns the matching batches of a Produce; any other request that matches counts once, as None."""
         return [] if self._unanswered(facts) else self.match.matching(facts)
 
     @property
     def arrival_bytes(self) -> int:
-        """How many bytes of a request must have arrived before it acts, its size among them (`InjectionPoint.ARRIVAL`)."""
+        """The number of bytes of a request that must have arrived before the rule acts, its size included
+        (`InjectionPoint.ARRIVAL`)."""
         return 0
 
     @property
     def apis(self) -> Iterable[str]:
-        """The APIs whose requests it may match."""
+        """The APIs whose requests the rule may match."""
         return self.match.api or self.only_apis or KEYS
 
     # Counting
 
     def fires(self, chance: Callable[[], float]) -> bool:
-        """Count one more match. Returns whether the rule fires. `chance()` is at least 0 and less than 1."""
+        """Count one more match. Returns whether the rule fires. `chance()` returns a number from 0 to less than 1."""
         self.seen += 1
         count = self.count
         if count.times is not None and self.fired >= count.times:
@@ -317,14 +320,14 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def why_not(self) -> str:
-        """Why it has matched nothing, and what arrived instead."""
+        """Returns the reason for which the rule has matched nothing, and the requests that arrived instead."""
         if self.misses is None:
             where = "; copies of it were, which are in kafka.faults.rules" if self.copied else ""
             return f"it was never added to a broker{where}"
         return f"{self.missed or 'no request matched this rule'}; {self.misses.sentence(self.described())}"
 
     def note_miss(self, facts: Facts) -> None:
-        """Keep why it did not match this request."""
+        """Keep the reason for which the rule did not match this request."""
         if self.misses is None:
             return
         for misfits in self.match.missing(facts):
@@ -332,7 +335,7 @@ class Rule(_Declared, kw_only=True):
                 self.misses.add(facts.api, misfits)
 
     def _unanswered(self, facts: Facts) -> list[Misfit]:
-        """Why it cannot match the response to a request that has none."""
+        """Returns a misfit if the rule acts on responses and the request has none."""
         return (
             [("acks", (0,))]
             if facts.acks == 0 and self.injection_point in (InjectionPoint.RESPONSE, InjectionPoint.WIRE)
@@ -340,7 +343,7 @@ class Rule(_Declared, kw_only=True):
         )
 
     def copy(self) -> Self:
-        """The same rule with its counts at zero."""
+        """Returns the same rule with its counts at zero."""
         self.copied = True
         made = copy(self)
         made.seen = made.fired = 0
@@ -356,7 +359,7 @@ class Rule(_Declared, kw_only=True):
     __repr__ = __str__
 
     def described(self) -> dict[str, Any]:
-        """The rule in the words of a fault file."""
+        """Returns the rule in the words of a fault file."""
         words: dict[str, Any] = {"kind": self.kind}
         for part in (self.match, self.count):
             words |= {word: _written(value) for word in part.__slots__ if (value := getattr(part, word)) is not None}
@@ -399,26 +402,27 @@ _HINTS: dict[type[Rule], dict[str, Any]] = {}
 
 
 def _hints_of(kind: type[Rule]) -> dict[str, Any]:
-    """The type hints of a kind's options; finding them takes 1 ms, and a fault file may have thousands of faults."""
+    """Returns the type hints of a kind's options. The hints are cached, because finding them takes 1 ms and a fault file may
+    have thousands of faults."""
     if kind not in _HINTS:
         _HINTS[kind] = get_type_hints(kind, include_extras=True)
     return _HINTS[kind]
 
 
 def words_of(kind: type[Rule]) -> dict[str, Any]:
-    """The words that a rule of this kind may have, beside its kind, with their hints."""
+    """Returns the words that a rule of this kind may have, beside its kind, with their hints."""
     hints = _hints_of(kind)
     words = (*kind.match_words, *Count.__slots__, "name", *options_of(kind))
     return {word: hints[word] for word in words}
 
 
 def needed_by(kind: type[Rule]) -> tuple[str, ...]:
-    """The words that a rule of this kind cannot do without."""
+    """Returns the words that a rule of this kind must have."""
     return (*(option for option in options_of(kind) if option not in vars(kind)), *kind.needed)
 
 
 def options_of(kind: type[Rule]) -> tuple[str, ...]:
-    """The words of this kind alone, in the order in which a call may give them."""
+    """Returns the words of this kind alone, in the order in which a call may give them."""
     hints = _hints_of(kind)
     return tuple(word for word in kind.__annotations__ if get_origin(hints[word]) is not ClassVar)
 
@@ -441,7 +445,7 @@ def _apis(value: Any) -> tuple[str, ...]:
 
 
 def api_named(name: str) -> str:
-    """The API of this name, in any case of its letters. Raises FaultError."""
+    """Returns the API of this name, in any case of its letters. Raises FaultError."""
     for known in KEYS:
         if known.lower() == name.lower():
             return known
@@ -453,7 +457,7 @@ _READ: dict[str, Callable[[Any], Any]] = {"api": _apis, "version": _pair, "seque
 
 
 def _written(value: Any) -> Any:
-    """The shortest form in which a file gives a value."""
+    """Returns the shortest form in which a file gives a value."""
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 or (len(value) == 2 and value[0] == value[1]) else list(value)
     return value

@@ -1,6 +1,6 @@
-"""Changes of an engine's storage and state, for faults inside a broker and for tests that make them at once.
+"""Changes of an engine's storage and state, for faults inside a broker and for tests that make such changes at once.
 
-Some of them take days in Kafka, or a second client: expiration, fencing, a log that loses its end.
+In Kafka, some of these changes take days or a second client: expiration, fencing, a log that loses its end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ATTEMPTS = 3
 
 
 class Engine(Protocol):
-    """The cluster of an engine, and how its brokers stop and start."""
+    """The cluster of an engine, and the calls that stop and start its brokers."""
 
     cluster: Cluster
     transactions: TransactionCoordinator
@@ -39,7 +39,7 @@ class Engine(Protocol):
     groups: GroupCoordinator
 
     def emit(self, effect: Effect) -> None:
-        """Have the host do something."""
+        """Let the host make a call."""
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""
@@ -48,7 +48,7 @@ class Engine(Protocol):
         """End a broker as with kill −9."""
 
     def start_broker(self, node_id: int, now: int) -> None:
-        """Start a broker that was killed."""
+        """Start a killed broker."""
 
 
 class EngineBroker:
@@ -71,9 +71,9 @@ class EngineBroker:
         return failed
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Take the partitions that a node leads offline; without a topic all but the internal ones.
+        """Take the partitions that a node leads offline; without a topic, all except internal partitions.
 
-        Returns the call that brings them back, None if there was none to take offline.
+        Returns the call that brings the partitions back, or None if no partition was taken offline.
         """
         full = [
             each
@@ -94,7 +94,7 @@ class EngineBroker:
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
         """Forget the producer on all partitions, or on the named partitions, unless it has a transaction open there.
 
-        Returns how many partitions knew it.
+        Returns the number of partitions that knew the producer.
         """
         cluster, count = self._engine.cluster, 0
         for each in cluster.partitions():
@@ -106,7 +106,8 @@ class EngineBroker:
         return count
 
     def expire_transactional_id(self, transactional_id: str, now: int) -> None:
-        """Let the coordinator forget a transactional id. Raises NothingToChange if there is none, or its state forbids it."""
+        """Let the coordinator forget a transactional id. Raises NothingToChange if the id does not exist, or its state
+        forbids the change."""
         known = self._transaction(transactional_id)
         if not known.state.may_expire:
             state = known.state.value
@@ -136,24 +137,25 @@ class EngineBroker:
         return known[transactional_id]
 
     def expire_session(self, connection: Connection, now: int) -> bool:
-        """Let the session of a client end. Returns whether it has authenticated by SASL."""
+        """Let the session of a client end. Returns whether the client has authenticated by SASL."""
         if connection.session.sasl_user:
             self._engine.authenticator.expire(connection, now)
         return connection.session.sasl_user
 
     def withdraw_acl(self, text: str) -> bool:
-        """Remove an ACL. Returns whether it was there. Raises ValueError for a text that is not an ACL."""
+        """Remove an ACL. Returns whether the ACL existed. Raises ValueError for a text that is not an ACL."""
         acl, cluster = acl_of(text), self._engine.cluster
         was_there = acl in cluster.acls
         cluster.alter_acls((), [acl])
         return was_there
 
     def slow_reassignments(self, until: int) -> None:
-        """Let the replicas that are added before `until` be in sync only then."""
+        """Let replicas that are added before `until` get in sync only at `until`."""
         self._engine.controller.slow_until = until
 
     def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
-        """Let a partition lose everything from the batch with `offset` on. Returns its log end offset before and after.
+        """Let a partition lose everything from the batch with `offset` on. Returns the partition's log end offset before and
+        after.
 
         Raises NothingToChange if there is no such partition, or no such offset in it.
         """
@@ -184,7 +186,7 @@ class EngineBroker:
         return self.move_leader({(log.topic, log.index) for log in logs}, now)
 
     def expire_member(self, groups: Iterable[str], member_id: str, now: int) -> bool:
-        """Let the session of a member of these groups end. Returns whether there is such a member."""
+        """Let the session of a member of these groups end. Returns whether such a member exists."""
         return any(self._engine.groups.expire_member(group_id, member_id, now) for group_id in sorted(groups))
 
     def advance(self, connection: Connection, ms: int) -> None:
@@ -196,7 +198,7 @@ class EngineBroker:
         self._engine.restart(mode, now)
 
     def crash(self, node_id: int, now: int) -> None:
-        """Kill one broker and start it again; if there are others, they lead in its place."""
+        """Kill one broker and start it again. Other brokers, if any, lead in its place."""
         if len(self._engine.cluster.brokers) == 1:
             self._engine.restart("kill", now)
         else:

@@ -1,4 +1,4 @@
-"""Named failures: what the broker does, what a good client does, and what this client did.
+"""Named failures. A scenario describes the broker's behaviour and a good client's behaviour, and shows what this client did.
 
 files/      one TOML file for each scenario: the broker, its faults, the workload, the expected outcome
 scenario    what a file describes

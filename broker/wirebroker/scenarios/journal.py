@@ -10,17 +10,18 @@ from wirebroker.audit.journal import Intended
 
 
 class Sent(NamedTuple):
-    """A record that the application handed over."""
+    """A record that the application handed to its client."""
 
     value: str
     topic: str
     partition: int
     by: str
-    """the producer: an application may have several"""
+    """the producer, because an application may have several"""
 
 
 class Told(NamedTuple):
-    """A record's outcome, as the client reports it: `error` is "" if it is acknowledged, `offset` −1 if unknown."""
+    """A record's outcome as reported by the client. `error` is "" if the record is acknowledged; `offset` is −1 if
+    unknown."""
 
     value: str
     offset: int
@@ -29,14 +30,14 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Note:
-    """A call of the client beside sending records, and its error."""
+    """A call of the client other than sending a record, and its error."""
 
     what: str
     error: str = ""
 
 
 class Journal:
-    """Written by the workload and by the clients' callbacks, from their own threads."""
+    """The workload and the clients' callbacks write the journal, from their own threads."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -47,27 +48,27 @@ class Journal:
         self._changed = threading.Condition()
 
     def tell(self, value: str, offset: int, error: str) -> None:
-        """Note the outcome of a record; for the clients' callbacks."""
+        """Note the outcome of a record. The clients' callbacks call this method."""
         with self._changed:
             self.told.append(Told(value, offset, error))
             self._changed.notify_all()
 
     def wait_told(self, values: set[str], timeout: float) -> bool:
-        """Wait for the outcome of each of these values; False after `timeout` seconds."""
+        """Wait for the outcome of each of these values. Returns False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: values <= {each.value for each in self.told}, timeout)
 
     def acknowledged(self) -> set[str]:
-        """The values acknowledged at least once."""
+        """Returns the values acknowledged at least once."""
         return {each.value for each in self.told if not each.error}
 
     def unacknowledged(self) -> list[Sent]:
-        """The records without an acknowledgement, in the order of sending, each once."""
+        """Returns the records without an acknowledgement, in the order of sending, each once."""
         known = self.acknowledged()
         return list({each.value: each for each in self.sent if each.value not in known}.values())
 
     def intended(self) -> list[Intended]:
-        """The records in the audit's form: each once, with its outcome if the client reported one."""
+        """Returns the records in the audit's form: each record once, with its outcome if the client reported an outcome."""
         good, failed = self.acknowledged(), {each.value for each in self.told if each.error}
         once = {each.value: each for each in self.sent}
         return [
@@ -80,7 +81,7 @@ class Journal:
 
 
 def label(number: int) -> str:
-    """The name of the nth record, from 0: A, B … Z, AA, AB …"""
+    """Returns the name of the nth record, from 0: A, B … Z, AA, AB …"""
     text = ""
     number += 1
     while number:

@@ -17,7 +17,7 @@ COMMIT = 1
 
 @dataclass(slots=True)
 class Counts:
-    """How many records met each fate. A record counts once, however often it was sent."""
+    """The number of records with each outcome. A record counts once, however often it was sent."""
 
     sent: int = 0
     stored: int = 0
@@ -42,7 +42,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome in a word, its counts, and the differences from the expectation."""
+    """The outcome as one word, its counts, and the differences from the expectation."""
 
     name: OutcomeName
     counts: Counts
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[StoredRecord]]:
-    """One partition's committed records in order, and its records in open transactions."""
+    """A partition's committed records in order, and its records in open transactions."""
     pending: dict[int, list[StoredRecord]] = {}
     shown: list[StoredRecord] = []
     for record in records:
@@ -67,12 +67,12 @@ def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[S
 
 
 def commits(marker: StoredRecord) -> bool:
-    """Whether a marker commits; else it aborts."""
+    """Tells whether a marker commits. Another marker aborts."""
     return marker.key is not None and marker.key[2:4] == COMMIT.to_bytes(2, "big")
 
 
 def count(journal: Journal, log: Sequence[StoredRecord], transactions: Sequence[Sequence[str]] = ()) -> Counts:
-    """Count. `log` is everything stored in the topic; `transactions` the values that belong together."""
+    """Count. `log` holds all stored records of the topic; `transactions` holds the values of each transaction."""
     seen: list[StoredRecord] = []
     still_open: list[StoredRecord] = []
     for _, records in groupby(log, key=lambda record: record.partition):
@@ -107,7 +107,8 @@ def _torn(transaction: Sequence[str], values: Counter[str]) -> int:
 
 
 def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
-    """How many records stand after one that was sent later; of repeated records the first copy counts."""
+    """Returns the number of records that are stored after a record that was sent later. Of repeated records, only the first
+    copy counts."""
     place: dict[str, tuple[int, int]] = {}
     for record in seen:
         place.setdefault(_value(record), (record.partition, record.offset))
@@ -123,7 +124,7 @@ def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
 
 
 def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
-    """The outcome, and its differences from the expectation."""
+    """Returns the outcome, and its differences from the expectation."""
     outcome = Outcome(_name(counts, hung, refused), counts)
     if outcome.name not in expect.outcome:
         outcome.differences.append(f"it {_verb(outcome.name)}; expected that it {' or '.join(map(_verb, expect.outcome))}")
@@ -144,7 +145,7 @@ def _verb(name: OutcomeName) -> str:
 
 
 def _name(counts: Counts, hung: bool, refused: bool) -> OutcomeName:
-    """The worst that is true."""
+    """Returns the worst that is true."""
     if refused:
         return "refuses"
     if counts.lost or counts.torn:

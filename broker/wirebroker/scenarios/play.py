@@ -1,6 +1,6 @@
-"""One run of a scenario: a broker of its own, the faults, the workload, and the result.
+"""Plays one run of a scenario: starts a broker, loads the faults, runs the workload, and returns the result.
 
-The workload runs in a thread and has `LIMIT` seconds. A client that needs longer hangs, and the run ends without it.
+The workload runs in a thread and has `LIMIT` seconds. A client that needs longer hangs, and the run ends without this client.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from wirebroker.scenarios.workload import Workload
 from wirebroker.trace.rows import ProduceRow
 
 LIMIT = 8.0
-"""Seconds that a part may take. The clients' own timeouts are shorter: see ProducerSettings."""
+"""The largest number of seconds that a part may take. The clients' own timeouts are shorter: see ProducerSettings."""
 LAST_RECORDS = 2.0
-"""Seconds that the broker has for records sent without acknowledgements."""
+"""The number of seconds in which the broker must receive records sent without acknowledgements."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Result:
 
 
 def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = LIMIT) -> Result:
-    """Play a part with a client. Raises NotInstalled; the client's own exceptions are part of the result."""
+    """Play a part with a client. Raises NotInstalled. The client's own exceptions become part of the result."""
     clients = driver(client)
     started = time.monotonic()
     with broker(part) as kafka:
@@ -89,13 +89,15 @@ def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = L
 
 
 def _wait_until_disconnected(kafka: MockKafka, end: float) -> None:
-    """Wait until no client is connected: without acknowledgements a client ends before the broker has read all requests."""
+    """Wait until no client is connected, because a client without acknowledgements ends before the broker has read all
+    requests."""
     while kafka._call(lambda engine: bool(engine.connections)) and time.monotonic() < end:
         time.sleep(0.01)
 
 
 def _run(workload: Workload, limit: float) -> bool:
-    """Run the workload in a thread; True if it hangs. An exception in it is our own error."""
+    """Run the workload in a thread. Returns True if the workload hangs. An exception in the workload is an error of
+    wirebroker."""
     raised: list[BaseException] = []
 
     def work() -> None:

@@ -18,9 +18,9 @@ from wirebroker.client.wire import WireClient
 OTHER = "other"
 """The transactional id of the other application."""
 TIMEOUT = 60_000
-"""ms after which the coordinator aborts its open transaction."""
+"""The time in ms after which the coordinator aborts its open transaction."""
 PATIENCE = 3.0
-"""Seconds to wait for a response."""
+"""The number of seconds to wait for a response."""
 
 
 def _begin(wire: WireClient, topic: str) -> tuple[int, int]:
@@ -40,7 +40,7 @@ def _begin(wire: WireClient, topic: str) -> tuple[int, int]:
 
 
 def open_transaction(address: str, topic: str, records: int) -> None:
-    """Another application writes records in a transaction and disappears."""
+    """Write records in a transaction of another application, and leave the transaction open."""
     with closing(WireClient.at(address, PATIENCE)) as wire:
         producer_id, epoch = _begin(wire, topic)
         data = build_batch(
@@ -53,7 +53,7 @@ def open_transaction(address: str, topic: str, records: int) -> None:
 
 
 def empty_transaction(address: str, topic: str) -> None:
-    """Another application begins a transaction and aborts it without records."""
+    """Begin a transaction of another application, and abort it without records."""
     with closing(WireClient.at(address, PATIENCE)) as wire:
         producer_id, epoch = _begin(wire, topic)
         request = EndTxnRequest(transactional_id=OTHER, producer_id=producer_id, producer_epoch=epoch, committed=False)

@@ -29,7 +29,7 @@ _SOURCE = re.compile(r"[\w.-]+/[\w.-]+(#\d+|: CHANGELOG\.md)|KAFKA-\d+|KIP-\d+|[
 
 @dataclass(frozen=True, kw_only=True)
 class _Common:
-    """The tables and lists at the top of a file, or of one part."""
+    """The tables and lists at the top of a file, or in one part."""
 
     broker: dict[str, Any] = field(default_factory=dict)
     producer: dict[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _File(_Common):
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of the scenarios that come with wirebroker: the flows B1, B2 … first."""
+    """Returns the names of the scenarios that come with wirebroker: the flows B1, B2 … first."""
     found = [each.name.removesuffix(".toml") for each in files(__package__).joinpath("files").iterdir()]
     flows = sorted(filter(_is_flow, found), key=lambda name: int(name[1:]))
     return (*flows, *sorted(name for name in found if not _is_flow(name)))
@@ -68,7 +68,8 @@ def _is_flow(name: str) -> bool:
 
 
 def find(name: str) -> Scenario:
-    """The scenario of this name, or in this file if it ends in `.toml`. Raises ScenarioError."""
+    """Returns the scenario of this name. If the name ends in `.toml`, returns the scenario in this file. Raises
+    ScenarioError."""
     if name.endswith(".toml"):
         try:
             return read(Path(name).stem, Path(name).read_text(encoding="utf-8"), name)
@@ -84,12 +85,12 @@ def find(name: str) -> Scenario:
 
 
 def read(name: str, text: str, where: str) -> Scenario:
-    """The scenario that a file's text describes. Raises ScenarioError."""
+    """Returns the scenario that a file's text describes. Raises ScenarioError."""
     try:
         file = _table(_File, tomllib.loads(text), where)
     except ScenarioError:
         raise
-    except (ValueError, RecursionError) as damage:  # a number of thousands of digits is a plain ValueError
+    except (ValueError, RecursionError) as damage:  # a number of thousands of digits raises a plain ValueError
         raise ScenarioError(f"{where}: the file is not TOML: {damage}") from None
     for source in file.sources:
         if not _SOURCE.fullmatch(source):
@@ -124,7 +125,7 @@ def _part(file: _File, own: _Part, where: str) -> Part:
 
 
 def _expect(said: dict[str, Any], where: str) -> Expect:
-    """The words of an `expect` table beside tables that are named after clients."""
+    """Returns the words of an `expect` table, without the tables that are named after clients."""
     common = {word: value for word, value in said.items() if word not in CLIENTS}
     own: dict[str, Expect] = {name: _table(Expect, said[name], f"{where}.{name}") for name in CLIENTS if name in said}
     return replace(_table(Expect, common, where), clients=own)
@@ -141,7 +142,7 @@ def _check_step(step: Any, where: str) -> None:
 
 
 def _table(kind: type[T], said: Any, where: str) -> T:
-    """A table as an instance of this dataclass. Raises ScenarioError."""
+    """Returns a table as an instance of this dataclass. Raises ScenarioError."""
     if not isinstance(said, dict):
         raise ScenarioError(f"{where}: expected a table, got {said!r}")
     hints = get_type_hints(kind)
@@ -155,7 +156,7 @@ def _table(kind: type[T], said: Any, where: str) -> T:
 
 
 def _reason(text: str, hints: Mapping[str, Any]) -> str:
-    """msgspec's reason in our words: where, what is wrong, and the nearest word that would be right."""
+    """Returns msgspec's reason in other words: the place, the error, and the nearest valid word."""
     if missing := re.fullmatch(r"Object missing required field `(\w+)`", text):
         return f"{missing[1]!r} is missing"
     reason, _, place = text.partition(" - at ")
@@ -166,7 +167,7 @@ def _reason(text: str, hints: Mapping[str, Any]) -> str:
 
 
 def _choices(hint: Any) -> list[str]:
-    """The words of a Literal, at any depth of a type."""
+    """Returns the words of a Literal, at any depth of a type."""
     return [word for each in get_args(hint) for word in ([each] if isinstance(each, str) else _choices(each))]
 
 

@@ -10,18 +10,18 @@ from wirebroker.faults.files import FaultFileError, parse
 from wirebroker.faults.rules import Rule
 
 TOPIC, RESULTS = "orders", "results"
-"""The topic that a workload writes to, and the topic of a pipeline's results."""
+"""The topic to which a workload writes, and the topic of a pipeline's results."""
 OutcomeName = Literal["recovers", "fails cleanly", "duplicates", "loses", "reorders", "hangs", "refuses"]
 OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
 
 
 class ScenarioError(ValueError):
-    """A scenario does not exist or cannot be played; the message says where and what to do."""
+    """Raised if a scenario does not exist or cannot be played. The message names the place and the correction."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """How the broker is set up: options of MockKafka, and the state in which it begins."""
+    """The setup of the broker: options of MockKafka, and the state in which the broker begins."""
 
     brokers: int = 1
     partitions: int = 1
@@ -34,19 +34,19 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """The expected end of a run; None where the file expects nothing. Counts are of records."""
+    """The expected end of a run. A field is None if the file expects nothing. Counts are numbers of records."""
 
     outcome: list[OutcomeName] = field(default_factory=lambda: ["recovers"])
     stored: int | None = None
     doubled: int | None = None
     lost: int | None = None
     failed: int | None = None
-    """Records that the client reports as failed."""
+    """The number of records that the client reports as failed."""
     clients: dict[str, Expect] = field(default_factory=dict)
-    """For clients of which something else is expected, by their names."""
+    """The expectations for clients that differ from others, by the clients' names."""
 
     def of(self, client: str) -> Expect:
-        """The expectation for this client."""
+        """Returns the expectation for this client."""
         return self.clients.get(client, self)
 
 
@@ -63,7 +63,7 @@ class Part:
     where: str
 
     def rules(self) -> list[Rule]:
-        """The faults as new rules."""
+        """Returns the faults as new rules."""
         return rules_of(self.faults, self.where)
 
 
@@ -79,12 +79,12 @@ class Scenario:
     behaviours: list[str]
     clients: list[ClientName]
     others: str
-    """Why some clients cannot play it."""
+    """The reasons for which some clients cannot play the part."""
     parts: list[Part]
 
 
 def rules_of(faults: list[dict[str, Any]], where: str) -> list[Rule]:
-    """Rules from tables in the words of a fault file. Raises ScenarioError."""
+    """Returns the rules from tables in the words of a fault file. Raises ScenarioError."""
     try:
         return parse({"fault": faults}, where).rules
     except FaultFileError as wrong:

@@ -17,19 +17,19 @@ from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part
 
 
 def broker(part: Part, **more: Any) -> MockKafka:
-    """The broker of a part, not yet started and without its faults."""
+    """Returns the broker of a part, not yet started and without its faults."""
     said = part.broker
     profile = cast(ProfileName, said.profile)
     return MockKafka(brokers=said.brokers, topics=topics(part), profile=profile, rules=said.rules, configs=said.configs, **more)
 
 
 def topics(part: Part) -> dict[str, int]:
-    """The topics that a part needs, with their partitions."""
+    """Returns the topics that a part needs, with their partitions."""
     return {TOPIC: part.broker.partitions} | ({RESULTS: 1} if any("process" in step for step in part.steps) else {})
 
 
 def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
-    """Bring the broker into the part's first state, and load its faults, which are returned."""
+    """Bring the broker into the part's first state. Loads the part's faults and returns them."""
     epoch, transactional_id = part.broker.producer_epoch, part.producer.transactional_id
     if epoch and transactional_id is None:
         engine.plan.add(_begin_at(epoch, engine))
@@ -41,7 +41,8 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 
 
 def _begin_at(epoch: int, engine: Engine) -> Rule:
-    """A rule that responds to the first InitProducerId with this epoch; the producer raises it by itself from there."""
+    """Returns a rule that responds to the first InitProducerId with this epoch. The producer raises the epoch by itself from
+    there."""
 
     def response(facts: Facts, request: Message) -> Message | None:
         assert isinstance(request, InitProducerIdRequest)

@@ -1,4 +1,4 @@
-"""A run in words: the requests and their verdicts, the client's reports, and the log."""
+"""Shows a run in words: the requests and their verdicts, the client's reports, and the log."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from wirebroker.trace.rows import ProduceRow
 
 VERDICTS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
 WIDTH = 110
-"""Columns, where there is no terminal that has its own."""
+"""The number of columns if there is no terminal."""
 LINES = 40
-"""How many lines of one run are shown; a line says how many are left out."""
+"""The largest number of lines shown of one run; a last line counts the lines left out."""
 AUDITED = 6
-"""How many findings of the audit are shown of one run."""
+"""The largest number of audit findings shown of one run."""
 MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "duplicates": "yellow", "reorders": "yellow",
          "loses": "bold red", "hangs": "bold red"}  # fmt: skip
 COUNTED = {"sent": "sent", "stored": "stored", "lost": "lost", "doubled": "doubled", "displaced": "out of order",
            "failed": "failed"}  # fmt: skip
-"""The counts that are shown, and their names."""
+"""The shown counts, and their names."""
 
 
 class Screen:
@@ -55,7 +55,7 @@ class Screen:
         self.console.print(table)
 
     def describe(self, scenario: Scenario) -> None:
-        """Everything in a scenario's file."""
+        """The whole content of a scenario's file."""
         self.console.print(Text(scenario.name, "bold cyan").append(f"  {scenario.title}", "bold"))
         self._field("broker", scenario.broker_does)
         self._field("good client", scenario.good_client)
@@ -92,7 +92,7 @@ class Screen:
         self.verdict(result)
 
     def verdict(self, result: Result) -> None:
-        """The outcome, and the differences from the expectation."""
+        """Returns the outcome, and the differences from the expectation."""
         name = result.outcome.name
         line = Text("  ").append(name, MARKS[name]).append(f"  {summary(result.outcome.counts)}", "dim")
         self.console.print(line)
@@ -100,7 +100,7 @@ class Screen:
             self._line(Text("  FINDING: ", "bold red"), difference, "bold red")
 
     def comparison(self, results: Sequence[Result]) -> None:
-        """The parts of a scenario side by side, counted from the log."""
+        """Returns the parts of a scenario side by side, counted from the log."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         table.add_column("")
         for heading in COUNTED.values():
@@ -113,7 +113,7 @@ class Screen:
         self.console.print(table)
 
     def summary(self, results: Sequence[Result], skipped: dict[str, str]) -> None:
-        """One line for each part of many scenarios."""
+        """Returns one line for each part of many scenarios."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         for heading in ("scenario", "part", "outcome", "finding"):
             table.add_column(heading)
@@ -174,7 +174,7 @@ class Screen:
 
 
 def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
-    """Events, and how often each is repeated."""
+    """Yields events, each with the number of its repetitions."""
 
     def same(event: Event) -> object:
         if event.row is not None:
@@ -188,7 +188,7 @@ def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
 
 
 def _short(words: Iterable[tuple[str, int]], limit: int = 24) -> str:
-    """Values, with their offsets if they have any, in a row; the records of one batch, A0, A1 …, under its letter."""
+    """Returns values in a row, with their offsets if known. The records of one batch (A0, A1 …) appear under its letter."""
     runs: list[list[tuple[str, int]]] = []
     for word in words:
         if runs and _follows(runs[-1][-1][0], word[0]):
@@ -206,13 +206,13 @@ def _run(words: Sequence[tuple[str, int]]) -> str:
 
 
 def _follows(before: str, value: str) -> bool:
-    """Whether a record comes next in the same batch."""
+    """Tells whether a record comes next in the same batch."""
     letters = _letters(value)
     return letters != "" and before == f"{letters}{int(value.removeprefix(letters)) - 1}"
 
 
 def _letters(value: str) -> str:
-    """The letters of a record that is one of many in its batch."""
+    """Returns the letters of a record in a batch of many records."""
     found = re.fullmatch(r"([A-Z]+)\d+", value)
     return found[1] if found else ""
 
@@ -232,12 +232,12 @@ def _plain(value: Any) -> str:
 
 
 def who(result: Result) -> str:
-    """The client and its version."""
+    """Returns the client and its version."""
     return result.client if result.client == "wire" else f"{result.client} {result.version}"
 
 
 def summary(counts: Counts) -> str:
-    """The counts as a clause."""
+    """Returns the counts as a clause."""
     shown = [f"{getattr(counts, field)} {name}" for field, name in COUNTED.items() if getattr(counts, field)]
     if counts.failed_stored:
         shown.append(f"{counts.failed_stored} of the failed stored all the same")
@@ -247,7 +247,7 @@ def summary(counts: Counts) -> str:
 
 
 def expectation(part: Part) -> str:
-    """A part's expectation in words."""
+    """Returns a part's expectation in words."""
     texts = [_expected(part.expect)]
     texts += [f"{client}: {_expected(own)}" for client, own in part.expect.clients.items()]
     return "; ".join(texts)
@@ -260,7 +260,7 @@ def _expected(expect: Any) -> str:
 
 
 def sequences(row: ProduceRow) -> str:
-    """First and last sequence, with the epoch where it is not 0."""
+    """Returns first and last sequence, with the epoch if it is not 0."""
     if row.producer_id < 0:
         return "none"
     first, last = row.first_sequence, row.last_sequence
@@ -269,14 +269,14 @@ def sequences(row: ProduceRow) -> str:
 
 
 def response_text(row: ProduceRow, unanswered: bool = False) -> str:
-    """The response in short."""
+    """Returns the response in short."""
     if row.acks == 0 or unanswered:
         return "unheard" if row.acks else "no response"
     return f"error {row.code}" if row.code else f"offset {row.base_offset}"
 
 
 def reason(row: ProduceRow) -> str:
-    """The row's sentence without what its line says already: the producer, the sequences, the verdict."""
+    """Returns the row's sentence without the parts that are already in its line: the producer, the sequences, the verdict."""
     who = f"producer {row.producer_id} epoch {row.producer_epoch} on {row.topic}-{row.partition}"
     text = row.explain.partition(": ")[2].partition("; batches in the window")[0]
     text = re.sub(r"^sequences? \S+ (of (?=producer.*\b(is|are) batch))?", "", text.replace(who, "this producer"))
@@ -287,7 +287,7 @@ def reason(row: ProduceRow) -> str:
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """A run for scripts."""
+    """Returns a run for scripts."""
     counts = result.outcome.counts
     return {
         "scenario": result.scenario.name, "part": result.part.name, "client": result.client, "version": result.version,
@@ -306,7 +306,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def catalogue(scenarios: Iterable[Scenario]) -> str:
-    """The scenarios as a table in Markdown."""
+    """Returns the scenarios as a table in Markdown."""
     lines = ["| name | what the broker does | what a good client does | source |", "|---|---|---|---|"]
     for each in scenarios:
         sources = ", ".join(_linked(source) for source in each.sources)
@@ -315,7 +315,7 @@ def catalogue(scenarios: Iterable[Scenario]) -> str:
 
 
 def _linked(source: str) -> str:
-    """A source as a link, where it is one."""
+    """Returns a source as a link, if it has an address."""
     if "#" in source:
         repository, _, number = source.partition("#")
         return f"[{source}](https://github.com/{repository}/issues/{number})"
@@ -327,7 +327,7 @@ def _linked(source: str) -> str:
 
 
 def outcomes(results: Sequence[Result]) -> str:
-    """The outcomes of many runs of several clients, as tables in Markdown."""
+    """Returns the outcomes of many runs of several clients, as tables in Markdown."""
     heads = list(dict.fromkeys(map(who, results)))
     lines = [f"| scenario | part | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
     for (name, part), runs in groupby(results, key=lambda each: (each.scenario.name, each.part.name)):

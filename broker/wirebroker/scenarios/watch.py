@@ -1,7 +1,7 @@
 """The requests of a run in the order in which the broker handled them, with the names of their records.
 
-The trace has verdicts and faults but no records. So a rule that lets every request pass notes its records, and the two are
-joined by connection and correlation id.
+The trace has verdicts and faults but no records. So a rule that lets every request pass notes the request's records. This
+module joins trace and records by connection and correlation id.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from wirebroker.requests.facts import Facts
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
-"""Requests that are shown beside Produce."""
+"""The requests that are shown besides Produce."""
 RING = 10_000
-"""How many rows are read; the trace keeps no more."""
+"""The largest number of rows to read; the trace keeps no more."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
 
 
 def named(values: list[str]) -> str:
-    """The short name of a batch: the letter of its records, without padding."""
+    """Returns the short name of a batch: the letter of its records, without padding."""
     first = values[0].rstrip(".")
     return first if len(values) == 1 else first.rstrip("0123456789")
 
@@ -106,10 +106,10 @@ class _Join:
         self._known: dict[tuple[int, int], _Seen] = {}
         self._responses = {(row.connection, row.correlation_id): row for row in rows if isinstance(row, ReplyRow)}
         self._judged: set[tuple[int, int]] = set()
-        """Requests with a verdict, or with a fault that prevented one."""
+        """The requests with a verdict, or with a fault that prevented a verdict."""
 
     def events(self, rows: Iterable[Row]) -> Iterable[Event]:
-        """The next rows as events."""
+        """Yields the next rows as events."""
         for row in rows:
             if isinstance(row, ProduceRow):
                 yield self._batch(row)
@@ -140,7 +140,7 @@ class _Join:
         return Event(" ".join(look.records.values()) or look.what, fault=row)
 
     def _refusal(self, row: ReplyRow) -> Iterable[Event]:
-        """A response with an error that no verdict explains: this broker does not lead the partition."""
+        """Yields a response whose error no verdict explains, because this broker does not lead the partition."""
         request = (row.connection, row.correlation_id)
         if request in self._known and request not in self._judged:
             yield Event(" ".join(self._known[request].records.values()), errors=", ".join(row.errors))

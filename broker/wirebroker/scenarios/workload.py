@@ -1,4 +1,4 @@
-"""The application of a scenario: it does the steps in order, with any of the clients."""
+"""The application of a scenario, which does the steps in order, with any of the clients."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from wirebroker.scenarios.watch import Watch, named
 
 T = TypeVar("T")
 Offsets = Literal["after", "in transaction", "with output"]
-"""When a pipeline stores its offset: after the output, in the output's transaction, or in the output's records."""
+"""The way in which a pipeline stores its offset: after the output, in the output's transaction, or in the output's
+records."""
 Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 IN_TRANSACTION = 2.0
-"""Seconds to wait for records inside a transaction; its end reports their outcome."""
+"""The number of seconds to wait for records inside a transaction. The end of the transaction reports their outcome."""
 FIRST = "first"
-"""The name of the producer where a step names none."""
+"""The name of the producer if a step names none."""
 CHUNK = 2
-"""How many records a pipeline reads at a time."""
+"""The number of records that a pipeline reads at a time."""
 
 
 class _ReaderFailed(Exception):
-    """A consumer of the client raised something."""
+    """Raised if a consumer of the client raised an exception."""
 
 
 class Workload:
@@ -78,7 +79,7 @@ class Workload:
         return max(self._end - time.monotonic(), 0.05)
 
     def _call(self, what: str, function: Callable[[], Any]) -> str:
-        """Make a call of the client. Returns the error as a sentence, "" if there was none."""
+        """Make a call of the client. Returns the error as a sentence, or "" without an error."""
         self.doing = what
         try:
             function()
@@ -92,11 +93,11 @@ class Workload:
         return ""
 
     def _reader(self, topic: str, group: str, isolation: str = "read_committed") -> Any:
-        """A consumer of the client. Its exceptions end the workload."""
+        """Returns a consumer of the client. The consumer's exceptions end the workload."""
         return self._asked("a consumer", lambda: self._clients.Reader(self._address, topic, group, isolation))
 
     def _asked(self, what: str, function: Callable[[], T]) -> T:
-        """The result of a consumer's call. Raises _ReaderFailed."""
+        """Returns the result of a consumer's call. Raises _ReaderFailed."""
         self.doing = what
         try:
             return function()
@@ -104,7 +105,7 @@ class Workload:
             raise _ReaderFailed(f"{what}: {sentence(failed)}") from failed
 
     def _held(self, by: str) -> _Held:
-        """The producer of this name, made when it is first asked for."""
+        """Returns the producer of this name. The first call for a name makes the producer."""
         held = self._producers.get(by)
         if held is None:
             held = _Held(self._part.producer.transactional_id is not None, self.journal)
@@ -116,7 +117,7 @@ class Workload:
     # Records
 
     def _values(self, count: int, size: int = 0) -> list[str]:
-        """The next values: the records of a batch have its letter."""
+        """Returns the next values. The records of a batch have its letter."""
         found: list[str] = []
         sizes = self._part.producer.batches if self._clients.__name__.endswith(".wire") else []
         while len(found) < count:
@@ -137,7 +138,7 @@ class Workload:
             held.producer.send(topic, value, partition)
 
     def _wait(self, held: _Held, values: Sequence[str]) -> None:
-        """Wait for the outcome of these; in a transaction its end reports them."""
+        """Wait for the outcome of these values. In a transaction, the end reports the outcome."""
         if held.broken:
             return
         timeout = min(self._left(), IN_TRANSACTION) if held.transactional else self._left()
@@ -178,7 +179,7 @@ class Workload:
         self._wait(self._held(by), [each.value for each in self.journal.sent])
 
     def _do_send_again(self, value: str | list[str], partition: int | None = None, by: str = FIRST) -> None:
-        """Send records again: by name, or all unacknowledged ones."""
+        """Send records again: the named records, or all unacknowledged records."""
         held = self._held(by)
         known = {each.value: each for each in self.journal.sent}
         chosen = self.journal.unacknowledged() if value == "unacknowledged" else [known[name] for name in value]
@@ -214,9 +215,10 @@ class Workload:
         self.transactions.append(held.end(failed or "aborted by the application"))
 
     def _do_transaction(self, value: int, partitions: Sequence[int] = (0,), again: int = 0, by: str = FIRST) -> None:
-        """One transaction of `value` records; if it fails the application repeats it up to `again` times.
+        """Run one transaction of `value` records. If the transaction fails, the application repeats it up to `again` times.
 
-        If the client cannot go on after a failure, the application repeats it with a new producer of the same transactional id.
+        If the client cannot continue after a failure, the application repeats the transaction with a new producer of the same
+        transactional id.
         """
         self._transaction(self._values(value), partitions, again, by)
 
@@ -271,7 +273,7 @@ class Workload:
         return found
 
     def _known(self) -> int:
-        """The offset up to which the results reach."""
+        """Returns the offset up to which the results reach."""
         if not self._kafka.records(RESULTS):
             return 0
         reader = self._reader(RESULTS, "results")
@@ -280,7 +282,8 @@ class Workload:
         return max((int(value.partition("@")[2]) + 1 for _, value in found), default=0)
 
     def _do_consume(self, value: int, isolation: Isolation = "read_committed", to_end: bool = False) -> None:
-        """A consumer reads from the beginning and must find `value` records, and with `to_end` reach the end."""
+        """Let a consumer read from the beginning. The consumer must find `value` records, and with `to_end` reach the end of
+        the log."""
         reader = self._reader(TOPIC, "readers", isolation)
         found = self._read(reader, 0, value or 1, min(self._left(), 3.0) if value else 0.4)
         if len(found) != value:
@@ -330,7 +333,7 @@ class Workload:
                 self._kafka.freeze_replica(TOPIC, 0, node)
 
     def _do_move_leader(self, value: bool) -> None:
-        """Let a follower of partition 0 lead it."""
+        """Let a follower of partition 0 become its leader."""
         self._watch.mark("another broker leads")
         state = self._kafka.partition(TOPIC)
         self._kafka.move_leader(TOPIC, to=next(node for node in state.in_sync if node != state.leader))
@@ -355,7 +358,7 @@ class Workload:
             self.hung = True
 
     def _do_wait_for_stored(self, value: int) -> None:
-        """Wait until the leaders have `value` records, acknowledged or not."""
+        """Wait until the leaders have `value` records, whether acknowledged or not."""
         try:
             self._kafka.wait_for_records(TOPIC, value, self._left())
         except TimeoutError:
@@ -363,7 +366,7 @@ class Workload:
 
 
 class _Held:
-    """One of the application's producers, and the state of its records."""
+    """A producer of the application, and the state of its records."""
 
     producer: Any
 
@@ -371,11 +374,11 @@ class _Held:
         self.transactional = transactional
         self.dead = False
         self.lost = False
-        """The client cannot go on."""
+        """Raised if the client cannot continue."""
         self.broken = ""
-        """why it could not start"""
+        """the reason for which it could not start"""
         self.failed = ""
-        """why its transaction could not begin"""
+        """the reason for which its transaction could not begin"""
         self.errors: dict[str, str] = {}
         """errors of single records of a transaction"""
         self._journal = journal
@@ -394,7 +397,7 @@ class _Held:
             self._journal.tell(value, offset, error)
 
     def sent(self, value: str) -> None:
-        """Note a record that was handed over."""
+        """Note a record that was handed to the client."""
         self._open.append(value)
 
     def begin(self) -> None:
@@ -415,7 +418,8 @@ class _Held:
 
 @cache
 def step_forms() -> dict[str, type[Any]]:
-    """Each step's options, by its verb: the parameters of the workload's method, the first of which is the verb's value."""
+    """Returns each step's options, by its verb: the parameters of the workload's method, the first of which is the verb's
+    value."""
     forms: dict[str, type[Any]] = {}
     for name, method in vars(Workload).items():
         if verb := name.removeprefix("_do_") if name.startswith("_do_") else "":

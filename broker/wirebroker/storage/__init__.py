@@ -1,4 +1,5 @@
-"""A log directory in Kafka's own form: what `--data DIR` writes and reads. `kafkawire.disk` reads and writes each kind of file.
+"""A log directory in Kafka's own format. `--data DIR` writes and reads such a directory. `kafkawire.disk` reads and writes
+each kind of file.
 
 store                 the data directory as a whole, which the engine knows
 loading, changes      a start restores the cluster from the directory; changes of the cluster go to the metadata

@@ -1,4 +1,4 @@
-"""Changes of the cluster are written to its metadata log, before any response about them leaves."""
+"""Writes changes of the cluster to its metadata log, before the broker sends any response about them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Changes:
     def __init__(
         self, cluster: Cluster, directories: LogDirectories, unused: Mapping[tuple[int, str], Mapping[str, str]]
     ) -> None:
-        """`unused` are settings of the metadata, by resource, that the cluster cannot use. They stay."""
+        """`unused` are the metadata's settings, by resource, that the cluster cannot use. They stay."""
         self._cluster = cluster
         self._directories = directories
         self._metadata = directories.metadata
         self._unused = unused
         self._versions: tuple[int, int, int] | None = None
-        """The cluster's versions at the last write; None if all of the cluster has to be looked at."""
+        """The cluster's versions at the last write; None if the next write must look at the whole cluster."""
 
     def write_all(self) -> None:
-        """Look at all of the cluster at the next write."""
+        """Let the next write look at the whole cluster."""
         self._versions = None
 
     def write(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write the changes, which are those of these partitions if any are named. Raises OSError."""
+        """Write the changes. If partitions are named, all changes are of these partitions. Raises OSError."""
         known, self._versions = self._versions, None
         added = None if known is None else self._only_added(known)
         if known is None or (added is None and not only):
@@ -41,14 +41,14 @@ class Changes:
         self._versions = _versions(self._cluster)
 
     def _write_some(self, changed: Sequence[Partition], added: Iterable[Topic], now: int) -> None:
-        """Write changed partitions or else new topics, without looking at all the others."""
+        """Write changed partitions or else new topics, without a look at all other topics."""
         written = self._metadata.image
         before = Image(next_producer_id=written.next_producer_id)
         after = Image(next_producer_id=self._cluster.producer_ids.next_block)
         for partition in changed:
             topic_id, index = self._cluster.topics[partition.topic].topic_id, partition.index
             known = written.topics[topic_id].partitions.get(index)
-            if known is not None:  # else it is being made, and is written down when it is
+            if known is not None:  # else the topic is being made, and is written down afterwards
                 before.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = known
                 image = self._partition_image(partition)
                 after.topics.setdefault(topic_id, TopicImage(partition.topic)).partitions[index] = image
@@ -61,7 +61,7 @@ class Changes:
         written.next_producer_id = after.next_producer_id
 
     def write_end(self, now: int) -> None:
-        """Write everything as it is after the brokers have stopped."""
+        """Write the whole state as it is after the brokers have stopped."""
         image = self._image()
         image.topics = {topic_id: _handed_over(topic) for topic_id, topic in image.topics.items()}
         self._write_image(image, now)
@@ -79,7 +79,7 @@ class Changes:
         self._metadata.append(difference(before, after, self._directories.first_node), now)
 
     def _image(self) -> Image:
-        """The image of the cluster now. Unchanged parts are the objects of the last image."""
+        """Returns the image of the cluster now. The image shares unchanged parts with the last image."""
         image = image_of(self._cluster)
         settings = image.settings
         for topic in self._cluster.topics.values():
@@ -109,12 +109,13 @@ class Changes:
 
 
 def _versions(cluster: Cluster) -> tuple[int, int, int]:
-    """How many topics were created, and how many other changes were made, of topics and of settings."""
+    """Returns the number of created topics, and the numbers of other changes of topics and of settings."""
     return cluster.topics_created, cluster.version - cluster.topics_created, cluster.configs.version
 
 
 def _handed_over(topic: TopicImage) -> TopicImage:
-    """The topic after its broker has stopped: each partition is without a leader, in a new leader epoch, as in Kafka."""
+    """Returns the topic after its broker has stopped. As in Kafka, each partition is without a leader, in a new leader
+    epoch."""
     partitions = {
         index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1) for index, each in topic.partitions.items()
     }

@@ -1,4 +1,4 @@
-"""Compaction of a log on disk: the remaining records go to new files, which then replace the old ones.
+"""Compaction of a log on disk writes the remaining records to new files, which then replace the old files.
 
 `storage.compaction` decides which records remain.
 """
@@ -28,14 +28,14 @@ class Made(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """The result of a round, and the offset up to which the log is compacted."""
+    """The result of a round: the new segments, and the offset up to which the log is compacted."""
 
     made: Sequence[Made]
     end: int
 
 
 def compact(task: Task[Segment], settings: SegmentSettings) -> Cleaned:
-    """Write the compacted segments beside the old ones. Raises OSError, and DamagedFile if a batch cannot be read."""
+    """Write the compacted segments beside the old segments. Raises OSError, and DamagedFile if a batch cannot be read."""
     cleaning = Cleaning(task)
     finish(cleaning.learn())
     made = [_clean(group, cleaning, settings) for group in cleaning.groups(task.segment_bytes)]

@@ -36,9 +36,9 @@ from wirebroker.storage.recovery import Known
 
 METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
-"""The names that an unused directory may have, also if its first start was killed."""
+"""The names of files that an unused directory may contain, also if its first start was killed."""
 DIGITS = 10
-"""The most digits of a broker's id."""
+"""The largest number of digits of a broker's id."""
 
 
 def make_root(root: Path) -> None:
@@ -63,20 +63,21 @@ def _unwritable(root: Path, refused: OSError) -> DataError:
 
 
 def check_entries(root: Path) -> None:
-    """Raises DamagedFile if anything but folders and files of its own is in the directory, or in a partition's folder.
+    """Raises DamagedFile if the directory, or a partition's folder, contains anything but folders and plain files.
 
-    The directory may come from a stranger. A link in it would lead the broker elsewhere, and a pipe would stop it.
+    The directory may come from a stranger. A link in it could lead the broker elsewhere, and a pipe would block the broker.
     """
     with os.scandir(root) as entries:
         for entry in entries:
-            if _is_folder(entry) and "-" in entry.name:  # a partition's, also one that was deleted or is moving
+            if _is_folder(entry) and "-" in entry.name:  # the folder of a partition, perhaps a deleted or moving one
                 with os.scandir(entry.path) as held:
                     for each in held:
                         _is_folder(each)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, and not a file. Raises DamagedFile if it is neither, or a file with other names."""
+    """Tells whether the entry is a folder and not a file. Raises DamagedFile for anything else, and for a file with other
+    names."""
     found = os.lstat(entry.path) if os.name == "nt" else entry.stat(follow_symlinks=False)  # Windows' entry knows no links
     if stat.S_ISREG(found.st_mode):
         if found.st_nlink > 1:
@@ -90,16 +91,16 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 class LogDirectory:
-    """The log directory of the broker `node_id`. A new one joins the cluster `cluster_id`."""
+    """The log directory of the broker `node_id`. A new directory joins the cluster `cluster_id`."""
 
     def __init__(self, root: Path, node_id: int, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
-        """Raises DataError, also for a directory with something else in it."""
+        """Raises DataError, also for a directory that contains other files."""
         self.root = root
         self.path = str(root.resolve())
         """The path that clients see."""
         self.node_id = node_id
         self.latest_epochs: dict[tuple[str, int], int] = {}
-        """The leader epochs in the metadata, while it is loaded."""
+        """The leader epochs in the metadata, until the start has read them."""
         make_root(root)
         self._lock = _locked(root)
         try:
@@ -132,13 +133,13 @@ class LogDirectory:
             "node.id": str(self.node_id),
             "directory.id": format_uuid(self.id),
             "cluster.id": cluster_id,
-            "version": "1",  # the last: a file that was cut has none
+            "version": "1",  # the last line: a file that was cut has none
         }
         files.replace(path, properties_text(made).encode())
         files.sync(self.root)
 
     def _number(self, path: Path, properties: dict[str, str]) -> int:
-        """The broker's id, which has another name in Kafka 3."""
+        """Returns the broker's id. Kafka 3 writes the id under another name."""
         text = properties.get("node.id", properties.get("broker.id", ""))
         if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
             raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
@@ -146,7 +147,7 @@ class LogDirectory:
 
     @staticmethod
     def _id(path: Path, properties: dict[str, str]) -> bytes:
-        """The directory's id, which Kafka before 3.7 did not write."""
+        """Returns the directory's id. Kafka before 3.7 did not write this id."""
         try:
             return parse_uuid(properties["directory.id"]) if "directory.id" in properties else UNASSIGNED
         except ValueError:
@@ -164,7 +165,7 @@ class LogDirectory:
             self._miss(self.root / LOG_STARTS)
 
     def _miss(self, path: Path) -> None:
-        """Report that the log starts are lost. Raises DamagedFile if a power cut does not explain it."""
+        """Report that the log starts are lost. Raises DamagedFile if a power cut does not explain the loss."""
         if self.clean or not path.exists():
             raise DamagedFile(
                 path,
@@ -174,7 +175,7 @@ class LogDirectory:
         note(f"{path}: nothing is in it, as a power cut leaves it; records that were deleted may be there again")
 
     def known_of(self, where: tuple[str, int]) -> Known:
-        """The entries of a partition in the checkpoints."""
+        """Returns the entries of a partition in the checkpoints."""
         return Known(
             self.clean,
             self._recovery_points.get(where),
@@ -186,7 +187,8 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Whether wirebroker wrote the checkpoints, so that all folders must be there. A copy from Kafka may be partial."""
+        """Tells whether wirebroker wrote the checkpoints, so that all folders must be there. A copy of Kafka's directory may
+        be incomplete."""
         return self._is_signed
 
     @property
@@ -195,21 +197,22 @@ class LogDirectory:
         return self._recovery_points.get(METADATA, 0)
 
     def forget(self, where: tuple[str, int]) -> None:
-        """Forget a deleted partition. A new one of its name begins at 0."""
+        """Forget a deleted partition. A new partition of its name begins at 0."""
         for offsets in (self._recovery_points, self._log_starts, self.cleaned):
             offsets.pop(where, None)
 
     def checkpoint(
         self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets | None, *, durable: bool = False
     ) -> None:
-        """Write the checkpoints; without `high_watermarks` not theirs. Partitions that are not served keep their entries."""
+        """Write the checkpoints. Without `high_watermarks`, the checkpoint of high watermarks stays unchanged. Partitions
+        that are not served keep their entries."""
         self._recovery_points |= recovery_points
         self._log_starts |= log_starts
         for name, offsets in (
             (LOG_STARTS, {where: offset for where, offset in self._log_starts.items() if offset > 0}),
             (HIGH_WATERMARKS, high_watermarks),
             (CLEANED, self.cleaned),
-            (RECOVERY_POINTS, self._recovery_points),  # the last: where it is signed the others are
+            (RECOVERY_POINTS, self._recovery_points),  # the last file: if it is signed, the others are, too
         ):
             if offsets is not None:
                 files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
@@ -227,7 +230,7 @@ class LogDirectory:
         files.replace(self.root / CLEANED, offsets_text(CLEANED, self.cleaned).encode(), durable=False)
 
     def opened(self) -> None:
-        """Note that the directory is in use: unless it is closed, the next start recovers."""
+        """Note that the directory is in use. Unless the directory is closed later, the next start recovers its logs."""
         (self.root / CLEAN_SHUTDOWN).unlink(missing_ok=True)
         self.clean = False
 
@@ -243,7 +246,7 @@ class LogDirectory:
     # Folders
 
     def partitions(self) -> Iterable[tuple[tuple[str, int], Path]]:
-        """All partitions' folders, also those that the metadata does not have."""
+        """Yields the folders of all partitions, even of partitions that the metadata lacks."""
         for path in sorted(self.root.iterdir()):
             where = partition_of(path.name)
             if where is None or path.name == METADATA_FOLDER or path.name.endswith(("-delete", "-stray")):
@@ -254,7 +257,7 @@ class LogDirectory:
                 yield where, path
 
     def futures(self) -> list[tuple[tuple[str, int], Path]]:
-        """The folders of partitions that were moving here when the broker stopped."""
+        """Returns the folders of partitions that were moving here when the broker stopped."""
         found = [(future_of(path.name), path) for path in sorted(self.root.iterdir()) if path.is_dir()]
         return [(where, path) for where, path in found if where is not None]
 
@@ -266,10 +269,11 @@ class LogDirectory:
 
 
 class LogDirectories:
-    """The log directories of all brokers of a cluster, and its metadata, which is in the first one."""
+    """The log directories of all brokers of a cluster, and its metadata, which is in the first directory."""
 
     def __init__(self, roots: Sequence[Path], nodes: range, random_bytes: Callable[[int], bytes]) -> None:
-        """Open and lock the directories. Each broker has one in each of these `roots`. Raises DataError, OSError."""
+        """Open and lock the directories. Each broker has a log directory in each of these `roots`. Raises DataError,
+        OSError."""
         self.roots = roots
         self.cluster_id = CLUSTER_ID
         self.of: dict[int, list[LogDirectory]] = {}
@@ -288,7 +292,7 @@ class LogDirectories:
             if brokers > 1 and (each / META_PROPERTIES).exists():
                 raise DataError(f"{each} is the data of one broker; start it with --brokers 1")
         for number, node_id in enumerate(nodes, 1):
-            # With fewer directories and no topic yet, the first start was killed.
+            # If directories are missing and there is no topic yet, the first start was killed.
             if found > brokers or (0 < found < number and self.metadata.image.topics):
                 raise DataError(f"{root} is the data of {found} brokers; start it with --brokers {found}")
             held = self.of[node_id] = []
@@ -306,7 +310,7 @@ class LogDirectories:
                     self._check(held[-1], held[0])
 
     def _check(self, directory: LogDirectory, first: LogDirectory) -> None:
-        """Raises DataError if this log directory cannot be one of the broker that has the `first` one."""
+        """Raises DataError if this log directory cannot belong to the broker of the directory `first`."""
         if directory.cluster_id != self.cluster_id:
             raise DataError(
                 f"{directory.root} is of the cluster {directory.cluster_id}, and {self.roots[0]} of {self.cluster_id}"
@@ -322,7 +326,7 @@ class LogDirectories:
             yield from held
 
     def at(self, node_id: int, path: str) -> LogDirectory:
-        """The log directory of this broker at the path that clients see."""
+        """Returns the log directory of this broker at the path that clients see."""
         return next(each for each in self.of[node_id] if each.path == path)
 
     @property
@@ -336,7 +340,7 @@ class LogDirectories:
         return min(self.of)
 
     def partitions(self) -> Iterator[tuple[LogDirectory, tuple[str, int], Path]]:
-        """All partitions' folders, also those that the metadata does not have."""
+        """Yields the folders of all partitions, even of partitions that the metadata lacks."""
         for directory in self:
             for where, path in directory.partitions():
                 yield directory, where, path

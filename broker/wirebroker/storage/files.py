@@ -1,7 +1,7 @@
-"""Reading, writing and replacing files: where systems differ, and where a crash may interrupt.
+"""Reading, writing and replacing files, where systems differ or a crash may interrupt.
 
-Every file of a log directory is opened here or by `kafkawire.disk.opening`: what is written goes to a plain file that has no
-other name, and a new file is one that was not there.
+This module or `kafkawire.disk.opening` opens every file of a log directory. A write goes to a plain file that has no other
+name, and a new file is a file that did not exist.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from kafkawire.primitives import Buffer
 
 
 def create(path: Path, flags: int = os.O_WRONLY) -> int:
-    """A descriptor of a new file. Raises FileExistsError, also for a link that leads nowhere."""
+    """Returns a descriptor of a new file. Raises FileExistsError, also for a link that leads nowhere."""
     return open_plain(path, flags | os.O_CREAT | os.O_EXCL)
 
 
 def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
-    """A descriptor of a file as it is, which is created if it is missing. Raises DamagedFile if other names share the file."""
+    """Returns a descriptor of a file without changing its content. Creates the file if it is missing. Raises DamagedFile if
+    other names share the file."""
     try:
         fd = open_plain(path, flags)
     except FileNotFoundError:
@@ -38,20 +39,20 @@ def open_to_write(path: Path, flags: int = os.O_WRONLY) -> int:
 
 
 def shared(path: Path) -> DamagedFile:
-    """The error for a file that has other names, outside of the log directory perhaps."""
+    """Returns the error for a file that has other names, perhaps outside of the log directory."""
     return DamagedFile(
         path, "the file has another name as well (a hard link), under which a write would change it, too. Put a copy here"
     )
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, unless it is there. Raises DamagedFile if something else is."""
+    """Make a folder, unless it exists. Raises DamagedFile if a file of another kind has this name."""
     if not is_folder(path):
         path.mkdir()
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there. Raises DamagedFile if something else is."""
+    """Tells whether a folder exists. Raises DamagedFile if a file of another kind has this name."""
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -62,9 +63,9 @@ def is_folder(path: Path) -> bool:
 
 
 def open_to_append_at(path: Path, size: int) -> int:
-    """Open a file of this size to read anywhere and to append. Bytes after it, from a failed write, are cut off.
+    """Open a file of this size to read anywhere and to append. Removes bytes after this size, which a failed write left.
 
-    Raises OSError, FileNotFoundError also if something is missing.
+    Raises OSError, and FileNotFoundError also if bytes are missing.
     """
     fd = open_to_write(path, os.O_RDWR | os.O_APPEND)
     try:
@@ -80,12 +81,12 @@ def open_to_append_at(path: Path, size: int) -> int:
 
 
 def open_to_read(path: Path) -> int:
-    """A descriptor for reading. Raises DamagedFile if it is not a plain file."""
+    """Returns a descriptor for reading. Raises DamagedFile for anything but a plain file."""
     return open_plain(path, os.O_RDONLY)
 
 
 def read_at(fd: int, size: int, position: int) -> bytes:
-    """At most `size` bytes from `position`."""
+    """Returns at most `size` bytes from `position`."""
     if hasattr(os, "pread"):
         return os.pread(fd, size, position)
     os.lseek(fd, position, os.SEEK_SET)
@@ -93,7 +94,7 @@ def read_at(fd: int, size: int, position: int) -> bytes:
 
 
 def append(fd: int, parts: Sequence[Buffer], size: int) -> None:
-    """Append these parts, together `size` bytes. Raises OSError; then some of the bytes may be written."""
+    """Append these parts, together `size` bytes. Raises OSError; the file may then contain some of the bytes."""
     written = _write_parts(fd, parts)
     if written < size:
         left = memoryview(b"".join(parts))[written:]
@@ -109,10 +110,11 @@ _write_parts: Callable[[int, Sequence[Buffer]], int] = getattr(os, "writev", _on
 
 
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Replace the content: at any moment the file has all of the old or of the new (Utils.atomicMoveWithFallback)."""
+    """Replace the content. At any moment the file has the whole old or the whole new content
+    (Utils.atomicMoveWithFallback)."""
     beside = path.with_name(path.name + ".tmp")
     try:
-        beside.unlink(missing_ok=True)  # of a start that was killed
+        beside.unlink(missing_ok=True)  # a file of a killed start
         _fill(create(beside), content, durable=durable)
         os.replace(beside, path)
     except OSError:
@@ -122,12 +124,12 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def write(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Write the whole content of a file. Raises OSError; then the file may have a part of it."""
+    """Write the whole content of a file. Raises OSError; the file may then have a part of the content."""
     _fill(open_to_write(path), content, durable=durable)
 
 
 def cut(path: Path, size: int) -> None:
-    """Cut a file off. Raises OSError."""
+    """Remove the end of a file. Raises OSError."""
     fd = open_to_write(path)
     try:
         os.ftruncate(fd, size)
@@ -136,7 +138,7 @@ def cut(path: Path, size: int) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file with its times, over one that is there. Raises OSError."""
+    """Copy a file with its times, in place of an existing file. Raises OSError."""
     with opening.open_to_read(source) as file, os.fdopen(open_to_write(target), "wb") as made:
         made.truncate()
         shutil.copyfileobj(file, made, COPIED_AT_ONCE)
@@ -144,7 +146,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def _fill(fd: int, content: bytes, *, durable: bool) -> None:
-    """Make this the content of the open file, and close it."""
+    """Make these bytes the content of the open file, and close it."""
     try:
         os.ftruncate(fd, 0)
         left = memoryview(content)
@@ -161,7 +163,7 @@ COPIED_AT_ONCE = 1 << 20
 
 
 def sync_all(paths: Sequence[Path]) -> None:
-    """Sync many files, several at once: the system joins syncs that it gets together."""
+    """Sync many files, several at once: the system joins syncs that arrive together."""
     if len(paths) <= SYNCED_AT_ONCE:
         for path in paths:
             sync(path)
@@ -174,7 +176,7 @@ def sync_all(paths: Sequence[Path]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Sync a file or folder, unless it was removed."""
+    """Sync a file or folder that was not removed."""
     if path.is_dir() and os.name == "nt":
         return
     try:

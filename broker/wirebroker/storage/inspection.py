@@ -1,7 +1,7 @@
 """Comparing the files of a partition with each other: the log with its indexes, and with the checkpoints.
 
-A broker that stopped cleanly has checked every batch. So of a large directory a start reads only the ends of the files,
-and the rest is checked when it is read. A start reads small directories whole.
+A broker that stopped cleanly has checked every batch. So a start reads only the ends of the files of a large directory; later
+reads check the rest. A start reads small directories whole.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.segment import Segment
 
 BYTES_AT_START = 16 * 1024 * 1024
-"""The bytes of cleanly closed segments that a start reads, for all partitions together."""
+"""The number of bytes of cleanly closed segments that a start reads, for all partitions together."""
 LEAST = 16 * 1024
-"""The least bytes that a segment counts as."""
+"""The smallest number of bytes with which a segment counts."""
 
 
 class Inspection:
@@ -47,7 +47,7 @@ class Inspection:
         self._left = allowed
 
     def takes(self, path: Path) -> bool:
-        """Whether to read this file. It then counts."""
+        """Tells whether to read this file. It then counts."""
         if self._left < LEAST:
             return False
         cost = max(path.stat().st_size, LEAST)
@@ -58,11 +58,11 @@ class Inspection:
 
 
 def check_names(folder: Path, present: Listing, reached: int) -> None:
-    """Raises DamagedFile if a segment is missing and its index, the leader epochs or a checkpoint are there."""
+    """Raises DamagedFile if a segment is missing, but its index, the leader epochs or a checkpoint exist."""
     logs = present.offsets[LOG]
     for suffix in SEGMENT_FILES[1:]:
         orphans = sorted(set(present.offsets[suffix]) - set(logs))
-        # A segment that could not be begun, as the disk was full, leaves empty indexes: the log is made last.
+        # If a segment could not be begun on a full disk, only empty indexes exist, because the log file is made last.
         orphans = [offset for offset in orphans if (folder / file_name(offset, suffix)).stat().st_size]
         if orphans:
             name = file_name(orphans[0], suffix)
@@ -80,10 +80,10 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
 
 
 def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], complete: bool) -> list[Path]:
-    """The indexes of a closed segment that contradict its batches and must be made again.
+    """Returns the indexes of a closed segment that contradict its batches. The caller must make these indexes again.
 
-    `segment` was walked, and its batches abort the transactions `aborted`: all of them if the log is `complete` from
-    its first offset. Raises DamagedFile if an index may be right, and the log another partition's.
+    `segment` has been read, and its markers abort the transactions `aborted`. If the log is `complete` from its first offset,
+    `aborted` has all transactions. Raises DamagedFile if the index may be right and the log may belong to another partition.
     """
     fits = {
         OFFSET_INDEX: _offsets_fit(segment),
@@ -122,7 +122,7 @@ def _offsets_fit(segment: Segment) -> bool:
 
 
 def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
-    """Raises DamagedFile if two entries of the offset index are wrong: then it is another log's, not changed by chance.
+    """Raises DamagedFile if two entries of the offset index are wrong: then the index belongs to another log.
 
     Kafka before 4 entered the position of the first batch of an append, with the offset of its last batch.
     """

@@ -1,4 +1,4 @@
-"""A start restores the cluster from its data directory, and refuses what contradicts itself."""
+"""Restores the cluster from its data directory at a start, and refuses contradictory files."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from wirebroker.storage.metadata import FOLDERS_MADE, check_image
 from wirebroker.storage.notes import note
 
 Settings = dict[tuple[int, str], dict[str, str]]
-"""Settings by resource: its type and its name."""
+"""Settings by resource (type and name)."""
 
 
 class Loading:
-    """Reads the directory for one start. Raises DataError; then only torn tails have been changed."""
+    """Reads the directory for one start. Raises DataError; the start has then changed nothing except torn tails."""
 
     def __init__(self, directories: LogDirectories, random_bytes: Callable[[int], bytes]) -> None:
         self.unused: Settings = {}
-        """Settings in the metadata that this broker cannot use. They stay in the metadata."""
+        """Settings in the metadata that this broker cannot use. The settings stay in the metadata."""
         self._directories = directories
         self._metadata = directories.metadata
         self._random_bytes = random_bytes
@@ -45,7 +45,7 @@ class Loading:
         """The topic ids in the partitions' folders."""
 
     def image(self) -> Image:
-        """The image in the metadata; without metadata that of the folders."""
+        """Returns the image in the metadata. Without metadata, returns an image made from the folders."""
         metadata = self._metadata
         image = metadata.image if metadata.exists else self._found_image()
         check_image(image, metadata.path if metadata.exists else self._directories.roots[0])
@@ -62,7 +62,7 @@ class Loading:
             directory.latest_epochs.clear()
 
     def check_metadata(self) -> None:
-        """Raises DamagedFile if the metadata is lost: its topics must not vanish silently."""
+        """Raises DamagedFile if the metadata is lost, because its topics must not vanish silently."""
         metadata = self._metadata
         if not metadata.is_lost:
             return
@@ -98,7 +98,7 @@ class Loading:
             note(f"{unknown[0]}{more}: the metadata knows of no such partition, and nothing of it is served")
 
     def _found_image(self) -> Image:
-        """The image without metadata: every partition that has a folder."""
+        """Returns the image made from the folders: every partition that has a folder."""
         image = Image()
         ids: dict[str, bytes] = {}
         for directory, (topic, index), path in self._directories.partitions():
@@ -113,7 +113,7 @@ class Loading:
         return image
 
     def id_in(self, folder: Path) -> bytes | None:
-        """The topic id in a partition's folder, as `topic_id_in` reads it."""
+        """Returns the topic id in a partition's folder, as `topic_id_in` reads it."""
         if (known := self._ids.get(folder)) is None and (known := topic_id_in(folder)) is not None:
             self._ids[folder] = known
         return known
@@ -141,7 +141,7 @@ class Loading:
         cluster.restore_topic(topic.name, topic_id, known, stored, now)
 
     def directory_of(self, topic: str, index: int, topic_id: bytes, dirs: Mapping[int, str]) -> LogDirectory:
-        """The log directory that has a partition's folder, or else the one of the first replica.
+        """Returns the log directory that has a partition's folder, or else the directory of the first replica.
 
         A folder stays where it was made when the replicas change to other brokers. Raises DataError if there are two.
         """
@@ -189,11 +189,12 @@ class Loading:
             )
 
     def _node(self, stored: int) -> int:
-        """The broker that now serves the directory of the broker `stored`."""
+        """Returns the broker that now serves the directory of the broker `stored`."""
         return next((each.node_id for each in self._directories if each.stored_node_id == stored), stored)
 
     def _dirs(self, partition: PartitionImage) -> dict[int, str]:
-        """The log directories of a partition's replicas, as the metadata has them; the first one of a broker if it does not."""
+        """Returns the log directories of a partition's replicas from the metadata. A replica without an entry is in its
+        broker's first directory."""
         by_node = self._directories.of
         ids = dict(zip(map(self._node, partition.replicas), partition.directories or partition.replicas, strict=False))
         leaving = set(map(self._node, partition.removing))
@@ -229,7 +230,7 @@ def topic_id_in(folder: Path) -> bytes | None:
 
 
 def _node_id(name: str) -> int:
-    """The id of a broker that has settings. Raises ConfigError."""
+    """Returns the id of a broker that has settings. Raises ConfigError."""
     if not re.fullmatch("[0-9]{1,10}", name):
         raise ConfigError("this is not the id of a broker")
     return int(name)

@@ -1,8 +1,8 @@
-"""One process to a data directory: `.lock`, as Kafka has it (FileLock), so that a running Kafka counts as well.
+"""Only one process may use a data directory. The lock is on Kafka's `.lock` (FileLock), so it also excludes a running Kafka.
 
-Kafka's lock is one of POSIX. A process loses that when it closes any descriptor of the file, for example by
-copying the folder. Linux has locks that belong to the open file instead (OFD); the two kinds exclude each other between
-processes. Elsewhere a second file is locked in a way that has no such flaw.
+Kafka's lock is a POSIX lock. A process loses such a lock when it closes any descriptor of the file, for example after copying
+the folder. Linux has locks that belong to the open file instead (OFD); the two kinds exclude each other between processes.
+On other systems, this module also locks a second file with another kind of lock, which a process cannot lose in this way.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from wirebroker.storage import files
 LOCK = ".lock"
 SECOND_LOCK = ".lock.flock"
 HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
-"""How the system says that another process has the lock."""
+"""The errors by which the system says that another process has the lock."""
 _held: set[Path] = set()
-"""The directories that this process has locked; some of the system's locks are between processes only."""
+"""The directories that this process has locked. Some of the system's locks hold only between processes."""
 
 
 class DirectoryLock:
-    """Held until `release`, or until the process ends. Raises DataError if somebody else has it."""
+    """A lock that holds until `release`, or until the process ends. Raises DataError if another process has the lock."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
@@ -53,7 +53,7 @@ class DirectoryLock:
         self._taken.append((fd, lock))
 
     def release(self) -> None:
-        """Let others in; harmless if it was done before. A forked process does not keep the lock."""
+        """Release the lock. A second call does nothing. A forked process does not keep the lock."""
         for fd, lock in self._taken:
             try:
                 lock(fd, False)
@@ -71,7 +71,7 @@ def _in_use(root: Path) -> DataError:
 
 
 def _locks() -> list[tuple[str, Callable[[int, bool], None]]]:
-    """The files to lock, and how each is locked and unlocked, which raises OSError."""
+    """Returns the files to lock, each with the functions that lock and unlock the file. The functions raise OSError."""
     if sys.platform == "win32":
         return [(LOCK, _byte)]
     if sys.platform == "linux":
@@ -94,7 +94,7 @@ def _open_file(fd: int, hold: bool) -> None:
     except OSError as refused:
         if refused.errno != errno.EINVAL:
             raise
-        _process(fd, hold)  # a system that only resembles Linux
+        _process(fd, hold)  # the system only resembles Linux
 
 
 def _process(fd: int, hold: bool) -> None:

@@ -38,7 +38,7 @@ from wirebroker.storage.upkeep import Upkeep
 
 
 class FolderLog:
-    """The log of one partition. Batches are written at once; files that startup can rebuild from them, later."""
+    """The log of one partition. Writes batches at once, and writes files that startup can rebuild from the batches later."""
 
     largest_segment = 2**31 - 1
 
@@ -51,7 +51,7 @@ class FolderLog:
         self.where = where
         self.folder = folder
         self._moves = 0
-        """How many times a move of the files has begun or ended."""
+        """Counts the beginnings and ends of moves of the files."""
         self._store = store
         self._configs = configs
         told = settings.segments._replace(written=lambda: store.written(self), failed=store.failed)
@@ -86,7 +86,7 @@ class FolderLog:
         return kept
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Close the files (after a "kill" without writing) and open them again."""
+        """Close the files, after a "kill" without writing, and open them again."""
         if mode == "clean":
             files.sync_all(self.close())
         for segment in self.segments:
@@ -96,8 +96,8 @@ class FolderLog:
         return self.belongs_to(self._owner)
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Replace the leader epochs and their start offsets. They are written at once if the checkpoint has one that no longer
-        holds, and otherwise later, because startup finds new ones in the batches.
+        """Replace the leader epochs and their start offsets. Writes the epochs at once if the checkpoint has an epoch that no
+        longer holds. New epochs are written later, because startup finds them in the batches.
         """
         self._epochs = list(starts)
         if self._epochs[: len(self._written_epochs)] != self._written_epochs:
@@ -114,9 +114,10 @@ class FolderLog:
             self._written_epochs = begun
 
     def close(self) -> list[Path]:
-        """Write everything that only memory has. When these files are synced, the next start has nothing to recover.
+        """Write all state that only the memory has. When these files are synced, the next start has nothing to recover.
 
-        As in UnifiedLog.flush, an empty log is not among them: if startup does not find it, nothing is lost. Raises OSError.
+        As in UnifiedLog.flush, an empty log is not among these files, because a startup without the empty log loses nothing.
+        Raises OSError.
         """
         self.write_epochs()
         self._close_active()
@@ -133,7 +134,7 @@ class FolderLog:
 
     @property
     def log_start_offset(self) -> int:
-        """The partition's first offset. The files may still have deleted records before it."""
+        """The partition's first offset. The files may still have deleted records before this offset."""
         assert self._owner is not None
         return self._owner.log_start_offset
 
@@ -147,7 +148,7 @@ class FolderLog:
             files.replace(path, snapshot_bytes(owner.producers), durable=False)
 
     def unsynced(self, end: int) -> list[Segment]:
-        """The segments that begin below `end` and were written to since they were last synced."""
+        """Returns the segments that begin below `end` and were written to since they were last synced."""
         return [segment for segment in self.segments if segment.dirty and segment.base_offset < max(end, 1)]
 
     def synced_up_to(self, offset: int) -> None:
@@ -155,7 +156,7 @@ class FolderLog:
         self.recovery_point = max(self.recovery_point, offset)
 
     def sync(self, segments: Iterable[Segment]) -> None:
-        """Sync these segments, in any thread. If the files move during the sync, sync them again. Raises OSError."""
+        """Sync these segments, in any thread. If the files move during the sync, sync the files again. Raises OSError."""
         written = list(segments)
         while written:
             before = self._moves
@@ -206,12 +207,13 @@ class FolderLog:
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end; an empty one only gets a new time. Raises OSError; then nothing has changed."""
+        """Begin a new segment at the end. An empty active segment only gets a new time. Raises OSError, and then changes
+        nothing."""
         if not self.active.size:
             self.active.created = now
             return
         self._close_active()
-        self.active.dirty = True  # its indexes are not on the disk
+        self.active.dirty = True  # its index files are not on the disk
         following = self._segment(self.end_offset, now)
         following.create()
         closed, self.active = self.active, following
@@ -225,7 +227,8 @@ class FolderLog:
     # Reading
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """At most `max_bytes` from the first batch that ends at or after `offset`; the last batch may be incomplete."""
+        """Returns at most `max_bytes` from the first batch that ends at or after `offset`. The last batch may be
+        incomplete."""
         if offset >= min(limit, self.end_offset):
             return EMPTY
         segment, start = self._find(offset)
@@ -245,7 +248,7 @@ class FolderLog:
         return Slice(data, available)
 
     def _find(self, offset: int) -> tuple[Segment, int]:
-        """The segment and the position of the first batch that ends at or after `offset`."""
+        """Returns the segment and the position of the first batch that ends at or after `offset`."""
         at = self._segment_of(offset)
         while True:
             segment = self.segments[at]
@@ -257,7 +260,8 @@ class FolderLog:
             at += 1  # compaction has left a gap at the end of the segment
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or after the end of `size` bytes from `offset`. It is that of the next index entry."""
+        """Returns an offset at or after the end of `size` bytes from `offset`. The result is the offset of the next index
+        entry."""
         if offset >= self.end_offset:
             return self.end_offset
         segment, position = self._find(offset)
@@ -268,13 +272,13 @@ class FolderLog:
         return self.segments[following].base_offset if following < len(self.segments) else self.end_offset
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Every batch, beginning with the one of `start_offset`."""
+        """Yields every batch, beginning with the batch of `start_offset`."""
         for segment in list(self.segments[self._segment_of(start_offset) :]):
             for _, batch in segment.batches(segment.find(start_offset)):
                 yield batch
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """The batches from `from_offset` whose largest timestamp is at least `timestamp`."""
+        """Yields the batches from `from_offset` whose largest timestamp is at least `timestamp`."""
         for segment in list(self.segments[self._segment_of(from_offset) :]):
             if segment.max_timestamp < timestamp:
                 continue
@@ -292,21 +296,21 @@ class FolderLog:
     # Compacting
 
     def to_compact(self, now: int) -> tuple[float, Task[Segment]] | None:
-        """Returns how dirty the log is, and the task of compacting it, or None if it is not dirty enough."""
+        """Returns the log's dirtiness and the task of compacting it, or None if the log is not dirty enough."""
         assert self._owner is not None
         return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 
     def compact(self, task: Task[Segment]) -> Cleaned:
-        """Write the compacted segments beside the old ones, in any thread. Raises OSError, DamagedFile."""
+        """Write the compacted segments beside the old segments, in any thread. Raises OSError, DamagedFile."""
         return compact(task, self._settings.segments)
 
     @property
     def cleaned_to(self) -> int:
-        """The offset where the next round of compaction begins. Before it offsets may be missing."""
+        """The offset at which the next round of compaction begins. Earlier offsets may be missing."""
         return self.directory.cleaned.get(self.where, 0)
 
     def take_compacted(self, cleaned: Cleaned) -> None:
-        """Replace the old segments with the compacted ones. Deleted segments stay deleted."""
+        """Replace the old segments with the compacted segments. Deleted segments stay deleted."""
         taken = [made for made in cleaned.made if self.holds(made.replaces)]
         for made in cleaned.made:
             if made not in taken:
@@ -314,7 +318,7 @@ class FolderLog:
                     path.unlink()
         if not taken:
             return
-        # First, because startup treats missing offsets after this checkpoint as damage.
+        # Write the checkpoint first, because startup treats missing offsets after it as damage.
         following = self.segments[self.segments.index(taken[-1].replaces[-1]) + 1]
         self.directory.set_cleaned(self.where, min(cleaned.end, following.base_offset))
         assert self._owner is not None
@@ -324,11 +328,12 @@ class FolderLog:
             self._owner.transactions.keep_aborted(made.segment.base_offset, stop, made.aborted)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether the log still has these segments, unchanged."""
+        """Tells whether the log still has these segments, unchanged."""
         return all(segment in self.segments for segment in segments)
 
     def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:
-        """Swap the files so that a restart at any moment finds the old segments or the new one, perhaps without indexes."""
+        """Swap the files so that a restart at any moment finds the old segments or the new segment, perhaps without
+        indexes."""
         made.path(LOG, CLEANED).replace(made.path(LOG, SWAP))
         for segment in replaces:
             segment.let_go()
@@ -347,7 +352,7 @@ class FolderLog:
     # Losing
 
     def drop_segments_below(self, offset: int) -> None:
-        """Delete whole segments that end at or below `offset`; the active one stays."""
+        """Delete whole segments that end at or below `offset`, except the active segment."""
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             try:
                 self._discard(self.segments[0])
@@ -357,7 +362,7 @@ class FolderLog:
             del self.segments[0]
 
     def _discard(self, segment: Segment) -> None:
-        """Delete the files of a segment. Raises OSError; then its log is still there.
+        """Delete the files of a segment. Raises OSError; the segment's log then still exists.
 
         The log goes after its indexes, because an index without a log is damage.
         """
@@ -375,7 +380,7 @@ class FolderLog:
         self.drop_segments_below(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off the batch that holds `offset` and all later ones, and remove the snapshots after it."""
+        """Remove the batch that holds `offset`, all later batches, and the snapshots after it."""
         if offset >= self.end_offset:
             return
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:

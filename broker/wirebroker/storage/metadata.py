@@ -23,23 +23,24 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.recovery import cut_of
 
 TOPIC_ID = bytes(15) + b"\1"
-"""The id that Kafka has given to the topic of its metadata."""
+"""The id of Kafka's metadata topic."""
 METADATA_TOPIC = "__cluster_metadata"
 RECORDS_PER_BATCH = 5000
 SHOWN = 60
-"""Characters of a name that a message shows."""
+"""The largest number of a name's characters that a message shows."""
 
 
 LAST_EPOCH = 2**31 - 1_000_000
 LAST_PRODUCER_ID = 2**63 - 1_000_000
-"""The largest numbers that startup accepts. The broker counts on from them, up to the largest of their type."""
+"""The largest numbers that startup accepts. The broker counts on from these numbers, up to the largest number of the type."""
 FOLDERS_MADE = 100_000
-"""The most missing partition folders that startup creates for the metadata."""
+"""The largest number of missing partition folders that startup creates for the metadata."""
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[1-9]|lpt[1-9])\.")
 
 
 def check_image(image: Image, path: Path) -> None:
-    """Raises DamagedFile if Kafka could not have these topics: names become folders, and counts become loops."""
+    """Raises DamagedFile if Kafka could not have these topics. The check protects the start, which makes folders of names and
+    loops over counts."""
     names = set()
     for topic in image.topics.values():
         why = _name_error(topic.name) or ("two topics have it" if topic.name in names else "")
@@ -57,7 +58,7 @@ def check_image(image: Image, path: Path) -> None:
 
 
 def _name_error(name: str) -> str:
-    """Why no topic of this broker can have this name, or ""."""
+    """Returns the reason for which no topic of this broker can have this name, or ""."""
     if name == METADATA_TOPIC:
         return "The metadata has its folder"
     if os.name == "nt" and _RESERVED.match(name):
@@ -73,7 +74,8 @@ class MetadataLog:
     """Reads the image of the metadata, and appends the records that change it."""
 
     def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
-        """Read the log. The checkpoint says that it `reached` an offset, `clean` that the broker stopped there.
+        """Read the log. The checkpoint says that the metadata `reached` an offset. `clean` says that the broker stopped
+        there.
 
         Raises DamagedFile.
         """
@@ -82,20 +84,20 @@ class MetadataLog:
         self.image = Image()
         self.end_offset = 0
         self._reached = self.synced_offset = reached
-        """Everything before this offset is synced."""
+        """All records before this offset are synced."""
         self._leader_epoch = 1
         self._base = 0
         self._size = 0
-        """The bytes in the file that is written to."""
+        """The number of bytes in the file to which the broker appends."""
         self._fd = -1
         if self.folder.is_dir():
             self._read()
         self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
-        """Whether there has been metadata, even if it is lost."""
+        """Tells whether metadata existed, even if it is lost."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether metadata is missing. With an empty folder the user agrees to the loss."""
+        """Tells whether metadata is missing. With an empty folder the user agrees to the loss."""
         has_folder = self.folder.is_dir()
         if has_folder and not any(self.folder.iterdir()):
             return False
@@ -103,7 +105,7 @@ class MetadataLog:
 
     @property
     def path(self) -> Path:
-        """The file that is written to."""
+        """The file to which the broker appends."""
         return self.folder / file_name(self._base, LOG)
 
     def _read(self) -> None:
@@ -136,9 +138,9 @@ class MetadataLog:
             self._fd = files.open_to_append_at(self.path, self._size)
 
     def begun(self, now: int) -> bool:
-        """Write the first record if there is none. Returns whether this is the first start.
+        """Write the first record if the log is empty. Returns whether this is the first start.
 
-        From here on the log is never empty, so that one that is has lost something.
+        From here on the log is never empty, so an empty log means lost records.
         """
         if not self.end_offset:
             self.append(iter([(ProducerIdsRecord(broker_id=1, broker_epoch=-1, next_producer_id=0), 0)]), now)
@@ -152,7 +154,7 @@ class MetadataLog:
         return not existed
 
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> None:
-        """Append these records, each with its version. Raises OSError; then none is appended."""
+        """Append these records, each with its version. Raises OSError, and then appends none."""
         values = [metadata_bytes(record, version) for record, version in records]
         before = self._size, self.end_offset
         try:

@@ -1,9 +1,9 @@
 """Moves of partitions' folders between the log directories of a broker (Kafka's ReplicaAlterLogDirsThread).
 
-A folder whose name ends in `-future`, in the new directory, says that a move is wanted; a start finds it, and moves the
-partition then. Within a volume the folder itself is renamed. To another volume its files are copied, while the partition is
-served, and `partition.metadata` last: so a start knows whether the copy is complete. A kill at any
-moment loses no acknowledged record.
+A folder whose name ends in `-future`, in the new directory, marks a wanted move. A start that finds such a folder moves the
+partition. Within a volume, a move renames the folder itself. To another volume, a move copies the files while the partition
+is served. `partition.metadata` comes last, so a start knows whether the copy is complete. A kill at any moment loses no
+acknowledged record.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
 
 FEW_BYTES, ROUNDS = 1 << 20, 10
-"""A copy makes at most ROUNDS rounds, until a round copies FEW_BYTES or less. Then the partition waits for the rest."""
+"""A copy makes at most ROUNDS rounds, until a round copies FEW_BYTES or less. Then the partition waits while the rest is
+copied."""
 
 
 class Copy:
-    """A copy of a partition's folder on another volume, which follows the changes there."""
+    """A copy of a partition's folder on another volume. The copy follows the changes of the folder."""
 
     def __init__(self, source: Path, target: Path) -> None:
         self._source = source
@@ -46,7 +47,8 @@ class Copy:
                 return
 
     def refresh(self) -> int:
-        """Copy and sync what has changed since the last time, without `partition.metadata`. Returns the number of bytes."""
+        """Copy and sync the files that have changed since the last round, except `partition.metadata`. Returns the number of
+        bytes."""
         there = {each.name: each.stat() for each in os.scandir(self._source) if not each.name.endswith((DELETED, CLEANED))}
         there.pop(PARTITION_METADATA, None)
         for name in self._copied.keys() - there.keys():
@@ -81,15 +83,15 @@ class Moves:
         self._dirs.mover = self.move
         self._directories = directories
         self._wanted: dict[FolderLog, tuple[LogDirectory, Path]] = {}
-        """Where a log is to be, and its `-future` folder there."""
+        """The directory to which a log moves, and the log's `-future` folder there."""
         self._unfinished: list[tuple[tuple[str, int], LogDirectory]] = []
 
     def has(self, log: FolderLog) -> bool:
-        """Whether this log is being moved."""
+        """Tells whether this log is being moved."""
         return log in self._wanted
 
     def move(self, partition: Partition, node_id: int, path: str) -> None:
-        """Begin to move this broker's replica, or end a move if the replica is to stay. Raises OSError."""
+        """Begin to move this broker's replica, or end its move if `path` is its present directory. Raises OSError."""
         log, dirs = _log_of(partition), self._dirs
         if log.directory.node_id != node_id:  # the files are those of another broker's replica
             if dirs.of(partition, node_id) != path:
@@ -112,7 +114,7 @@ class Moves:
         self._queue(partition, future, None)
 
     def _queue(self, partition: Partition, future: Path, copy: Copy | None) -> None:
-        """Move after the present compaction: `apart` is one thing at a time."""
+        """Move after the present compaction, because only one job may be `apart`."""
 
         def work() -> None:
             if copy is not None:
@@ -125,7 +127,7 @@ class Moves:
         self._store.jobs.append(Job(work, lambda: self._arrive(partition, future, copy), apart=True, failed=failed))
 
     def _arrive(self, partition: Partition, future: Path, copy: Copy | None) -> None:
-        """Swap the folders, unless the move is not wanted any more. Raises OSError; then the partition stays."""
+        """Swap the folders, unless the move is no longer wanted. Raises OSError; the partition then stays in its folder."""
         log = _log_of(partition)
         if partition.deleted:
             self._give_up(partition)
@@ -170,7 +172,7 @@ class Moves:
         files.sync(source.root)
 
     def _give_up(self, partition: Partition, future: Path | None = None) -> None:
-        """The partition stays where it is; with `future` only if that is the folder of its present move."""
+        """End the partition's move. With `future`, do so only if that is the folder of the present move."""
         wanted = self._wanted.get(_log_of(partition))
         if wanted is not None and future in (None, wanted[1]):
             self._end(partition, wanted[1])
@@ -184,7 +186,7 @@ class Moves:
     # A start
 
     def finish(self) -> None:
-        """Put complete copies in the place of folders that are gone already, and note which other moves were wanted."""
+        """Put complete copies in the place of folders that are already removed, and note the other wanted moves."""
         for directory in self._directories:
             for where, future in directory.futures():
                 name = folder_name(*where)
@@ -207,7 +209,7 @@ class Moves:
         self._unfinished.clear()
 
     def _changed(self) -> None:
-        """The metadata has changed; the host writes it down after the present job or request."""
+        """Note that the metadata has changed. The host writes the change down after the present job or request."""
         self._cluster.version += 1
 
 

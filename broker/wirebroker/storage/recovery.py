@@ -1,13 +1,13 @@
 """Opening a partition's folder when the broker starts (LogLoader, ProducerStateManager).
 
-After a clean shutdown the last snapshot has the producers' state, and the checkpoint has the end of the log. After a
-crash the start walks the segments from the recovery point, checks their batches, makes their indexes again and cuts a
-torn tail. Either way the state comes from the newest snapshot, which keeps the last batch of each producer, and from the
-batches after it. The start also walks cleanly closed segments, as many as an `Inspection` allows, and compares the ends
-of the others' files.
+After a clean shutdown the last snapshot has the producers' state, and the checkpoint has the end of the log. After a crash,
+the start reads the segments from the recovery point, checks their batches, makes their indexes again and removes a torn tail.
+In both cases the state comes from the newest snapshot, which keeps the last batch of each producer, and from the batches
+after the snapshot. The start also reads as many cleanly closed segments as an `Inspection` allows, and compares the ends of
+the other segments' files.
 
-It looks at everything before it changes anything. Damage that is not a torn tail is an error: Kafka would cut there and
-lose the sound batches after it.
+The start reads all files before it changes any file. Damage before the tail is an error: Kafka would cut the log there and
+lose the sound batches after the damage.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from wirebroker.storage.segment import Expected, Index, Segment, SegmentSettings
 from wirebroker.storage.snapshots import read_snapshot, snapshot_bytes
 
 UNFINISHED = (DELETED, CLEANED, ".tmp")
-"""How the names of files end that a start removes."""
+"""The endings of the names of files that a start removes."""
 
 
 class LogSettings(NamedTuple):
@@ -64,14 +64,14 @@ class Known(NamedTuple):
 
     clean: bool
     recovery_point: int | None
-    """None if no checkpoint names the partition."""
+    """A field is None if no checkpoint names the partition."""
     log_start_offset: int
     starts_there: bool = False
-    """Whether the log began at `log_start_offset` at the clean stop, so that it needs no earlier segments."""
+    """Tells whether the log began at `log_start_offset` at the clean stop, so that it needs no earlier segments."""
     gaps_below: int = ANYWHERE
-    """Compaction may have removed offsets before this one."""
+    """Compaction may have removed offsets before this offset."""
     latest_epoch: int | None = None
-    """The leader epoch that the metadata knows."""
+    """The leader epoch in the metadata."""
 
 
 class Recovered(NamedTuple):
@@ -86,7 +86,7 @@ class Recovered(NamedTuple):
 
 
 class RecoveredState:
-    """The producers and transactions of a partition, from its batches."""
+    """Collects the producers and transactions of a partition from its batches."""
 
     def __init__(self, rules: Rules) -> None:
         self.producers: dict[Key, bytes] = {}
@@ -100,7 +100,7 @@ class RecoveredState:
         self.transactions.restart(open_ones)
 
     def follow(self, header: BatchHeader, batch: Buffer) -> None:
-        """Apply a batch of the log (ProducerAppendInfo with the origin of a replica: it refuses nothing)."""
+        """Apply a batch of the log, as ProducerAppendInfo does for a replica: no batch is refused."""
         key = header.producer_id
         if key < 0:
             return
@@ -141,7 +141,7 @@ def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspe
 def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
     """Remove half-made and half-deleted files, and finish swaps of segments (LogLoader.load).
 
-    The indexes of such a segment are made again.
+    The start makes the indexes of such a segment again.
     """
     names = [name for name in found if (folder / name).is_file()]
     for name in names:
@@ -153,7 +153,7 @@ def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
         made = Walk(folder / (file_name(base, LOG) + SWAP), base)
         for _ in made:
             pass
-        # The new segment has the records of the old ones, and replaces them even if some are removed already.
+        # The new segment has the records of the old segments, and replaces them even if some are already removed.
         for name in names:
             offset = offset_of(name, name[name.rfind(".") :])
             if offset is not None and base <= offset < max(made.next_offset, base + 1) and not name.endswith(SNAPSHOT):
@@ -162,7 +162,7 @@ def _finish_swaps(folder: Path, found: Iterable[str]) -> None:
 
 
 class Walked(NamedTuple):
-    """A segment all of whose batches were looked at, the state after it, and where it ends."""
+    """A segment with checked batches, the state after it, and its end."""
 
     segment: Segment
     state: RecoveredState
@@ -170,9 +170,9 @@ class Walked(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A segment that was walked although it was closed, and the aborted transactions that its batches tell of.
+    """A closed segment that was read nevertheless, and the aborted transactions in its batches.
 
-    If the log is `complete` from its first offset, they are all.
+    If the log is `complete` from its first offset, these are all aborted transactions.
     """
 
     segment: Segment
@@ -192,7 +192,7 @@ class Recovery:
         self._bases = present.offsets[LOG]
         self._present = present
         self._snapshots = set(present.offsets[SNAPSHOT])
-        """The offsets of the snapshots that are there."""
+        """The offsets of the existing snapshots."""
         self._settings = settings
         self._known = known
         self._inspection = inspection
@@ -201,24 +201,24 @@ class Recovery:
         self._epochs = LeaderEpochs(folder, self._bases[0], known.latest_epoch, clean=known.clean)
         self._expected = Expected(known.gaps_below, self._epochs, set())
         self._last: Walked | None = None
-        """The previous segment, if it was walked."""
+        """The previous segment, if the start has read it."""
         self._crashed: list[Walked] = []
-        """Segments that may have been written to after the last sync. Their indexes are made again."""
+        """The segments that may have changed after the last sync. The indexes of these segments are made again."""
         self._closed: list[Closed] = []
-        """Closed segments that were walked."""
+        """The closed segments that were read nevertheless."""
         self._unfit: list[tuple[Closed, list[Path]]] = []
-        """Those of them with indexes that contradict the batches."""
+        """The closed segments whose indexes contradict the batches."""
         self._starts: list[tuple[int, int]] = []
         self._is_known_at_end = False
-        """Whether the snapshot at the end of the log is good."""
+        """Tells whether the snapshot at the end of the log is usable."""
         self._torn = ""
         self._is_complete = self._bases[0] == 0 and known.gaps_below == 0
-        """Whether the segments so far have every batch that was ever written."""
+        """Tells whether the segments so far have every batch that was ever written."""
 
     # Looking
 
     def look(self) -> None:
-        """Look at every segment, and change nothing. Raises DamagedFile."""
+        """Check every segment, and change nothing. Raises DamagedFile."""
         for i, base in enumerate(self._bases):
             if i and self.end != base and (self.end > base or self.end >= self._known.gaps_below):
                 raise DamagedFile(
@@ -251,7 +251,7 @@ class Recovery:
         self._walk(base, closed, followed=following is not None)
 
     def _walk(self, base: int, closed: bool, *, followed: bool) -> None:
-        """Check and count the batches of a segment. The files of a `closed` one are compared with them."""
+        """Check and count the batches of a segment. Compare the files of a `closed` segment with its batches."""
         state = self._state_before(base)
         segment = Segment(self.folder, base, self._now, self._settings.segments, Index())
         self.segments[-1] = segment
@@ -319,7 +319,7 @@ class Recovery:
     # Taking
 
     def take(self) -> Recovered:
-        """Cut a torn tail and make wrong indexes again. Returns the recovered log."""
+        """Remove a torn tail, and make wrong indexes again. Returns the recovered log."""
         if not self._is_known_at_end:
             self._remove_snapshots({self.end})
         self._write_crashed()
@@ -339,7 +339,8 @@ class Recovery:
         return Recovered(self.segments, self.end, recovery_point, kept, self._epochs.written)
 
     def _write_crashed(self) -> None:
-        """Write the indexes of the segments that a crash may have cut; only the page cache may have their batches."""
+        """Write the indexes of the segments that a crash may have cut. The segments' batches may exist only in the page
+        cache."""
         for segment, state, end in self._crashed:
             if segment.size != segment.path().stat().st_size:
                 segment.truncate(segment.size, end)
@@ -361,7 +362,8 @@ class Recovery:
     # Producers
 
     def _check_snapshot(self) -> None:
-        """After a clean stop a snapshot at the end of the log has the producers. Raises DamagedFile if they are lost."""
+        """After a clean stop a snapshot at the end of the log has the producers. Raises DamagedFile if the producers are
+        lost."""
         path = self.folder / file_name(self.end, SNAPSHOT)
         if self.end <= self._log_start:
             return
@@ -379,7 +381,8 @@ class Recovery:
         note(f"{path}: {why}; the producers are taken from the batches")
 
     def _damage_of_snapshot(self, path: Path) -> str:
-        """Why the last snapshot cannot be used, or "". Raises DamagedFile if it may be another log's."""
+        """Returns the reason for which the last snapshot cannot be used, or "". Raises DamagedFile if the snapshot may belong
+        to another log."""
         try:
             producers = read_snapshot(path)
         except FileNotFoundError:
@@ -394,7 +397,7 @@ class Recovery:
         return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
-        """A sentence if the walked log contradicts that the producer's last batch ends at `written`, else ""."""
+        """Returns a sentence if the log shows that the producer's last batch does not end at `written`, else ""."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
             return ""
@@ -407,7 +410,7 @@ class Recovery:
         return ""
 
     def _producers(self) -> dict[Key, bytes]:
-        """The producers at the end of the log. Removes snapshots of other offsets that no longer count."""
+        """Returns the producers at the end of the log. Removes snapshots of other offsets that no longer count."""
         state = self._state_at(self.end, self.segments)
         self._remove_snapshots({each for each in self._snapshots if each > self.end or each <= self._log_start})
         return state.producers
@@ -418,7 +421,7 @@ class Recovery:
         self._snapshots -= offsets
 
     def _state_at(self, offset: int, segments: Sequence[Segment]) -> RecoveredState:
-        """The state before `offset`, from the newest readable snapshot and the batches after it."""
+        """Returns the state before `offset`, from the newest readable snapshot and the batches after it."""
         state = RecoveredState(self._settings.rules)
         since = self._log_start
         for snapshot in sorted(self._snapshots, reverse=True):
@@ -455,9 +458,9 @@ def _is_snapshot(path: Path) -> bool:
 
 
 def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
-    """A sentence about the torn tail, which the caller cuts off. Raises DamagedFile if the tail is not torn.
+    """Returns a sentence about the torn tail, which the caller cuts off. Raises DamagedFile if the tail is not torn.
 
-    No tail is torn after a `clean` stop.
+    A `clean` stop leaves no torn tail.
     """
     path, (position, why) = walk.path, damage
     size = path.stat().st_size

@@ -1,8 +1,8 @@
-"""One segment of a partition's log: its .log file, and where in it offsets and times are.
+"""One segment of a partition's log: its .log file, and the indexes of its offsets and times.
 
-Every batch is written to the file when it arrives, and read from the file: as in Kafka, the page cache does the rest.
-Only memory has the indexes of the active segment, because startup after a crash makes them again from the batches.
-Closing the segment writes them to files, and the next search in that segment reads the files.
+The segment writes every batch to the file at once, and reads batches from the file. As in Kafka, the page cache does the
+rest. Only memory has the indexes of the active segment, because startup after a crash makes them again from the batches.
+Closing the segment writes the indexes to files, and the next search in the segment reads the files.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _delta_of = struct.Struct(">i").unpack_from
 _START_SIZE = _START.size
 _DELTA_AT = 23
 _LOOK = 8 * 1024
-"""The bytes that a search for a batch reads at once."""
+"""The number of bytes that a search for a batch reads at once."""
 FULL = -(1 << 64)
-"""The creation time of a full segment: so long ago that the next batch goes to a new one."""
+"""The creation time of a full segment: so early that the next batch goes to a new segment."""
 MOST_OPEN = 128
 """The number of files that a store keeps open for writing."""
 INDEXES_KEPT = 16
 """The number of closed segments whose indexes stay in memory, for all partitions together."""
 _LARGEST_SPAN = 1 << 30
-"""The number of offsets after which a segment is full; its indexes have room for twice as many."""
+"""The number of offsets after which a segment is full. Its indexes have room for twice as many offsets."""
 
 
 class Recent:
-    """Calls `release` with the segment that was least recently used if there are more than `most`.
+    """Calls `release` with the least recently used segment if there are more than `most` segments.
 
-    So a few descriptors and a few indexes are enough for thousands of partitions.
+    With this limit, a few descriptors and a few indexes are enough for thousands of partitions.
     """
 
     def __init__(self, most: int, release: Callable[[Segment], None]) -> None:
@@ -66,7 +66,7 @@ class Recent:
         self._held: dict[Segment, None] = {}
 
     def use(self, segment: Segment) -> None:
-        """The segment is used now."""
+        """Note that the segment is used now."""
         self.forget(segment)
         self._held[segment] = None
         if len(self._held) > self._most:
@@ -75,14 +75,15 @@ class Recent:
             self._release(oldest)
 
     def forget(self, segment: Segment) -> None:
-        """The segment is released already."""
+        """Note that the segment is already released."""
         self._held.pop(segment, None)
 
 
 class SegmentSettings(NamedTuple):
-    """Bytes between two entries of the indexes, the most entries, and what all segments of a store share.
+    """The bytes between two entries of the indexes, the largest number of entries, and the objects that all segments of a
+    store share.
 
-    (index.interval.bytes, segment.index.bytes.) A segment calls `written` when it has something to sync.
+    (index.interval.bytes, segment.index.bytes.) A segment calls `written` after a write that must be synced.
     """
 
     interval: int
@@ -111,13 +112,13 @@ class Index:
         """The last offsets of the batches with the timestamps in `stamps`."""
 
     def note_time(self, timestamp: int, offset: int) -> None:
-        """The largest timestamp so far, and the last offset of its batch; only a larger one than before is kept."""
+        """Note a timestamp and the last offset of its batch, if the timestamp is larger than all before."""
         if timestamp > (self.stamps[-1] if self.stamps else -1):
             self.stamps.append(timestamp)
             self.newest.append(offset)
 
     def cut(self, offset: int) -> None:
-        """Forget the entries for `offset` and later ones."""
+        """Forget the entries for `offset` and later offsets."""
         keep = bisect_left(self.offsets, offset)
         del self.offsets[keep:], self.positions[keep:]
         keep = bisect_left(self.newest, offset)
@@ -125,10 +126,10 @@ class Index:
 
 
 class Expected(NamedTuple):
-    """Facts about the batches of a segment from the other files of its partition."""
+    """The facts about a segment's batches that come from the other files of its partition."""
 
     gaps_below: int
-    """Compaction may have removed offsets below this one."""
+    """Compaction may have removed offsets below this offset."""
     epochs: LeaderEpochs
     aborted: set[tuple[int, int]]
     """The producer id and the marker's offset of every aborted transaction."""
@@ -143,7 +144,7 @@ class Segment:
     )  # fmt: skip
 
     def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
-        """A segment before anything of it is read. Without an `index` it is a closed one, and its files have the index."""
+        """A segment before the first read. Without an `index`, the segment is closed, and its files have the index."""
         self.folder = folder
         self.base_offset = base_offset
         self.created = created
@@ -151,9 +152,10 @@ class Segment:
         self.max_timestamp = -1
         self.first_timestamp = NO_TIMESTAMP
         self.dirty = False
-        """Whether it has been written to since the last sync."""
+        """Tells whether the segment has changed since the last sync."""
         self.unchecked: Expected | None = None
-        """The facts that each batch must fit when it is read; None if this process has read or written every batch."""
+        """The facts that each batch must fit when it is read. None means that this process has read or written every
+        batch."""
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings
@@ -164,11 +166,11 @@ class Segment:
         self._fd = -1
 
     def path(self, suffix: str = LOG, ending: str = "") -> Path:
-        """One of its files. An `ending` marks a file that is not complete."""
+        """Returns the path of a file of the segment. A name with an `ending` marks an incomplete file."""
         return self.folder / (file_name(self.base_offset, suffix) + ending)
 
     def paths(self, ending: str = "") -> list[Path]:
-        """All of its files that are there."""
+        """Returns all of its files that are there."""
         return [path for path in (self.path(suffix, ending) for suffix in SEGMENT_FILES) if path.exists()]
 
     # Writing
@@ -185,7 +187,7 @@ class Segment:
         self._settings.written()
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Write the batch with this base offset. Raises OSError; then the file is as before."""
+        """Write the batch with this base offset. Raises OSError; the file is then unchanged."""
         size = len(batch)
         start = _START.pack(base_offset, size - LOG_OVERHEAD, leader_epoch)
         try:
@@ -201,7 +203,8 @@ class Segment:
         self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
 
     def _cut_back(self) -> None:
-        """Cut off the bytes of a failed write. If that fails too, close the file: opening it cuts them off."""
+        """Remove the bytes of a failed write. If the removal fails, too, close the file: the next opening removes the
+        bytes."""
         try:
             if self._fd >= 0:
                 os.ftruncate(self._fd, self.size)
@@ -209,7 +212,7 @@ class Segment:
             self.release()
 
     def note(self, last_offset: int, size: int, timestamp: int) -> None:
-        """Count a batch that the file has, after those that were counted before (LogSegment.append)."""
+        """Count a batch of the file, after the batches counted before (LogSegment.append)."""
         if timestamp > self.max_timestamp:
             self.max_timestamp, self._newest = timestamp, last_offset
         if not self.size:
@@ -233,7 +236,7 @@ class Segment:
             self.created = FULL
 
     def close(self, aborted: Iterable[AbortedTransaction] = (), ending: str = "") -> None:
-        """Write the indexes. The segment has the abort markers of the transactions `aborted`. Raises OSError."""
+        """Write the indexes. Note that the segment has the abort markers of the transactions `aborted`. Raises OSError."""
         if not ending and self.path().stat().st_size != self.size:
             self.release()
             self._open()
@@ -249,11 +252,11 @@ class Segment:
             self.path(TRANSACTION_INDEX, ending).unlink(missing_ok=True)
 
     def note_end(self) -> None:
-        """Add the entry that the time index of a closed segment ends with."""
+        """Add the last entry of a closed segment's time index."""
         self.index.note_time(self.max_timestamp, self._newest)
 
     def let_go(self) -> None:
-        """Close the descriptor and forget the index. The next use opens and reads them again."""
+        """Close the descriptor and forget the index. The next use opens the file and reads the index again."""
         self.release()
         self._index = None
 
@@ -269,7 +272,8 @@ class Segment:
         self._settings.files.use(self)
 
     def reopened(self) -> Segment:
-        """This closed segment as an active one: another object, so that a reader of the closed one notices."""
+        """Returns this closed segment as an active segment. The active segment is another object, so that a reader of the
+        closed segment notices."""
         made = Segment(self.folder, self.base_offset, self.created, self._settings, self.index)
         made.size, made.dirty = self.size, self.dirty
         made.max_timestamp, made._newest = self.max_timestamp, self._newest
@@ -294,7 +298,8 @@ class Segment:
 
     @property
     def index(self) -> Index:
-        """The index: of a closed segment from its files, empty if they are damaged (a search then reads the batches)."""
+        """The index. A closed segment reads the index from its files. If the files are damaged, the index is empty and a
+        search reads the batches."""
         if self._index is None:
             try:
                 self._index = Index(
@@ -308,7 +313,8 @@ class Segment:
     def believe(self, expected: Expected) -> int:
         """Read only the ends of a closed segment's files. Returns the offset after its last batch.
 
-        Raises DamagedFile or FileNotFoundError if they contradict each other: then the segment must be walked.
+        Raises DamagedFile or FileNotFoundError if the files contradict each other: then the caller must read the segment's
+        batches.
         """
         found = last_entry(self.path(OFFSET_INDEX), OFFSET_ENTRY)
         relative, position = found or (-1, 0)
@@ -327,7 +333,7 @@ class Segment:
         return end
 
     def _tail(self, position: int) -> memoryview:
-        """The bytes of the file from the position of the last index entry."""
+        """Returns the bytes of the file from the position of the last index entry."""
         fd = files.open_to_read(self.path())
         try:
             self.size = os.fstat(fd).st_size
@@ -342,7 +348,8 @@ class Segment:
             os.close(fd)
 
     def _end_of(self, tail: memoryview, position: int, indexed: int) -> int:
-        """The offset after these batches. The first has the offset `indexed` if the index has an entry."""
+        """Returns the offset after these batches. The first batch must have the offset `indexed` if the index has an
+        entry."""
         end, at = self.base_offset, 0
         while at < len(tail):
             if why := damage_at(tail, at, end):
@@ -364,7 +371,7 @@ class Segment:
                 self.max_timestamp, self._newest = header.max_timestamp, header.last_offset
 
     def read(self, position: int, size: int) -> bytes:
-        """At most `size` bytes from `position`, within the segment."""
+        """Returns at most `size` bytes from `position`, within the segment."""
         size = min(size, self.size - position)
         if self._fd >= 0:
             return files.read_at(self._fd, size, position)
@@ -375,7 +382,8 @@ class Segment:
             os.close(fd)
 
     def find(self, offset: int) -> int:
-        """The position of the first batch that ends at or after `offset`; the segment's size if there is none."""
+        """Returns the position of the first batch that ends at or after `offset`. Without such a batch, returns the segment's
+        size."""
         position = self._indexed(offset)
         gaps_below = self.unchecked.gaps_below if self.unchecked else ANYWHERE
         following = -1 if position else self.base_offset
@@ -396,19 +404,19 @@ class Segment:
         return self.size
 
     def _indexed(self, offset: int) -> int:
-        """A position at or before the batch of `offset`, from the index. An unchecked index is compared with the log."""
+        """Returns a position at or before the batch of `offset`, from the index. Compares an unchecked index with the log."""
         index = self.index
         entry = bisect_right(index.offsets, offset) - 1
         if entry < 0:
             return 0
         position = index.positions[entry]
         if self.unchecked and not self.holds(index.offsets[entry], position):
-            self._index = Index()  # a search without it takes longer and finds the same
+            self._index = Index()  # a search without the index takes longer and finds the same batch
             return 0
         return position
 
     def holds(self, offset: int, position: int) -> bool:
-        """Whether a batch that has this offset begins at `position`."""
+        """Tells whether a batch that has this offset begins at `position`."""
         header = self.header_at(position)
         return header is not None and header.magic == 2 and header.base_offset <= offset <= header.last_offset
 
@@ -423,7 +431,7 @@ class Segment:
         return self.header_at(position) if self.holds(offset, position) else None
 
     def check(self, data: memoryview, position: int) -> None:
-        """Check the complete batches in `data`, read at `position`, unless the start has. Raises DamagedFile."""
+        """Check the complete batches in `data`, read at `position`, unless the start has checked them. Raises DamagedFile."""
         if self.unchecked is not None:
             self._check(data, position, self.unchecked)
 
@@ -446,7 +454,8 @@ class Segment:
     def _check_transaction(
         self, header: BatchHeader, batch: memoryview, begun: set[int], aborted: set[tuple[int, int]]
     ) -> None:
-        """Raises DamagedFile if the batch aborts a transaction of one of the producers `begun` and the index lacks it."""
+        """Raises DamagedFile if the batch aborts a transaction of a producer in `begun`, and the index lacks this
+        transaction."""
         if not header.is_transactional:
             return
         if not header.is_control:
@@ -464,28 +473,28 @@ class Segment:
                 )
 
     def batch_size(self, position: int) -> int:
-        """Bytes of the batch at this position."""
+        """Returns the bytes of the batch at this position."""
         return int(HEADER.unpack(self.read(position, HEADER_SIZE))[1]) + LOG_OVERHEAD
 
     def offset_behind(self, position: int) -> int | None:
-        """The last offset of the first indexed batch at or after `position` (fetchUpperBoundOffset)."""
+        """Returns the last offset of the first indexed batch at or after `position` (fetchUpperBoundOffset)."""
         index = self.index
         entry = bisect_left(index.positions, position)
         return index.offsets[entry] if entry < len(index.offsets) else None
 
     def position_before(self, timestamp: int) -> int:
-        """A position: all batches before it are older than `timestamp`."""
+        """Returns a position such that all batches before it are older than `timestamp`."""
         index = self.index
         entry = bisect_left(index.stamps, timestamp) - 1
         return self.find(index.newest[entry]) if entry >= 0 else 0
 
     def headers(self, position: int) -> Iterable[tuple[int, BatchHeader]]:
-        """Positions and headers of the batches from `position`."""
+        """Yields positions and headers of the batches from `position`."""
         for at, batch in self.batches(position):
             yield at, BatchHeader._make(HEADER.unpack_from(batch))
 
     def batches(self, position: int, piece: int = 1024 * 1024) -> Iterable[tuple[int, memoryview]]:
-        """Positions and batches from `position`; each read takes about `piece` bytes. Raises DamagedFile."""
+        """Yields positions and batches from `position`. Each read takes about `piece` bytes. Raises DamagedFile."""
         while position < self.size:
             data = memoryview(self.read(position, piece))
             used = 0

@@ -1,4 +1,4 @@
-"""The packed states of producers, to and from a producer snapshot."""
+"""Converts the packed states of producers to and from a producer snapshot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from wirebroker.core.producers import BatchMetadata, Key, ProducerEntry, pack, u
 
 
 def snapshot_bytes(producers: Mapping[Key, bytes]) -> bytes:
-    """The packed states as a file. Kafka's format has room for producer ids only, so producers known by name are left out."""
+    """Returns the packed states as a file. Kafka's format has room for producer ids only, so producers known by name are left
+    out."""
     return producer_snapshot_bytes(_states(producers))
 
 
@@ -26,7 +27,7 @@ def _states(producers: Mapping[Key, bytes]) -> Iterator[ProducerState]:
 
 
 def read_snapshot(path: Path) -> dict[Key, bytes]:
-    """Producer ids and their packed states. Raises DamagedFile."""
+    """Yields producer ids and their packed states. Raises DamagedFile."""
     producers: dict[Key, bytes] = {}
     for key, epoch, sequence, offset, delta, timestamp, coordinator, opened in read_producer_snapshot(path):
         batches = (BatchMetadata(sequence, offset, delta, timestamp),) if offset >= 0 else ()

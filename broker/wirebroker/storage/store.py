@@ -1,7 +1,8 @@
-"""The data directory as a whole: a start restores the cluster from it, and changes of the cluster are written to it.
+"""The data directory as a whole. A start restores the cluster from the directory, and the broker writes changes of the
+cluster to the directory.
 
-Batches are written when they arrive, and changes of the metadata before any response leaves. So everything acknowledged
-is in the page cache if the process dies, and with `--sync always` on the disk if the machine does.
+The broker writes batches when they arrive, and changes of the metadata before any response leaves. So all acknowledged data
+is in the page cache if the process dies, and with `--sync always` it is on the disk if the machine fails.
 """
 
 from __future__ import annotations
@@ -53,21 +54,21 @@ class FolderStore(Upkeep):
     ) -> None:  # fmt: skip
         """Open and lock the directories, and read the metadata, which is in `root`. The brokers' ids begin at `first_node`.
 
-        With `more` each broker has several log directories, one in each of these places. Raises DataError, OSError.
+        With `more`, each broker has several log directories, one in each of these places. Raises DataError, OSError.
         """
         with _usable(root):
             self._directories = LogDirectories((root, *more), range(first_node, first_node + brokers), random_bytes)
         super().__init__(root, sync, self._directories.metadata, random_bytes)
         self._uncleanable: set[FolderLog] = set()
-        """Logs whose compaction has failed. As in Kafka, only the next start tries them again."""
+        """Logs whose compaction has failed. As in Kafka, only the next start tries these logs again."""
         self._cluster: Cluster | None = None
         self._changes: Changes
         self._moves: Moves
         self._loading: Loading | None = None
-        """The start, until all logs are open."""
+        """The object of the start, until all logs are open."""
         self.cluster_id = self._directories.cluster_id
         self.has_features = False
-        """Whether the directory says at which levels the features are."""
+        """Tells whether the directory contains the levels of the features."""
         self.topics_found: frozenset[str] = frozenset()
         """The topics that the directory had when it was opened."""
 
@@ -82,7 +83,7 @@ class FolderStore(Upkeep):
         return self._cluster
 
     def load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-        """Restore the cluster from the directory. Raises DataError; then only torn tails have been changed."""
+        """Restore the cluster from the directory. Raises DataError; the start has then changed nothing except torn tails."""
         with _usable(self.root):
             self._load(cluster, groups, transactions, now)
 
@@ -113,7 +114,7 @@ class FolderStore(Upkeep):
         self._moves.resume()
 
     def _decide(self, now: int) -> None:
-        """Write down the cluster's decisions, from now on at once. Raises OSError."""
+        """From now on, write down the cluster's decisions at once. Raises OSError."""
         decisions = self._served.decisions
         self._changes.write_all()
         decisions.write_with(self.settle)
@@ -121,7 +122,8 @@ class FolderStore(Upkeep):
             raise failure
 
     def settle(self, now: int, only: Sequence[Partition] = ()) -> None:
-        """Write down the changes of the metadata, which are those of these partitions if any are named. Raises OSError."""
+        """Write down the changes of the metadata. If partitions are named, all changes are of these partitions. Raises
+        OSError."""
         try:
             self._changes.write(now, only)
         except OSError as failure:
@@ -131,7 +133,8 @@ class FolderStore(Upkeep):
     # Logs
 
     def open_log(self, topic: Topic, index: int, dirs: Mapping[int, str], now: int) -> FolderLog:
-        """The log of a partition, from its folder if there is one. Raises DamagedFile, OSError."""
+        """Returns the log of a partition. If its folder exists, the log comes from the folder. Raises DamagedFile,
+        OSError."""
         directory = self._directory_of(topic, index, dirs)
         folder = directory.root / folder_name(topic.name, index)
         is_there = files.is_folder(folder)
@@ -158,7 +161,7 @@ class FolderStore(Upkeep):
             raise
 
     def _directory_of(self, topic: Topic, index: int, dirs: Mapping[int, str]) -> LogDirectory:
-        """The log directory of the first replica; at a start the one that has the folder."""
+        """Returns the log directory of the first replica. At a start, returns the directory that has the folder."""
         if self._loading is not None:
             return self._loading.directory_of(topic.name, index, topic.topic_id, dirs)
         return self._directories.at(*next(iter(dirs.items())))
@@ -195,7 +198,7 @@ class FolderStore(Upkeep):
             self.jobs.append(job)
 
     def compact(self, now: int) -> None:
-        """Compact the dirtiest log, unless none is dirty enough or a compaction is running."""
+        """Compact the dirtiest log, unless no log is dirty enough or a compaction is running."""
         if self.compacting is not None or not self._served.configs.value("log.cleaner.enable"):
             return
         logs = [log for log in self._logs() if log not in self._uncleanable and not self._moves.has(log)]
@@ -216,9 +219,9 @@ class FolderStore(Upkeep):
             (result,) = results
             if isinstance(result, Cleaned):
                 log.take_compacted(result)
-            elif log.holds(task.segments):  # else the segments were deleted meanwhile, and the next round takes the others
+            elif log.holds(task.segments):  # else segments were deleted meanwhile; the next round takes the rest
                 if isinstance(result, OSError) and not isinstance(result, DataError):
-                    raise result  # a full disk, perhaps: it is tried again in log.cleaner.backoff.ms
+                    raise result  # a full disk, perhaps: compaction is tried again in log.cleaner.backoff.ms
                 self._uncleanable.add(log)
                 raise DataError(f"{log.folder} is not compacted any more: {result}") from result
             self.compact(now)  # there may be another
@@ -254,9 +257,9 @@ class FolderStore(Upkeep):
     # The end
 
     def close(self, now: int) -> None:
-        """Stop cleanly: everything is written, so that the next start has nothing to recover.
+        """Stop cleanly: write all state, so that the next start has nothing to recover.
 
-        Raises DataError if something cannot be written. Nothing that was acknowledged is lost then; the next start recovers.
+        Raises DataError if a write fails. Acknowledged data is not lost then; the next start recovers it.
         """
         try:
             if self._cluster is not None and self.metadata.exists:
@@ -305,7 +308,7 @@ class FolderStore(Upkeep):
             directory.clean = mode == "clean"
 
     def restarted(self, now: int) -> None:
-        """The brokers have started again."""
+        """Note that the brokers have started again."""
         for directory in self._directories:
             directory.opened()
         self._decide(now)
@@ -314,7 +317,7 @@ class FolderStore(Upkeep):
 
 @contextmanager
 def _usable(root: Path) -> Iterator[None]:
-    """Errors of the system as a sentence about the directory."""
+    """Turns errors of the system into a DataError with a sentence about the directory."""
     try:
         yield
     except DataError:

@@ -1,4 +1,4 @@
-"""The work that the logs of a data directory share: syncing, deleting files, and reporting a disk that fails.
+"""The shared work of a data directory's logs: syncing, deleting files, and reporting a failing disk.
 
 Long work is a `Job`: the driver of the engine calls its `work` in a thread, and its `done` in the engine's thread.
 """
@@ -21,7 +21,7 @@ from wirebroker.storage.notes import note
 from wirebroker.storage.segment import INDEXES_KEPT, MOST_OPEN, Recent, Segment
 
 ALWAYS, INTERVAL, NEVER = "always", "interval", "never"
-"""When written data is synced: before a response, every log.flush.interval.ms, or when the system decides."""
+"""The moment at which written data is synced: before a response, every log.flush.interval.ms, or when the system decides."""
 
 
 class Job(NamedTuple):
@@ -30,7 +30,7 @@ class Job(NamedTuple):
     work: Callable[[], None]
     done: Callable[[], None]
     apart: bool = False
-    """Whether the job has a thread of its own, because it takes very long. There is at most one such job."""
+    """Tells whether the job has its own thread, because the job takes very long. At most one such job runs at a time."""
     failed: Callable[[], None] = lambda: None
     """Called instead of `done` if `work` raises OSError."""
 
@@ -41,7 +41,7 @@ class Syncable(Protocol):
     end_offset: int
 
     def unsynced(self, end: int) -> list[Segment]:
-        """The segments that begin below `end` and were written to since they were last synced."""
+        """Returns the segments that begin below `end` and were written to since they were last synced."""
 
     def sync(self, segments: Iterable[Segment]) -> None:
         """Sync these segments, in any thread. Raises OSError."""
@@ -51,7 +51,7 @@ class Syncable(Protocol):
 
 
 class Upkeep:
-    """A data directory as its logs and its moves see it."""
+    """The interface of a data directory for its logs and its moves."""
 
     def __init__(self, root: Path, sync: str, metadata: MetadataLog, random_bytes: Callable[[int], bytes]) -> None:
         self.root = root
@@ -61,24 +61,24 @@ class Upkeep:
         self.recent = Recent(INDEXES_KEPT, Segment.let_go)
         """The closed segments that have their indexes in memory."""
         self.inspection = Inspection()
-        """How many cleanly closed segments the start still reads whole."""
+        """The number of cleanly closed segments that the start still reads whole."""
         self.compacting: Syncable | None = None
         """The log that is being compacted in a thread."""
         self._files = Recent(MOST_OPEN, Segment.release)
         self._random_bytes = random_bytes
         self._dirty: dict[Syncable, None] = {}
-        """The logs that were written to since they were last synced."""
+        """The logs that have changed since their last sync."""
         self._made: list[Path] = []
-        """Other files and folders that were made or changed since then."""
+        """Other files and folders that were made or changed since their last sync."""
         self._trouble = False
-        """Whether a write has failed since the last time that all succeeded."""
+        """Tells whether a write has failed since the last time at which all writes succeeded."""
 
     def unique(self) -> bytes:
-        """16 bytes that no other folder has in its name."""
+        """Returns 16 bytes that no other folder has in its name."""
         return self._random_bytes(16)
 
     def failed(self, failure: OSError) -> None:
-        """Report a failed write, once until all writes succeed again."""
+        """Report a failed write, but only once until all writes succeed again."""
         if not self._trouble:
             self._trouble = True
             note(
@@ -87,7 +87,7 @@ class Upkeep:
             )
 
     def succeeded(self) -> None:
-        """Report that all writes succeed again, if one has failed."""
+        """If a write has failed, report that all writes succeed again."""
         if self._trouble:
             self._trouble = False
             note(f"{self.root} can be written to again")
@@ -122,20 +122,21 @@ class Upkeep:
         self._dirty.pop(log, None)
 
     def rolled(self, log: Syncable, end: int) -> None:
-        """Sync the segments before `end`. Kafka syncs a closed segment with any setting, so that recovery begins after it.
+        """Sync the segments before `end`. Whatever the setting, Kafka syncs a closed segment, so that recovery begins after
+        it.
 
-        With `--sync always` the sync that the next responses wait for includes it.
+        With `--sync always`, the sync for which the next responses wait includes the closed segment.
         """
         if not self.holds_responses:
             self.jobs.append(self._sync_job({log: end}, []))
 
     @property
     def holds_responses(self) -> bool:
-        """Whether a response waits until all earlier writes are synced."""
+        """Tells whether a response waits until all earlier writes are synced."""
         return self.sync == ALWAYS
 
     def sync_now(self) -> Job | None:
-        """Returns a job that syncs all writes up to now, or None if there are none."""
+        """Returns a job that syncs all writes up to now, or None without such writes."""
         metadata_end = self.metadata.end_offset
         if not self._dirty and metadata_end <= self.metadata.synced_offset:
             return None
@@ -145,7 +146,8 @@ class Upkeep:
         return self._sync_job(ends, made, metadata_end)
 
     def _sync_job(self, ends: Mapping[Syncable, int], made: list[Path], metadata_end: int = 0) -> Job:
-        """Sync these logs and the metadata, each up to an offset, and other files. After a failure the next sync takes them."""
+        """Sync these logs and the metadata, each up to an offset, and other files. After a failure, the next sync includes
+        these files."""
         metadata, segments = self.metadata, {log: log.unsynced(end) for log, end in ends.items()}
         paths = [*made, metadata.path] if metadata_end > metadata.synced_offset else made
         for segment in chain.from_iterable(segments.values()):
@@ -170,7 +172,7 @@ class Upkeep:
         return Job(work, done, failed=failed)
 
     def run_jobs(self) -> None:
-        """Do all jobs in this thread. Raises OSError; the later jobs are then still in the queue."""
+        """Run all jobs in this thread. Raises OSError; the later jobs are then still in the queue."""
         while self.jobs:
             job = self.jobs.popleft()
             try:
@@ -182,7 +184,7 @@ class Upkeep:
 
 
 def words(failure: OSError) -> str:
-    """The system's words for a failure, and the file."""
+    """Returns the system's words for a failure, and the file."""
     return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"
 
 

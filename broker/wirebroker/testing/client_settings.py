@@ -25,9 +25,10 @@ SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How clients reach a broker. `user` and `password` are for SASL, the files for TLS (`client` has key and certificate).
+    """The settings by which clients reach a broker. `user` and `password` are for SASL, and the files are for TLS (`client`
+    has key and certificate).
 
-    `token` makes a token for OAUTHBEARER, good for an hour.
+    `token` makes a token for OAUTHBEARER that is valid for an hour.
     """
 
     bootstrap_servers: str
@@ -41,7 +42,8 @@ class Access:
 
 
 def client_settings(library: str, access: Access) -> dict[str, Any]:
-    """The settings for a library, under the names that it gives them. ValueError for an unknown library or mechanism."""
+    """Returns the settings for a library, under the library's names. Raises ValueError for an unknown library or
+    mechanism."""
     known = {
         "kafka-python": _kafka_python, "aiokafka": _aiokafka, "java": _java, "kafkajs": _kafkajs, "franz-go": _franz_go,
     } | dict.fromkeys(LIBRDKAFKA, _librdkafka)  # fmt: skip
@@ -143,7 +145,7 @@ def _kafkajs(access: Access) -> dict[str, Any]:
 
 
 def _franz_go(access: Access) -> dict[str, Any]:
-    """The arguments for options in Go code: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
+    """Returns the arguments for options in Go code: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
     settings: dict[str, Any] = {"seed_brokers": access.bootstrap_servers.split(","), "protocol": access.protocol.name}
     if access.protocol.sasl:
         settings |= {"mechanism": access.mechanism} | _credentials(access, "user")
@@ -151,7 +153,7 @@ def _franz_go(access: Access) -> dict[str, Any]:
 
 
 def _credentials(access: Access, user: str) -> dict[str, str]:
-    """A name and a password, or a token."""
+    """Returns a name and a password, or a token."""
     if access.mechanism == OAUTHBEARER:
         return {"token": access.token()}
     return {user: access.user, "password": access.password}

@@ -1,4 +1,4 @@
-"""Expected records, and the difference between them and the stored ones.
+"""Expected records, and the differences between them and the stored records.
 
     kafka.assert_records("orders", [
         {"id": 1, "item": "tea"},                      # the value as JSON
@@ -9,8 +9,8 @@
         lambda record: record.offset > 7,              # any condition
     ])
 
-A key, a value, a header and any part of JSON can also be `...`, which accepts everything, a compiled regular expression, which
-must be found in the text, or a function, which gets the part. Objects with an `__eq__` of their own work, too:
+A key, a value, a header and any part of JSON can also be `...`, which accepts everything; a compiled regular expression,
+which must match in the text; or a function, which gets the part. Objects with their own `__eq__` work, too:
 `unittest.mock.ANY`, `pytest.approx`, dirty-equals.
 """
 
@@ -28,24 +28,24 @@ from wirebroker.testing.operations import StoredRecord, shown
 __tracebackhide__ = True  # pytest shows the caller's line
 
 MOST_CELLS = 250_000
-"""Pairs of an expected and a stored record that are compared to find how two lists belong together."""
+"""The largest number of pairs of an expected and a stored record that are compared to align two lists."""
 MOST_REORDERED = 500
-"""Records of which is looked whether they are the same in another order."""
+"""The largest number of records for which another order is tried."""
 MOST_LINES = 40
-"""Lines of a difference."""
+"""The largest number of lines of a difference."""
 LONGEST = 200
-"""Characters that are shown of a value."""
+"""The largest number of characters shown of a value."""
 
 
 class Difference(AssertionError):
-    """The stored records are not the expected ones."""
+    """Raised if the stored records are not the expected records."""
 
 
 class json_value:
-    """This JSON. A dict or a list stands for itself; a text, a number, true, false and null need it."""
+    """An expected JSON value. A dict or a list needs no `json_value`; a text, a number, true, false and null do."""
 
     more = False
-    """Whether objects may have other fields, too."""
+    """Tells whether objects may have other fields, too."""
 
     def __init__(self, json: Any) -> None:
         self.json = json
@@ -60,14 +60,16 @@ class json_value:
 
 
 class subset(json_value):
-    """JSON with at least these fields: an object inside it may have others, too. Lists have as many items as here."""
+    """JSON with at least these fields. Objects inside it may have other fields, too. A list must have exactly as many
+    items."""
 
     more = True
 
 
 @dataclass(frozen=True)
 class record:
-    """An expected record. A part that is not given may be anything; `headers` are all that it has, unless in `subset(…)`."""
+    """An expected record. A part that is not given may be anything. `headers` are all headers of the record, unless they are
+    a `subset(…)`."""
 
     key: Any = ...
     value: Any = ...
@@ -81,7 +83,7 @@ class record:
 
 
 class Part(NamedTuple):
-    """One difference: its place in the record, what is expected there, and what is there."""
+    """One difference: its place in the record, the expected value, and the found value."""
 
     place: str
     wanted: str
@@ -95,18 +97,18 @@ NOTHING = "nothing"
 
 
 class Found:
-    """A stored record, whose value is read as JSON only once."""
+    """A stored record whose value is read as JSON only once."""
 
     def __init__(self, stored: StoredRecord) -> None:
         self.stored = stored
 
     @cached_property
     def values(self) -> list[Any]:
-        """The value as JSON, as a text and as bytes, as far as it is one."""
+        """The value as JSON, as a text and as bytes, as far as it has these forms."""
         return _readings(self.stored.value)
 
     def differences(self, wanted: Any) -> Iterator[Part]:
-        """How it differs from an expected record, or from an expected value."""
+        """Yields the differences from an expected record, or from an expected value."""
         if isinstance(wanted, record):
             yield from self._of_record(wanted)
         elif _is_condition(wanted):
@@ -154,7 +156,7 @@ def _readings(data: bytes | None) -> list[Any]:
 
 
 def _of_data(wanted: Any, data: bytes | None, place: str, readings: Sequence[Any] | None = None) -> Iterator[Part]:
-    """How a key, a value or a header differs."""
+    """Yields the differences of a key, a value or a header."""
     if wanted is ...:
         return
     readings = _readings(data) if readings is None else readings
@@ -183,7 +185,7 @@ def _of_data(wanted: Any, data: bytes | None, place: str, readings: Sequence[Any
 
 
 def differences(wanted: Any, found: Any, place: str = "", *, more: bool = False) -> Iterator[Part]:
-    """The differences of a value that was read from JSON. With `more` objects may have other fields, too."""
+    """Yields the differences of a value that was read from JSON. With `more`, objects may have other fields, too."""
     if isinstance(wanted, json_value):
         wanted, more = wanted.json, more or wanted.more
     if wanted is ...:
@@ -215,7 +217,7 @@ def _of_objects(wanted: Mapping[str, Any], found: Mapping[str, Any], place: str,
 
 
 def _equal(wanted: Any, found: Any) -> bool:
-    """Whether they are equal. In JSON true is not 1."""
+    """Tells whether two JSON values are equal. In JSON, true differs from 1."""
     if isinstance(wanted, int | float) and isinstance(wanted, bool) != isinstance(found, bool):
         return False
     return bool(wanted == found)
@@ -230,7 +232,7 @@ def _is_condition(wanted: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    """A value on one line."""
+    """Returns a value on one line."""
     if value is ...:
         text = "anything"
     elif _is_pattern(value):
@@ -249,7 +251,7 @@ def _short(value: Any) -> str:
 
 
 def check(expected: Sequence[Any], stored: Sequence[StoredRecord], *, in_order: bool = True, what: str) -> None:
-    """Raises Difference unless these records are stored and no others; `what` they are begins its message."""
+    """Raises Difference unless exactly these records are stored. The message begins with `what`."""
     found = [Found(each) for each in stored]
     fits = _Fits(expected, found)
     pairs = _pairs_in_order(fits) if in_order else _pairs_in_any_order(fits)
@@ -267,7 +269,7 @@ def check(expected: Sequence[Any], stored: Sequence[StoredRecord], *, in_order: 
 
 
 class _Fits:
-    """Which expected record fits which one that was found; each pair is compared only once."""
+    """Remembers which found record fits which expected record, so that each pair is compared only once."""
 
     def __init__(self, expected: Sequence[Any], found: Sequence[Found]) -> None:
         self.expected, self.found = expected, found
@@ -280,11 +282,11 @@ class _Fits:
 
 
 Pairs = dict[int, int]
-"""The number of an expected record, and of the one that was found for it."""
+"""The number of an expected record, and the number of the found record."""
 
 
 def _pairs_in_order(fits: _Fits) -> Pairs:
-    """The longest list of pairs whose numbers rise on both sides."""
+    """Returns the longest list of pairs whose numbers rise on both sides."""
     rows, columns = len(fits.expected), len(fits.found)
     first = 0
     while first < min(rows, columns) and fits(first, first):
@@ -300,7 +302,7 @@ def _pairs_in_order(fits: _Fits) -> Pairs:
 
 
 def _longest(fits: _Fits, left: range, right: range) -> Pairs:
-    """The longest common subsequence of these parts."""
+    """Returns the longest common subsequence of these parts."""
     lengths = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for a in range(len(left) - 1, -1, -1):
         for b in range(len(right) - 1, -1, -1):
@@ -320,7 +322,8 @@ def _longest(fits: _Fits, left: range, right: range) -> Pairs:
 
 
 def _pairs_in_any_order(fits: _Fits) -> Pairs:
-    """As many pairs as there can be: an expected record takes another one if that leaves its own to one that needs it."""
+    """Returns as many pairs as possible. An expected record changes to another found record if its record is needed for
+    another expected record."""
     taken: dict[int, int] = {}
     for i in range(len(fits.expected)):
         _take(fits, i, taken)
@@ -328,7 +331,8 @@ def _pairs_in_any_order(fits: _Fits) -> Pairs:
 
 
 def _take(fits: _Fits, first: int, taken: dict[int, int]) -> None:
-    """Find a record for an expected one. Others may have to take another record for it (Kuhn's algorithm)."""
+    """Find a stored record for an expected record. Other expected records may have to change their pair (Kuhn's
+    algorithm)."""
     came_from: dict[int, tuple[int, int | None]] = {}
     waiting: list[tuple[int, int | None]] = [(first, None)]
     while waiting:
@@ -347,14 +351,14 @@ def _take(fits: _Fits, first: int, taken: dict[int, int]) -> None:
 
 
 def _candidates(i: int, count: int) -> Iterable[int]:
-    """All numbers, with the same one first: most lists are nearly in order."""
+    """Returns all numbers, beginning with the same number, because most lists are nearly in order."""
     if i < count:
         yield i
     yield from (j for j in range(count) if j != i)
 
 
 def _lines(expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, *, in_order: bool) -> Iterator[str]:
-    """A line for each record that is missing, unexpected, or different from the one that is expected in its place."""
+    """Yields a line for each record that is missing, unexpected, or different from the expected record in its place."""
     alone = [j for j in range(len(found)) if j not in set(pairs.values())]
     for i, wanted in enumerate(expected):
         if i in pairs:
@@ -375,7 +379,7 @@ def _lines(expected: Sequence[Any], found: Sequence[Found], pairs: Pairs, *, in_
 
 
 def _counterpart(i: int, alone: Sequence[int], pairs: Pairs, count: int) -> int | None:
-    """The record that stands where the expected one should: after the one before it, and before the one after it."""
+    """Returns the record in the place of the expected record: after the preceding pair, and before the following pair."""
     after = max((pairs[each] for each in pairs if each < i), default=-1)
     before = min((pairs[each] for each in pairs if each > i), default=count)
     return next((j for j in alone if after < j < before), None)

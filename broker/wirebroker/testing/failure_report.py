@@ -18,7 +18,7 @@ MOST = 20
 
 
 def sections(engine: Engine) -> dict[str, str]:
-    """Title to text; nothing that is empty."""
+    """Returns the texts of the report by their titles, without empty texts."""
     found = {
         "the last verdicts": [line(row) for row in engine.trace.last(MOST)],
         "the last records": [_shown(record) for record in _last_records(engine)],

@@ -1,6 +1,6 @@
 """Goals that a test can wait for. A goal reads the engine, knows when it is reached, and explains a timeout.
 
-`MockKafka` and the HTTP control wait for the same goals, so both know the same conditions and say the same sentences.
+`MockKafka` and the HTTP control wait for the same goals, so both have the same conditions and messages.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 T_co = TypeVar("T_co", covariant=True)
 MOST_AT_ONCE = 4000
-"""The number of records that one look reads, at 14 µs each on a busy machine; the next look goes on after them."""
+"""The number of records that one look reads, at 14 µs each on a busy machine. The next look continues after these records."""
 MOST_OTHERS = 1000
-"""Records beyond the expected ones that are read to show them."""
+"""The number of additional records that are read for the message."""
 SETTLED = ("Stable", "Empty", "Dead", "NotReady")
-"""The states of groups that wait for nothing."""
+"""The states in which a group waits for nothing."""
 
 
 class Goal(Protocol[T_co]):
     """A condition of the broker, and its result."""
 
     def reached(self, engine: Engine) -> bool:
-        """Whether the wait is over."""
+        """Tells whether the wait is over."""
 
     def result(self, engine: Engine) -> T_co:
-        """The value that the test gets."""
+        """Returns the value that the test gets."""
 
     def shortfall(self, engine: Engine) -> str | None:
         """Returns the beginning of the sentence about a timeout, without the time, or None if `result` explains it."""
@@ -44,18 +44,19 @@ class Goal(Protocol[T_co]):
 
 
 class Reader:
-    """Reads records as they come: the committed ones, or all but markers. One look reads a limited number."""
+    """Reads records as they are stored: either committed records, or all records except markers. One look reads a limited
+    number of records."""
 
     def __init__(self, topic: str, partition: int | None, *, committed: bool, most: int) -> None:
         self.topic, self.partition, self._committed, self._most = topic, partition, committed, most
         self._of: bytes | None = None
         self._next: dict[int, tuple[int, int]] = {}
-        """By partition: its log start, and the offset to go on with."""
+        """For each partition, its log start, and the offset at which the next look continues."""
         self._found: dict[int, list[StoredRecord]] = {}
 
     @property
     def records(self) -> list[StoredRecord]:
-        """Those that have been read, by partition and offset."""
+        """The records read so far, by partition and offset."""
         return [record for index in sorted(self._found) for record in self._found[index]]
 
     def read(self, engine: Engine) -> bool:
@@ -74,7 +75,7 @@ class Reader:
         return True
 
     def _read(self, partition: Partition, most: int) -> int:
-        """Read at most `most` records of a partition. Returns how many it has read."""
+        """Read at most `most` records of a partition. Returns the number of records read."""
         start, stop = partition.log_start_offset, self._end(partition)
         known, position = self._next.get(partition.index, (start, start))
         if known != start or position > stop:  # records were deleted or cut off
@@ -98,7 +99,7 @@ class Reader:
 
 
 class RecordsStored:
-    """So many records are stored in a topic; with `committed`, that a read_committed consumer gets."""
+    """The goal that a topic has so many records; with `committed`, so many records that a read_committed consumer gets."""
 
     def __init__(self, topic: str, count: int, *, committed: bool = False) -> None:
         self._topic, self._count, self._committed = topic, count, committed
@@ -123,7 +124,7 @@ class RecordsStored:
 
 
 class RecordsExpected:
-    """The topic has the expected records. It is over, too, as soon as it cannot be reached any more."""
+    """The goal that the topic has the expected records. The wait also ends as soon as the goal can no longer be reached."""
 
     def __init__(
         self, topic: str, expected: Sequence[Any], partition: int | None, *, in_order: bool, committed: bool
@@ -138,14 +139,15 @@ class RecordsExpected:
         return (complete and count == len(self._expected)) or count > len(self._expected) or (missing and not self._expected)
 
     def result(self, engine: Engine) -> list[StoredRecord]:
-        """The records, for `verdict`. Raises NoSuchTopic if none are expected."""
+        """Returns the records, for `verdict`. Raises NoSuchTopic if none are expected."""
         self._missing = _no_topic(engine, self._reader.topic)
         if self._missing and not self._expected:
             raise NoSuchTopic(self._reader.topic, engine.cluster.topics)
         return self._reader.records
 
     def verdict(self, stored: list[StoredRecord]) -> list[StoredRecord]:
-        """The result if it is the expected one. It needs no engine, so any thread can find it out. Raises Difference."""
+        """Returns the result if it is the expected result. This method needs no engine, so any thread can call it. Raises
+        Difference."""
         check(self._expected, stored, in_order=self._in_order, what=f"the records of {self._where!r} differ{self._missing}")
         return stored
 
@@ -167,9 +169,9 @@ def _no_topic(engine: Engine, topic: str) -> str:
 
 
 class GroupReady:
-    """A group is stable, has `members` members, has committed these offsets, or lags by at most `lag` records.
+    """The goal that a group is stable, has `members` members, has committed these offsets, or lags by at most `lag` records.
 
-    With `committed` or `lag` its state does not matter, unless `members` are given as well.
+    With `committed` or `lag`, the group's state does not matter, unless `members` are given as well.
     """
 
     def __init__(
@@ -224,9 +226,10 @@ class GroupReady:
 
 
 def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: int = MOST_AT_ONCE) -> int:
-    """The records for a read_committed consumer from this offset on, or from the log start, counted up to `most`.
+    """Returns the number of records for a read_committed consumer from this offset on, or from the log start. Counts up to
+    `most`.
 
-    Unlike Kafka's lag it counts no markers.
+    Unlike Kafka's lag, the number does not include markers.
     """
     partition = engine.cluster.partition(topic, index)
     if partition is None or (committed or 0) >= partition.last_stable_offset:
@@ -238,7 +241,7 @@ def lag_of(engine: Engine, topic: str, index: int, committed: int | None, most: 
 
 
 class Quiet:
-    """For `seconds` seconds no log, group or transaction has changed, and no group waits for its members."""
+    """The goal that for `seconds` seconds no log, group or transaction has changed, and no group waits for its members."""
 
     def __init__(self, seconds: float, now: Callable[[], float]) -> None:
         self._seconds, self._now = seconds, now
@@ -260,7 +263,8 @@ class Quiet:
         return f"the broker was not quiet for {self._seconds:g} s, because {why}, within"
 
     def _look(self, engine: Engine) -> object:
-        """A value that every change changes: commits and transactions are records of internal topics."""
+        """Returns a value that differs after every change. Commits and transactions change the value, because they are
+        records of internal topics."""
         topics = engine.cluster.topics
         return len(topics), sum(each.log_end_offset for each in engine.cluster.partitions()), _phases(engine)
 
@@ -270,5 +274,5 @@ class Quiet:
 
 
 def _phases(engine: Engine) -> list[tuple[str, str, int]]:
-    """Each group with its state and its generation or epoch."""
+    """Returns each group with its state and its generation or epoch."""
     return [(name, each.state_name, each.generation_or_epoch) for name, each in engine.groups.groups.items()]

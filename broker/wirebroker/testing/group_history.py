@@ -1,6 +1,7 @@
 """Groups for the report of a failed test: their state, and their last rebalances and commits.
 
-The history comes from the records that the coordinator has written to `__consumer_offsets`, so keeping it costs nothing.
+The history comes from the records that the coordinator has written to `__consumer_offsets`, so the broker keeps nothing
+extra.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 OFFSETS = "__consumer_offsets"
 LATEST = 200
-"""Records of each partition that are read."""
+"""The number of records of each partition that the report reads."""
 MOST_NAMES = 4
-"""Partitions or members that a line names."""
+"""The largest number of partitions or members that a line names."""
 
 
 class Event(NamedTuple):
-    """A change of a group; a commit names its partition and its offset, too."""
+    """A change of a group. A commit has also its partition and its offset."""
 
     time: int
     group: str
@@ -36,7 +37,7 @@ class Event(NamedTuple):
 
 
 def group_lines(engine: Engine) -> list[str]:
-    """A line for each group: its state, its members with their partitions, and its offsets with the lag."""
+    """Returns a line for each group: its state, its members with their partitions, and its offsets with the lag."""
     return [_line(engine, each) for each in states.groups(engine).values()]
 
 
@@ -64,7 +65,7 @@ def _listed(names: list[str]) -> str:
 
 
 def history_lines(engine: Engine) -> list[str]:
-    """The last rebalances and commits, oldest first; commits of one group that follow each other are one line."""
+    """Returns the last rebalances and commits, oldest first. Consecutive commits of one group are one line."""
     lines: list[str] = []
     last: Event | None = None
     offsets: dict[str, int] = {}
@@ -103,7 +104,7 @@ def _events(engine: Engine) -> Iterator[Event]:
 def _change(
     kind: str, key: dict[str, Any], value: dict[str, Any] | None, names: dict[str, str]
 ) -> tuple[str, tuple[str, int] | None] | None:
-    """Returns the sentence about a group in its record, or None if the record is of no interest to a reader."""
+    """Returns a sentence about a group from its record, or None if the record would not interest a reader."""
     if kind == "OffsetCommit":
         where = f"{key['topic']}-{key['partition']}"
         return (f"forgot the offset of {where}", None) if value is None else ("", (where, value["offset"]))
@@ -122,7 +123,7 @@ def _change(
 
 
 def _generation(value: dict[str, Any]) -> str:
-    """A generation of a classic group, with the partitions of its members as far as they can be read."""
+    """Describes a generation of a classic group, with the partitions of its members as far as these can be read."""
     members = []
     for each in value["members"]:
         read = each["assignment"].get("ConsumerProtocolAssignment") if isinstance(each["assignment"], dict) else None

@@ -1,4 +1,4 @@
-"""Clients' metrics for people: the points of an OTLP MetricsData. Needs the extra telemetry."""
+"""Clients' metrics in readable form: the points of an OTLP MetricsData. Needs the extra telemetry."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class MetricPoint(msgspec.Struct, frozen=True):
 
 
 def points(pushes: Iterable[Push], client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
-    """The values of these pushes, in their order: of this client, and of this metric.
+    """Returns the values of these pushes in order, if given only of this client, and only of this metric.
 
-    RuntimeError without the extra telemetry, ValueError for damage.
+    Raises RuntimeError without the extra telemetry, and ValueError for damage.
     """
     try:
         from google.protobuf.message import DecodeError

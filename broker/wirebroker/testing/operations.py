@@ -1,6 +1,6 @@
-"""Operations of tests beside the wire: on topics, stored records, seed data, producers' state, fault files.
+"""Operations that tests call directly, without a client: on topics, stored records, seed data, producers' state, fault files.
 
-MockKafka and the HTTP control both use these functions, in the thread that the engine runs in. Times are ms since the
+MockKafka and the HTTP control both use these functions, in the thread of the engine. Times are ms since the
 epoch. After a change the caller calls `Host.changed`.
 """
 
@@ -35,7 +35,7 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class StoredRecord(NamedTuple):
-    """One record as it is stored; −1 stands for "none"."""
+    """One stored record; −1 stands for a missing value."""
 
     topic: str
     partition: int
@@ -51,7 +51,8 @@ class StoredRecord(NamedTuple):
     control: bool
 
     def text(self) -> str:
-        """The value as a text. ValueError for a value that is not UTF-8, and for a tombstone, which has none."""
+        """Returns the value as a text. Raises ValueError for a value that is not UTF-8, and for a tombstone, which has no
+        value."""
         if self.value is None:
             raise ValueError(f"{self.place} is a tombstone: it has no value")
         try:
@@ -60,7 +61,7 @@ class StoredRecord(NamedTuple):
             raise ValueError(f"the value of {self.place} is not UTF-8: {wrong}") from None
 
     def json(self) -> Any:
-        """The value, read as JSON. ValueError for a value that is not JSON, and for a tombstone."""
+        """Returns the value, read as JSON. Raises ValueError for a value that is not JSON, and for a tombstone."""
         text = self.text()
         try:
             return json.loads(text)
@@ -69,7 +70,7 @@ class StoredRecord(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it is stored: `orders-0 offset 3`."""
+        """The place of the record: `orders-0 offset 3`."""
         return f"{self.topic}-{self.partition} offset {self.offset}"
 
     def __repr__(self) -> str:
@@ -84,7 +85,7 @@ class StoredRecord(NamedTuple):
 
 
 def shown(data: bytes | None) -> str:
-    """Bytes for people: their beginning if they are text, else their size."""
+    """Returns bytes in readable form: their beginning if they are text, else their size."""
     try:
         (b"" if data is None else bytes(data)).decode()
     except UnicodeDecodeError as wrong:
@@ -93,26 +94,26 @@ def shown(data: bytes | None) -> str:
 
 
 class NoSuchTopic(KeyError):
-    """The topic does not exist; `known` are the existing topics."""
+    """Raised if the topic does not exist. `known` are the existing topics."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(name)
         self._advice = did_you_mean(name, known)
 
-    def __str__(self) -> str:  # a KeyError would put it in quotes
+    def __str__(self) -> str:  # a KeyError would put the message in quotes
         return f"there is no topic {self.args[0]!r}{self._advice}"
 
 
 class NoSuchPartition(IndexError):
-    """The topic has no such partition."""
+    """Raised if the topic has no such partition."""
 
 
 class TopicExists(ValueError):
-    """There is a topic of this name already."""
+    """Raised if a topic of this name already exists."""
 
 
 class NoSuchSetting(ConfigError):
-    """Topics have no setting of this name."""
+    """Raised if topics have no setting of this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"topics have no setting {name!r}", suggestion=did_you_mean(name, TOPIC_SETTINGS))
@@ -123,7 +124,7 @@ class NoSuchSetting(ConfigError):
 
 
 def topic_named(engine: Engine, name: str) -> Topic:
-    """The topic. Raises NoSuchTopic."""
+    """Returns the topic. Raises NoSuchTopic."""
     try:
         return engine.cluster.topics[name]
     except KeyError:
@@ -131,7 +132,7 @@ def topic_named(engine: Engine, name: str) -> Topic:
 
 
 def partition_of(topic: Topic, index: int) -> Partition:
-    """The topic's partition. Raises NoSuchPartition."""
+    """Returns the topic's partition. Raises NoSuchPartition."""
     if (found := topic.partition(index)) is None:
         last = len(topic.partitions) - 1
         raise NoSuchPartition(f"the topic {topic.name!r} has no partition {index}, only 0 to {last}")
@@ -144,7 +145,7 @@ def create_topic(
 ) -> Topic:  # fmt: skip
     """Create a topic, with `num.partitions` partitions if `partitions` is None.
 
-    Raises TopicExists, NoSuchSetting, ValueError, OSError if the data directory cannot be written to.
+    Raises TopicExists, NoSuchSetting and ValueError, and OSError if the broker cannot write to its data directory.
     """
     if (error := topic_name_error(name)) is not None:
         raise ValueError(error)
@@ -169,7 +170,8 @@ def create_topic(
 
 
 def delete_topic(engine: Engine, name: str, now: int) -> None:
-    """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if the data directory cannot be written to."""
+    """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, and OSError if the broker cannot write to its data
+    directory."""
     topic = topic_named(engine, name)
     engine.cluster.delete_topic(topic, now, lambda: engine.topic_deleted(name, topic.topic_id))
     _write_down(engine, now)
@@ -177,13 +179,13 @@ def delete_topic(engine: Engine, name: str, now: int) -> None:
 
 
 def warm(engine: Engine, now: int) -> None:
-    """Let all coordinators respond at once: their topics exist, and are loaded. ValueError, OSError."""
+    """Let all coordinators respond at once: create their topics and load them. ValueError, OSError."""
     engine.cluster.warm(now)
     _write_down(engine, now)
 
 
 def subscribe(engine: Engine, name: str, wanted: Mapping[str, str], now: int) -> None:
-    """Ask clients for their metrics: the settings of a subscription. RuntimeError, ValueError, OSError."""
+    """Ask clients for their metrics, with the settings of a subscription. RuntimeError, ValueError, OSError."""
     if not engine.telemetry.on:
         raise RuntimeError(
             "clients are not asked for metrics here; make it with MockKafka(telemetry=True), or serve --telemetry"
@@ -201,7 +203,7 @@ DEFAULT = "<default>"
 
 
 def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[str, float | None], now: int) -> None:
-    """Set the limits of an entity, its names by their types; None removes a limit. ValueError, OSError."""
+    """Set the limits of an entity, which is given as names by their types. None removes a limit. ValueError, OSError."""
     names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
     error = entity_error(names, names)
     for key, value in limits.items():
@@ -213,7 +215,7 @@ def set_quota(engine: Engine, entity: Mapping[str, str | None], limits: Mapping[
 
 
 def remove_quota(engine: Engine, entity: Mapping[str, str | None], now: int) -> None:
-    """Remove all limits of an entity. OSError if the data directory cannot be written to."""
+    """Remove all limits of an entity. Raises OSError if the broker cannot write to its data directory."""
     names = {kind: None if name == DEFAULT else name for kind, name in entity.items() if name is not None}
     held = engine.cluster.quotas.limits.get(entity_of(names), {})
     engine.cluster.alter_quotas([(entity_of(names), key, None) for key in held])
@@ -226,7 +228,7 @@ def _write_down(engine: Engine, now: int) -> None:
 
 
 def setting(value: Any) -> str:
-    """A setting as Kafka writes it: `true` for True."""
+    """Returns a setting as Kafka writes it: `true` for True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -236,7 +238,7 @@ def setting(value: Any) -> str:
 def records(
     engine: Engine, topic: str, partition: int | None = None, *, committed: bool = False
 ) -> list[StoredRecord]:  # fmt: skip
-    """Every record that is stored, or is committed, by partition and offset. Raises NoSuchTopic, NoSuchPartition."""
+    """Returns every record that is stored, or is committed, by partition and offset. Raises NoSuchTopic, NoSuchPartition."""
     found = topic_named(engine, topic)
     held = found.partitions if partition is None else [partition_of(found, partition)]
     read = committed_records if committed else stored_records
@@ -244,7 +246,8 @@ def records(
 
 
 def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
-    """The records that a read_committed consumer gets from this offset on: no open or aborted transactions, no markers."""
+    """Yields the records that a read_committed consumer gets from this offset on. The records exclude open and aborted
+    transactions, and markers."""
     stop = partition.last_stable_offset
     aborted: dict[int, list[tuple[int, int]]] = {}
     for each in partition.transactions.aborted_between(start_offset, stop):
@@ -259,7 +262,7 @@ def committed_records(partition: Partition, start_offset: int = 0) -> Iterator[S
 
 
 def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
-    """Every record of a partition from this offset on, or from its log start if that is later."""
+    """Yields every record of a partition from this offset on, or from the log start if the log start is later."""
     start = max(start_offset, partition.log_start_offset)
     for batch in partition.log.batches(start):
         header = read_header(batch)
@@ -278,14 +281,14 @@ def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[Stor
 
 
 def record_count(engine: Engine, topic: str) -> int:
-    """Returns how many offsets the topic's logs hold, or 0 if there is no such topic."""
+    """Returns the number of offsets in the topic's logs, or 0 without such a topic."""
     found = engine.cluster.topics.get(topic)
     return sum(each.log_end_offset - each.log_start_offset for each in found.partitions) if found else 0
 
 
 def store(engine: Engine, topic: str, partition: int, record: Record, timestamp: int | None, now: int) -> int:
-    """Store a record without a client, creating the topic if there is none. Returns its offset. ValueError if it is
-    refused."""
+    """Store a record without a client. Creates the topic if it does not exist. Returns its offset. Raises ValueError if the
+    record is refused."""
     if topic not in engine.cluster.topics:
         create_topic(engine, topic, now)
     batch = build_batch([record], base_timestamp=now if timestamp is None else timestamp)
@@ -300,7 +303,8 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
 
 
 def expire_producer(engine: Engine, producer_id: int, topic: str | None, partition: int | None) -> int:
-    """Let partitions forget a producer. Returns how many knew it. Raises NoSuchTopic, NoSuchPartition."""
+    """Let partitions forget a producer. Returns the number of partitions that knew the producer. Raises NoSuchTopic,
+    NoSuchPartition."""
     if topic is not None:
         named = topic_named(engine, topic)
         if partition is not None:
@@ -309,14 +313,15 @@ def expire_producer(engine: Engine, producer_id: int, topic: str | None, partiti
 
 
 def producers(partition: Partition) -> dict[Key, ProducerEntry]:
-    """The validator's state of one partition: producer id to epoch and latest batches."""
+    """Returns the validator's state of one partition: producer id to epoch and latest batches."""
     return {key: unpack(state) for key, state in partition.producers.items()}
 
 
 def evidence(
     engine: Engine, topics: Iterable[str] | None, now: int
 ) -> tuple[list[StoredPartition], list[ProduceRow]]:  # fmt: skip
-    """The evidence for an audit of these topics, or of all: the stored batches, and the verdicts. Raises NoSuchTopic."""
+    """Returns the evidence for an audit of these topics, or of all: the stored batches, and the verdicts. Raises
+    NoSuchTopic."""
     from wirebroker.audit.stored import snapshot
 
     names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))

@@ -1,4 +1,5 @@
-"""The options of a broker: checked once, worded once, the same for `wirebroker serve`, MockKafka and the pytest marker."""
+"""The options of a broker, with their checks and messages. `wirebroker serve`, MockKafka and the pytest marker share this
+module."""
 
 from __future__ import annotations
 
@@ -39,13 +40,13 @@ CHOICES = {
 Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One data directory or several."""
 AUTO_CREATION_MS = 35
-"""Kafka 4.3.1 takes 33 to 39 ms from the first Metadata to a topic that others can see."""
+"""Kafka 4.3.1 takes 33 to 39 ms from the first Metadata until other clients can see a new topic."""
 LOADING_MS = 200
-"""Kafka 4.3.1 takes 145 to 310 ms from the first FindCoordinator to a coordinator that serves requests."""
+"""Kafka 4.3.1 takes 145 to 310 ms from the first FindCoordinator until the coordinator serves requests."""
 
 
 class OptionError(ValueError):
-    """An option has a value that a broker cannot be started with. The message begins with the option's name."""
+    """Raised if a broker cannot start with the value of an option. The message begins with the option's name."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"{option}: {problem}")
@@ -55,19 +56,17 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
-    """The options that a cluster of brokers is started with. Raises OptionError.
+    """The options with which a cluster of brokers starts. Raises OptionError.
 
-    `topics` are one or several names, each perhaps with its partitions, replicas and settings
-    (`wirebroker.testing.topic_specs`).
-    `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the `profile`. `random_seed` makes the
-    ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
-    first, and so do topics that are created automatically, as in Kafka; if it is `warm`, the coordinators' topics exist from
-    the start. `data` are the directories that keep the logs, and
-    `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls`
-    are texts (`wirebroker.security.acl_specs`); with them there is an authorizer. `quotas` are texts such as
-    `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by
-    names such as `transaction.version`. With `telemetry` clients are offered to push their own
-    metrics (KIP-714).
+    `topics` are one or several names, each optionally with partitions, replicas and settings
+    (`wirebroker.testing.topic_specs`). `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the
+    `profile`. `random_seed` makes the ids of each start repeatable; `fault_seed` makes the random choices of faults
+    repeatable. With `cold_start`, coordinators and automatically created topics need time at first, as in Kafka. If it is
+    `warm`, the coordinators' topics exist from the start. `data` are the directories that keep the logs, and `sync` says when
+    they are flushed to the disk. `users` are names and passwords, for listeners with SASL. `acls` are texts
+    (`wirebroker.security.acl_specs`). With ACLs, the broker has an authorizer. `quotas` are texts such as
+    `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by names
+    such as `transaction.version`. With `telemetry`, the broker offers clients to push their own metrics (KIP-714).
     """
 
     brokers: int = 1
@@ -159,7 +158,7 @@ class BrokerOptions:
 
     @property
     def settings(self) -> dict[str, str]:
-        """`configs` as Kafka writes them, with an authorizer if there are ACLs."""
+        """The settings in `configs` in Kafka's form, with an authorizer if there are ACLs."""
         found = {name: operations.setting(value) for name, value in (self.configs or {}).items()}
         return {"authorizer.class.name": AUTHORIZER} | found if self.acls else found
 
@@ -182,7 +181,7 @@ class BrokerOptions:
 
     @property
     def ignored(self) -> str:
-        """A sentence that names the settings in `configs` that have no effect; empty if there is none."""
+        """A sentence that names the settings in `configs` without effect; empty if all settings have an effect."""
         given = self.configs or {}
         names = ignored(name for name in given if not str(given[name]).startswith("@SECLEVEL="))  # of ssl.cipher.suites
         return (
@@ -192,17 +191,18 @@ class BrokerOptions:
         )
 
     def new_rules(self) -> Rules:
-        """The rules of the profile, with the changes of `rules`. ValueError for one that does not exist."""
+        """Returns the rules of the profile, with the changes of `rules`. Raises ValueError for a rule that does not exist."""
         return profile(self.profile, **(self.rules or {}))
 
     def new_clock(self) -> Clock:
-        """A clock of the kind that `clock` names."""
+        """Returns a clock of the kind that `clock` names."""
         return CLOCKS[self.clock]()
 
     def new_engine(self, now: int) -> Engine:
-        """A cluster with its topics; with `data` the one that is stored there.
+        """Returns a cluster with its topics. With `data`, returns the cluster that is stored there.
 
-        Raises ValueError for a setting that Kafka would not take, DataError (an OSError) if the directory cannot be used.
+        Raises ValueError for a setting that Kafka would not accept, and DataError (an OSError) if the directory cannot be
+        used.
         """
         random_bytes = os.urandom if self.random_seed is None else random.Random(self.random_seed).randbytes
         store = self._open_store(*self.folders, random_bytes=random_bytes) if self.folders else None
@@ -256,7 +256,7 @@ class BrokerOptions:
 
 
 def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float | None]]:
-    """The entity and the limits of a quota that is given as text. ValueError."""
+    """Returns the entity and the limits of a quota that is given as text. ValueError."""
     entity: dict[str, str | None] = {}
     limits: dict[str, float | None] = {}
     for part in text.split(","):

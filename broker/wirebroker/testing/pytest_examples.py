@@ -1,8 +1,8 @@
-"""Hypothesis: each example of `@given` gets a broker of its own, as each test does.
+"""Support for Hypothesis: each example of `@given` gets its own broker, as each test does.
 
-Hypothesis calls a test many times with the fixtures of one test, so it refuses fixtures of a function's scope. Here the
-inner test, which Hypothesis lets plugins replace, is called with a new broker each time, so the reason to refuse is gone, and
-the check is switched off for tests that have no other such fixture.
+Hypothesis calls a test many times with the fixtures of one test, so it refuses fixtures of a function's scope. Hypothesis
+lets plugins replace the inner test. This module calls the inner test with a new broker each time, so it can switch the check
+off for tests without another such fixture.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NewBroker = Callable[[Any], AbstractContextManager[Any]]
 
 
 def prepare(item: pytest.Item, another: NewBroker) -> None:
-    """Let each example of a test with `@given` have a broker of its own, if the test uses the fixture."""
+    """Give each example of a test with `@given` its own broker, if the test uses the fixture."""
     function = getattr(item, "obj", None)
     if not getattr(function, "is_hypothesis_test", False) or FIXTURE not in signature(item.function).parameters:  # type: ignore[attr-defined]
         return
@@ -51,7 +51,7 @@ def _with_new_brokers(inner: Callable[..., Any], another: NewBroker) -> Callable
 
 
 def _is_alone(item: pytest.Item) -> bool:
-    """Whether the test has no other fixture of a function's scope, against which Hypothesis has to warn."""
+    """Tells whether the test has no other fixture of a function's scope, about which Hypothesis must warn."""
     function = item.function  # type: ignore[attr-defined]
     found = item.session._fixturemanager.getfixtureinfo(node=item, func=function, cls=None)
     definitions = found.name2fixturedefs  # as Hypothesis asks: without the arguments of `parametrize`

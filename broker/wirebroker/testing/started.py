@@ -1,4 +1,5 @@
-"""The brokers that tests make, for the pytest plugin's reports. It is imported at every start of pytest and imports nothing."""
+"""The brokers that tests make, for the pytest plugin's reports. Every start of pytest imports this module, so it imports
+nothing itself."""
 
 from __future__ import annotations
 
@@ -10,6 +11,6 @@ listeners: list[Callable[[Any], None]] = []
 
 
 def announce(kafka: Any) -> None:
-    """A broker has started."""
+    """Report a started broker."""
     for listener in listeners:
         listener(kafka)

@@ -33,11 +33,11 @@ from wirebroker.testing.operations import DEFAULT
 
 
 class StateView(msgspec.Struct, forbid_unknown_fields=True):
-    """The state of something when it was read."""
+    """The state of an object at the time of reading."""
 
 
 class Quota(StateView):
-    """The limits of clients; `<default>` stands for all that have no limit of their own."""
+    """The limits of clients; `<default>` stands for all clients without a limit of their own."""
 
     user: str | None
     client_id: str | None
@@ -49,7 +49,7 @@ class PartitionState(StateView):
     """A partition. Leaders and replicas are node ids."""
 
     partition: int
-    leader: Annotated[int, Meta(description="−1 if there is none")]
+    leader: Annotated[int, Meta(description="−1 if the partition has no leader")]
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
@@ -57,8 +57,8 @@ class PartitionState(StateView):
     offline: Annotated[list[int], Meta(description="replicas whose brokers are down")]
     log_start_offset: int
     log_end_offset: Annotated[int, Meta(description="the offset that the next record will get")]
-    high_watermark: Annotated[int, Meta(description="up to where consumers may read")]
-    last_stable_offset: Annotated[int, Meta(description="up to where read_committed consumers may read")]
+    high_watermark: Annotated[int, Meta(description="the offset up to which consumers may read")]
+    last_stable_offset: Annotated[int, Meta(description="the offset up to which read_committed consumers may read")]
 
 
 class TopicState(StateView):
@@ -66,8 +66,8 @@ class TopicState(StateView):
 
     name: str
     topic_id: Annotated[str, Meta(description="as Kafka's tools print it")]
-    internal: Annotated[bool, Meta(description="whether it is one of the coordinators' own")]
-    configs: Annotated[dict[str, str], Meta(description="what is set for this topic alone")]
+    internal: Annotated[bool, Meta(description="whether this is a coordinators' topic")]
+    configs: Annotated[dict[str, str], Meta(description="the settings of this topic alone")]
     partitions: list[PartitionState]
 
 
@@ -75,7 +75,7 @@ class Broker(StateView):
     """A broker, and the advertised address of each of its listeners."""
 
     node_id: int
-    alive: Annotated[bool, Meta(description="false after it was killed")]
+    alive: Annotated[bool, Meta(description="false after the broker was killed")]
     listeners: Annotated[
         dict[str, str], Meta(description="name to host:port", examples=[{"PLAINTEXT": "127.0.0.1:9092"}])
     ]  # fmt: skip
@@ -92,7 +92,7 @@ class Transaction(StateView):
     """A transactional id. Times are ms since the epoch; −1 stands for "none"."""
 
     transactional_id: str
-    state: Annotated[str, Meta(description="Kafka's name of it", examples=["Ongoing"])]
+    state: Annotated[str, Meta(description="Kafka's name of the state", examples=["Ongoing"])]
     producer_id: int
     producer_epoch: int
     timeout_ms: int
@@ -109,7 +109,7 @@ class Member(StateView):
     client_id: str
     client_host: str
     assignment: Annotated[
-        list[Partitions] | None, Meta(description="null if it cannot be read: it is the clients' own affair")
+        list[Partitions] | None, Meta(description="null if the broker cannot read the assignment")
     ]  # fmt: skip
 
 
@@ -119,10 +119,10 @@ class Offset(StateView):
     topic: str
     partition: int
     offset: int
-    leader_epoch: Annotated[int, Meta(description="−1 if the client did not say")]
+    leader_epoch: Annotated[int, Meta(description="−1 if the client did not send it")]
     metadata: str
-    time: Annotated[int, Meta(description="when it was committed, ms since the epoch")]
-    pending: Annotated[bool, Meta(description="whether it waits for the end of a transaction")]
+    time: Annotated[int, Meta(description="the time of the commit, in ms since the epoch")]
+    pending: Annotated[bool, Meta(description="whether the commit waits for the end of a transaction")]
 
 
 class Group(StateView):
@@ -130,29 +130,29 @@ class Group(StateView):
 
     group_id: str
     type: Annotated[str, Meta(description="classic, consumer, share or streams")]
-    state: Annotated[str, Meta(description="Kafka's name of it", examples=["Stable"])]
-    generation: Annotated[int, Meta(description="of a consumer, share or streams group, its epoch")]
+    state: Annotated[str, Meta(description="Kafka's name of the state", examples=["Stable"])]
+    generation: Annotated[int, Meta(description="for a consumer, share or streams group, the epoch")]
     protocol_type: str
-    protocol: Annotated[str, Meta(description="what assigns partitions, as far as it is agreed on")]
-    leader: Annotated[str | None, Meta(description="the member that assigns them, in a classic group")]
+    protocol: Annotated[str, Meta(description="the assignor, once the members have agreed on an assignor")]
+    leader: Annotated[str | None, Meta(description="the member that assigns partitions, in a classic group")]
     members: list[Member]
     offsets: list[Offset]
 
 
 def topics(engine: Engine, *, internal: bool = False) -> dict[str, TopicState]:
-    """The topics by their names; with `internal` also the coordinators' own."""
+    """Returns the topics by their names; with `internal`, also the coordinators' topics."""
     found = sorted(engine.cluster.topics.items())
     return {name: topic_state(engine, each) for name, each in found if internal or not each.internal}
 
 
 def topic_state(engine: Engine, held: Topic) -> TopicState:
-    """The state of a topic and its partitions."""
+    """Returns the state of a topic and its partitions."""
     partitions = [partition_state(engine, each) for each in held.partitions]
     return TopicState(held.name, format_uuid(held.topic_id), held.internal, dict(held.configs.overrides), partitions)
 
 
 def partition_state(engine: Engine, held: Partition) -> PartitionState:
-    """The state of a partition."""
+    """Returns the state of a partition."""
     return PartitionState(
         held.index, held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync), list(held.eligible),
         engine.cluster.offline(held), held.log_start_offset, held.log_end_offset, held.high_watermark, held.last_stable_offset,
@@ -160,7 +160,7 @@ def partition_state(engine: Engine, held: Partition) -> PartitionState:
 
 
 def brokers(engine: Engine) -> dict[int, Broker]:
-    """The brokers by their node ids."""
+    """Returns the brokers by their node ids."""
     return {
         node_id: Broker(node_id, each.alive, {name: f"{host}:{port}" for name, (host, port) in each.addresses.items()})
         for node_id, each in engine.cluster.brokers.items()
@@ -168,7 +168,7 @@ def brokers(engine: Engine) -> dict[int, Broker]:
 
 
 def transactions(engine: Engine) -> dict[str, Transaction]:
-    """Every transactional id, with the state of its transaction."""
+    """Returns every transactional id, with the state of its transaction."""
     return {name: _transaction(each) for name, each in engine.transactions.transactions.items()}
 
 
@@ -183,12 +183,12 @@ def _transaction(held: HeldTransaction) -> Transaction:
 
 
 def groups(engine: Engine) -> dict[str, Group]:
-    """Every group, with its members and committed offsets."""
+    """Returns every group, with its members and committed offsets."""
     return {group_id: _group(each, engine) for group_id, each in engine.groups.groups.items()}
 
 
 def group(engine: Engine, group_id: str) -> Group:
-    """A group, with its members and committed offsets. Raises KeyError."""
+    """Returns a group, with its members and committed offsets. Raises KeyError."""
     return _group(engine.groups.groups[group_id], engine)
 
 
@@ -216,7 +216,7 @@ def _group(held: AnyGroup, engine: Engine) -> Group:
 
 
 def _assigned(assignment: bytes, held: ClassicGroup) -> list[Partitions] | None:
-    """The partitions of a classic member, if its assignment has the form that Kafka's consumers write."""
+    """Returns the partitions of a classic member, if its assignment has the form that Kafka's consumers write."""
     if held.protocol_type != CONSUMER or not assignment:
         return None if assignment else []
     try:
@@ -243,7 +243,7 @@ def _shared(member: ShareMember, engine: Engine) -> Member:
 
 
 def _streams(member: StreamsMember, held: StreamsGroup, engine: Engine) -> Member:
-    """A member of a streams group with the partitions that its active tasks read."""
+    """Returns a member of a streams group with the partitions that its active tasks read."""
     reads: dict[str, list[int]] = {}
     for topic, key in held.topology.reader_of.items() if held.topology is not None else ():
         count = len(engine.cluster.topics[topic].partitions) if topic in engine.cluster.topics else 0
@@ -260,7 +260,7 @@ def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str]
 
 
 def quotas(engine: Engine) -> list[Quota]:
-    """The limits of all clients."""
+    """Returns the limits of all clients."""
     found = []
     for entity, held in engine.cluster.quotas.limits.items():
         names = {kind: DEFAULT if name is None else name for kind, name in entity}

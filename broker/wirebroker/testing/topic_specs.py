@@ -1,7 +1,7 @@
-"""The topics that a broker is started with, as `topics=` of MockKafka and `serve --topic` give them.
+"""The topics with which a broker starts, as `topics=` of MockKafka and `serve --topic` give them.
 
-`orders`, `orders:3` and `orders:3:rf=2:cleanup.policy=compact` are texts; a dict has a count or the three words of `Words`
-for each name.
+The form of a text is `orders`, `orders:3` or `orders:3:rf=2:cleanup.policy=compact`. A dict has a count or the three words of
+`Words` for each name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TopicSpec:
 
 
 def topic_specs(topics: Topics) -> dict[str, TopicSpec]:
-    """The topics by their names. Raises ValueError."""
+    """Returns the topics by their names. Raises ValueError."""
     if isinstance(topics, Mapping):
         return {name: _from_dict(name, words) for name, words in topics.items()}
     if not isinstance(topics, Iterable):

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Machine(Protocol):
-    """An engine or a proxy, as far as faults and trace need it."""
+    """The interface of an engine or a proxy for its faults and its trace."""
 
     @property
     def plan(self) -> FaultPlan:
@@ -38,10 +38,10 @@ class Running(Protocol):
     """A MockKafka or a ProxyKafka."""
 
     def _call(self, function: Callable[[Machine], T]) -> T:
-        """Call this in its loop's thread."""
+        """Call this function in the thread of its loop."""
 
     def _change(self, function: Callable[[Machine, int], T]) -> T:
-        """Call this in its loop's thread with the time, and perform the effects."""
+        """Call this function with the time, in the thread of its loop, and perform the effects."""
 
     def _peek(self) -> Machine | None:
         """Returns the engine or the proxy as it is now, in any thread, or None if it is not running."""
@@ -52,7 +52,7 @@ class Running(Protocol):
 
 
 class Faults:
-    """The faults of a broker: rules from `wirebroker.faults`. Each counts how often it has fired."""
+    """The faults of a broker: rules from `wirebroker.faults`. Each rule counts how often it has fired."""
 
     def __init__(self, kafka: Running) -> None:
         self._kafka = kafka
@@ -73,53 +73,53 @@ class Faults:
         return self._kafka._call(lambda host: list(host.plan.rules))
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule, from the next request on. Returns it, so that a test can read its `fired`."""
+        """Load a rule, from the next request on. Returns the rule, so that a test can read its `fired`."""
         checked_rules(rule)
         return self._kafka._change(lambda host, _: host.plan.add(rule))
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule; harmless if it is not loaded. Requests and responses that it holds back go on."""
+        """Unload a rule. Does nothing if the rule is not loaded. Requests and responses that it holds back continue."""
         self._kafka._change(lambda host, _: host.plan.remove(rule))
 
     def clear(self) -> None:
-        """Unload all rules. Requests and responses that they hold back go on."""
+        """Unload all rules. Requests and responses that they hold back continue."""
         self._kafka._change(lambda host, _: host.plan.clear())
 
     def load(self, path: str | os.PathLike[str]) -> list[Rule]:
-        """Load the rules of a fault file and return them. FaultFileError names the line that is wrong."""
+        """Load the rules of a fault file and return them. Raises FaultFileError, which names the wrong line."""
         from wirebroker.faults.files import load
 
         file = load(Path(path))
         return self._kafka._change(lambda host, _: host.plan.load(file))
 
     def as_toml(self) -> str:
-        """The loaded rules as a fault file that repeats the run."""
+        """Returns the loaded rules as a fault file that repeats the run."""
         from wirebroker.faults.files import dump
 
         return dump(self.rules, self.seed)
 
     def __getitem__(self, name: str) -> Rule:
-        """The loaded rule with this name: `faults.lose_ack(name="lost")` is `kafka.faults["lost"]`. KeyError."""
+        """Returns the loaded rule with this name: `faults.lose_ack(name="lost")` is `kafka.faults["lost"]`. KeyError."""
         names = {rule.name: rule for rule in reversed(self.rules) if rule.name}
         if name not in names:
             raise NoSuchRule(name, nearest(name, names, "the rules with a name are"))
         return names[name]
 
     def assert_fired(self) -> None:
-        """NotFired if a loaded rule has never fired: a test that passes without its fault proves nothing."""
+        """Raises NotFired if a loaded rule has never fired, because a test that passes without its fault proves nothing."""
         for rule in self.rules:
             rule.assert_fired()
 
 
 class NoSuchRule(KeyError):
-    """No loaded rule has this name."""
+    """Raised if no loaded rule has this name."""
 
-    def __str__(self) -> str:  # a KeyError would put it in quotes
+    def __str__(self) -> str:  # a KeyError would put the message in quotes
         return "no loaded rule has the name {!r}{}".format(*self.args)
 
 
 def checked_rules(given: Rule | Sequence[Rule]) -> list[Rule]:
-    """A rule, or several, as a list. TypeError for anything else."""
+    """Returns a rule or several rules as a list. Raises TypeError for anything else."""
     rules: list[Rule] = list(given) if isinstance(given, list | tuple) else [given]  # type: ignore[list-item]
     for rule in rules:
         if not hasattr(rule, "needs_broker"):
@@ -139,7 +139,7 @@ class TraceView:
 
     @property
     def level(self) -> Level:
-        """How much is traced. It can be set at any time."""
+        """Tells how much is traced. The level can be set at any time."""
         return self._kafka._call(lambda host: cast(Level, host.trace.level))
 
     @level.setter
@@ -147,14 +147,16 @@ class TraceView:
         self._kafka._call(lambda host: host.trace_at(level))
 
     def events(self, *names: EventName) -> list[Row]:
-        """Every row of these events ("reply", "group" …), or of all events, oldest first. ValueError for an unknown one."""
+        """Returns every row of these events ("reply", "group" …), or of all events, oldest first. Raises ValueError for an
+        unknown event."""
         for name in names:
             if name not in EVENTS:
                 raise ValueError(f"there is no event {name!r}{nearest(name, EVENTS)}")
         return self._kafka._call(lambda host: host.trace.events(*names))
 
     def where(self, where: str) -> list[Row]:
-        """The rows that meet a filter, as `"api=Produce error!=NONE"`, oldest first. FilterError if it is not a filter.
+        """Returns the rows that meet a filter such as `"api=Produce error!=NONE"`, oldest first. Raises FilterError if the
+        text is not a filter.
 
         The grammar is in `wirebroker.trace.filters`.
         """
@@ -162,13 +164,13 @@ class TraceView:
         return [row for row in self.events() if wanted.has(row)]
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """Every verdict in the ring, oldest first."""
+        """Returns every verdict in the ring, oldest first."""
         return self._kafka._call(lambda host: host.trace.produce(topic, partition))
 
     def faults(self) -> list[FaultRow]:
-        """Every fault that fired, oldest first."""
+        """Returns every fault that fired, oldest first."""
         return self._kafka._call(lambda host: host.trace.faults())
 
     def last(self, count: int = 20) -> list[Row]:
-        """The latest rows of any kind, oldest first."""
+        """Returns the latest rows of any kind, oldest first."""
         return self._kafka._call(lambda host: host.trace.last(count))

@@ -40,9 +40,9 @@ class Waits:
     # A condition
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """Wait until `condition()` holds. TimeoutError after `timeout` s.
+        """Wait until `condition()` holds. Raises TimeoutError after `timeout` s.
 
-        The condition is checked after every change of the broker, and every 50 ms for changes elsewhere.
+        Checks the condition after every change of the broker, and every 50 ms for changes elsewhere.
         """
         _check_no_loop("wait_until")
         changed, end = threading.Event(), time.monotonic() + timeout
@@ -59,7 +59,7 @@ class Waits:
             host.watchers.remove(changed.set)
 
     async def wait_until_async(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """`wait_until` for `async` code, in any event loop."""
+        """The form of `wait_until` for `async` code, in any event loop."""
         await self._running.wait_until(condition, timeout)
 
     # Records
@@ -67,9 +67,10 @@ class Waits:
     def wait_for_records(
         self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
     ) -> list[StoredRecord]:  # fmt: skip
-        """Wait until the topic has `count` records, and return all its records. TimeoutError says how many are.
+        """Wait until the topic has `count` records, and return all its records. TimeoutError gives the number of stored
+        records.
 
-        With `committed` only those count, and are returned, that a read_committed consumer gets.
+        With `committed`, counts and returns only the records that a read_committed consumer gets.
         """
         _check_no_loop("wait_for_records")
         self._reach(RecordsStored(topic, count, committed=committed), timeout)
@@ -78,7 +79,7 @@ class Waits:
     async def wait_for_records_async(
         self, topic: str, count: int, timeout: float = 5.0, *, committed: bool = False
     ) -> list[StoredRecord]:  # fmt: skip
-        """`wait_for_records` for `async` code, in any event loop."""
+        """The form of `wait_for_records` for `async` code, in any event loop."""
         await self._reach_async(RecordsStored(topic, count, committed=committed), timeout)
         return self.records(topic, committed=committed)
 
@@ -86,14 +87,14 @@ class Waits:
         self, topic: str, records: Sequence[Any], *, partition: int | None = None, in_order: bool = True,
         committed: bool = True, timeout: float = 5.0,
     ) -> list[StoredRecord]:  # fmt: skip
-        """Wait until the topic has as many records as expected, and compare them.
+        """Wait until the topic has as many records as expected, and compare the records.
 
         `wirebroker.testing.expectations` has the forms.
 
-        The order is by partition and offset; with `in_order=False` any order will do. It counts the records that a
-        read_committed consumer gets; with `committed=False` also records of open and aborted transactions. Returns the records.
-        AssertionError tells the difference, also if records are missing after `timeout` s. KeyError if none are expected and
-        there is no such topic.
+        The records must be in order of partition and offset; with `in_order=False`, any order is right. The comparison
+        includes the records that a read_committed consumer gets; with `committed=False`, also records of open and aborted
+        transactions. Returns the records. Raises AssertionError with the differences, also if records are missing after
+        `timeout` s. Raises KeyError if no records are expected and the topic does not exist.
         """
         _check_no_loop("assert_records")
         goal = RecordsExpected(topic, list(records), partition, in_order=in_order, committed=committed)
@@ -103,7 +104,7 @@ class Waits:
         self, topic: str, records: Sequence[Any], *, partition: int | None = None, in_order: bool = True,
         committed: bool = True, timeout: float = 5.0,
     ) -> list[StoredRecord]:  # fmt: skip
-        """`assert_records` for `async` code, in any event loop."""
+        """The form of `assert_records` for `async` code, in any event loop."""
         goal = RecordsExpected(topic, list(records), partition, in_order=in_order, committed=committed)
         return goal.verdict(await self._reach_async(goal, timeout))
 
@@ -115,9 +116,9 @@ class Waits:
     ) -> states.Group:  # fmt: skip
         """Wait until a group is stable; with `members`, until it has this number of members. Returns the group. TimeoutError.
 
-        With `committed={("orders", 0): 3}` it waits until the group has committed these offsets or later ones, with `lag=n`
-        until at most n records that a read_committed consumer gets are not committed. Then its state does not matter, unless
-        `members` are given as well.
+        With `committed={("orders", 0): 3}`, it waits until the group has committed these offsets or later offsets. With
+        `lag=n`, it waits until the group lags by at most n records that a read_committed consumer gets. In both cases the
+        group's state does not matter, unless `members` are given as well.
         """
         _check_no_loop("wait_for_group")
         return self._reach(GroupReady(group, members, committed, lag), timeout)
@@ -126,7 +127,7 @@ class Waits:
         self, group: str, *, members: int | None = None, committed: Offsets | None = None, lag: int | None = None,
         timeout: float = 5.0,
     ) -> states.Group:  # fmt: skip
-        """`wait_for_group` for `async` code, in any event loop."""
+        """The form of `wait_for_group` for `async` code, in any event loop."""
         return await self._reach_async(GroupReady(group, members, committed, lag), timeout)
 
     def wait_until_quiet(self, seconds: float = 0.2, timeout: float = 5.0) -> None:
@@ -139,7 +140,7 @@ class Waits:
         self._reach(Quiet(seconds, time.monotonic), timeout)
 
     async def wait_until_quiet_async(self, seconds: float = 0.2, timeout: float = 5.0) -> None:
-        """`wait_until_quiet` for `async` code, in any event loop."""
+        """The form of `wait_until_quiet` for `async` code, in any event loop."""
         await self._reach_async(Quiet(seconds, time.monotonic), timeout)
 
     # Goals
@@ -159,12 +160,12 @@ class Waits:
         return self._call(goal.result)
 
     def _check_late(self, goal: Goal[T], timeout: float) -> None:
-        """Raises TimeoutError, unless the result tells what is missing."""
+        """Raises TimeoutError, unless the result itself names the missing records."""
         if (missing := self._call(goal.shortfall)) is not None:
             raise TimeoutError(f"{missing} {timeout} s") from None
 
 
 def _check_no_loop(name: str) -> None:
-    """Raises RuntimeError in a coroutine, whose client could send nothing while its loop is blocked."""
+    """Raises RuntimeError in a coroutine, because its client could not send while the loop is blocked."""
     if running_loop() is not None:
         raise RuntimeError(f"kafka.{name} would block the event loop that runs here; await kafka.{name}_async(…) instead")

@@ -1,1 +1,2 @@
-"""The trace of the wire, the broker's decisions and the faults: typed rows, kept in a ring and given to sinks."""
+"""The trace of the wire, the broker's decisions and the faults. The trace consists of typed rows, which the recorder keeps in
+a ring and gives to sinks."""

@@ -1,7 +1,7 @@
 """Rows as tuples of their values, for readers of thousands of rows a second, such as the live page.
 
-A row's first value is its event; `COLUMNS` names the others. Rows of the events in `FREQUENT` come without their words, which
-take longer to make than all else; the reader makes them.
+A row's first value is its event; `COLUMNS` names the others. A row of an event in `FREQUENT` has no words, because these take
+longer to make than all other values. The reader makes the words.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from wirebroker.trace.rows import EVENTS, Row
 
 Brief = tuple[Any, ...]
 FREQUENT = ("produce", "shadow", "reply", "fetch", "request")
-"""The events of which each exchange has some."""
+"""The events that occur in every exchange."""
 PARTS = "parts"
-"""The column of a row's words."""
+"""The name of the column with a row's words."""
 _NAMES = {event: tuple(field.name for field in fields(row)) for event, row in EVENTS.items()}
 COLUMNS = {event: names if event in FREQUENT else (*names, PARTS) for event, names in _NAMES.items()}
 """The names of the values after the event."""
@@ -25,6 +25,6 @@ _VALUES: dict[type[Row], Callable[[Row], Brief]] = {row: attrgetter("event", *_N
 
 
 def brief(row: Row) -> Brief:
-    """The row as a tuple."""
+    """Returns the row as a tuple."""
     values = _VALUES[type(row)](row)
     return values if row.event in FREQUENT else (*values, row.parts())

@@ -1,7 +1,8 @@
-"""The recorder of a broker: the wire and the faults as in a proxy, and the verdicts and changes that only a broker knows.
+"""The recorder of a broker. The recorder notes the wire and the faults, as in a proxy, and the verdicts and changes that only
+a broker knows.
 
-On the Produce path a row is no more than a tuple of references; it becomes a `ProduceRow`, with its sentence, when somebody
-reads it, or at once if there is a sink. Everything else becomes a row at once, and only at a level that has it.
+On the Produce path a row is only a tuple of references. The tuple becomes a `ProduceRow`, with its sentence, when somebody
+reads it, or at once if there is a sink. Other events become rows at once, but only at a level that includes them.
 """
 
 from __future__ import annotations
@@ -52,17 +53,17 @@ STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
     "base_offset", "rule", "header",
 )  # fmt: skip
-"""The facts about a batch that was stored in order; they are enough for a row of `produce`."""
+"""The facts about a batch that was stored in order. These facts suffice for a row of `produce`."""
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
     LogStartChange: RetentionRow, RestartChange: RestartRow, ShareChange: ShareRow, FeatureChange: FeatureRow,
 }  # fmt: skip
-"""A change, and the row that has its fields after the time."""
+"""The kinds of changes, each with its class of rows. A row has the fields of the change after the time."""
 
 
 class BrokerRecorder(Recorder):
-    """The recorder of a broker's verdicts and changes, beside the wire and the faults."""
+    """The recorder of a broker's verdicts and changes, of the wire, and of the faults."""
 
     def produced(
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
@@ -77,7 +78,7 @@ class BrokerRecorder(Recorder):
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
         partition: Partition, base_offset: int, header: bytes,
     ) -> None:  # fmt: skip
-        """Note a batch that `append_next` stored, by its base offset and its 61 header bytes as they came."""
+        """Note a batch that `append_next` stored, by its base offset and its 61 received header bytes."""
         raw = (now, connection, client_id, version, correlation_id, acks, partition, base_offset, header)
         if self.sinks:
             self._note(raw)
@@ -108,7 +109,7 @@ class BrokerRecorder(Recorder):
         self._add(CHANGED[type(change)](self._now(), *fields))
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """The verdicts in the ring, oldest first, of one topic or partition if named."""
+        """Returns the verdicts in the ring, oldest first, of one topic or partition if named."""
         return [
             _row(raw)
             for raw in list(self._ring)
@@ -123,7 +124,7 @@ class BrokerRecorder(Recorder):
 
 
 def _stored(raw: tuple[Any, ...]) -> Brief | None:
-    """Returns the values of `STORED` for a batch that was stored as it should be, or None for any other verdict."""
+    """Returns the values of `STORED` for a batch that was stored in order, or None for any other verdict."""
     now, connection, client_id, version, correlation_id, acks, partition = raw[:7]
     if len(raw) > 8:
         base_offset, rule, header = raw[7], "next", HEADER.unpack(raw[8])
@@ -141,7 +142,7 @@ def _stored(raw: tuple[Any, ...]) -> Brief | None:
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
-    """The row of a verdict, read from the same `Appended` as the response, so that they cannot disagree."""
+    """Returns the row of a verdict. Row and response come from the same `Appended`, so they cannot disagree."""
     now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
     appended: Appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
     header = appended.header or _NO_HEADER

@@ -1,5 +1,5 @@
-"""Remarks on the batches of a trace: which fault met a response, which records were probably stored again because of it, and
-where a real broker did not do what the sequences predict.
+"""Remarks on the batches of a trace: the fault that met a response, the records that were probably stored again because of
+it, and a real broker's deviations from the prediction by sequences.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row, ShadowRow
 ExchangeKey = tuple[int, int, int]
 """Node, connection and correlation id."""
 Alike = tuple[str, int, str | None, int, int]
-"""Topic, partition, client id, records and bytes: what a batch and its retry share under any producer id and epoch."""
+"""Topic, partition, client id, records and bytes. A batch and its retry share these values under any producer id and
+epoch."""
 
 
 def remarks_on(rows: Iterable[Row]) -> dict[int, str]:
-    """A remark by `id` of the row of a batch.
+    """Returns a remark by `id` of the row of a batch.
 
     Records are stored twice if the client sends a stored batch again in a way that the validator cannot recognise: without a
     producer id, or under another id or epoch. A batch is in doubt if its response met a fault, or its retry was rejected. A
@@ -83,6 +84,6 @@ def _alike(row: ProduceRow) -> Alike:
 
 
 def _another(earlier: ProduceRow, row: ProduceRow) -> bool:
-    """Whether the validator cannot know that the second is a retry of the first."""
+    """Tells whether the validator cannot know that the second batch is a retry of the first batch."""
     ids = (earlier.producer_id, earlier.producer_epoch), (row.producer_id, row.producer_epoch)
     return row.producer_id < 0 or ids[0] != ids[1]

@@ -5,8 +5,9 @@
     not (client~load or latency<100)      `~`: contains
     "out of order"                        some field contains these words
 
-A field is one of a row's own (docs/reference/trace.md) or one of `NAMES`. A field with several values, such as `topic`, meets
-`=` if one of them does, and `!=` if none does. A row without the field meets only `!=` and `!~`. Letters' case does not matter.
+A field is a field of a row (docs/reference/trace.md) or one of `NAMES`. A field with several values, such as `topic`, meets
+`=` if one value does, and `!=` if no value is equal. A row without the field meets only `!=` and `!~`. Letters' case does not
+matter.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from wirebroker.trace.rows import EVENTS, ReplyRow, Row
 from wirebroker.trace.selection import topics_of, values_of
 
 DEEPEST = 50
-"""Parentheses and `not` within each other."""
+"""The largest depth of nested parentheses and `not`."""
 LONGEST = 2000
-"""Characters of a filter."""
+"""The largest number of characters of a filter."""
 _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
-"""The API of the rows that do not name it, because they can be of this one only."""
+"""The API of rows that do not name their API, because only one API has such rows."""
 
 
 def _api(row: Row) -> Iterable[Any]:
@@ -48,13 +49,13 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "partition": lambda row: [index for _, index in topics_of(row) if index is not None],
     "error": _errors,
 }
-"""Fields whose values are derived from a row's own."""
+"""The fields whose values are derived from a row's fields."""
 OWN = {field.name for row in EVENTS.values() for field in fields(row)}
-"""The fields that rows of some event have."""
+"""The fields of the rows of all events."""
 
 
 class FilterError(ValueError):
-    """A text is not a filter; the message says what is wrong, and at which character."""
+    """Raised if a text is not a filter. The message names the error and the character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,12 @@ class Word:
     text: str
 
     def has(self, row: Row) -> bool:
-        """Whether the row meets the filter."""
+        """Tells whether the row meets the filter."""
         names = (*(each.name for each in fields(row)), *NAMES)
         return any(self.text in _text(value) for name in names for value in _values(row, name))
 
     def tree(self) -> list[Any]:
-        """The filter as JSON, for the page."""
+        """Returns the filter as JSON, for the page."""
         return ["word", self.text]
 
 
@@ -82,12 +83,12 @@ class Comparison:
     value: str
 
     def has(self, row: Row) -> bool:
-        """Whether the row meets the filter."""
+        """Tells whether the row meets the filter."""
         met = any(_meets(value, self.operator.removeprefix("!"), self.value) for value in _values(row, self.field))
         return not met if self.operator.startswith("!") else met
 
     def tree(self) -> list[Any]:
-        """The filter as JSON, for the page."""
+        """Returns the filter as JSON, for the page."""
         return ["is", self.field, self.operator, self.value]
 
 
@@ -99,13 +100,13 @@ class Combined:
     parts: tuple[Filter, ...]
 
     def has(self, row: Row) -> bool:
-        """Whether the row meets the filter."""
+        """Tells whether the row meets the filter."""
         if self.how == "not":
             return not self.parts[0].has(row)
         return (all if self.how == "all" else any)(part.has(row) for part in self.parts)
 
     def tree(self) -> list[Any]:
-        """The filter as JSON, for the page."""
+        """Returns the filter as JSON, for the page."""
         return [self.how, *(part.tree() for part in self.parts)]
 
 
@@ -113,7 +114,7 @@ Filter = Word | Comparison | Combined
 
 
 def parsed(text: str) -> Filter:
-    """The filter that the text says; an empty text is met by every row. Raises FilterError."""
+    """Returns the filter for a text. Every row meets an empty text. Raises FilterError."""
     if len(text) > LONGEST:
         raise FilterError(f"a filter has at most {LONGEST} characters, not {len(text)}")
     reader = _Reader(list(_tokens(text)))
@@ -128,7 +129,7 @@ def _values(row: Row, name: str) -> Iterable[Any]:
 
 
 def _text(value: Any) -> str:
-    """The value as JSON has it, in small letters."""
+    """Returns the value in its JSON form, in small letters."""
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value).lower()
 
 
@@ -144,7 +145,7 @@ def _meets(value: Any, operator: str, wanted: str) -> bool:
 
 
 Token = tuple[str, str, int]
-"""Its kind, its text, and the index of its first character."""
+"""A token: its kind, its text, and the index of its first character."""
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -175,21 +176,21 @@ class _Reader:
         return taken
 
     def either(self, depth: int) -> Filter:
-        """Filters with `or` between them."""
+        """Reads filters with `or` between them."""
         parts = [self.both(depth)]
         while self._take("word", "or"):
             parts.append(self.both(depth))
         return parts[0] if len(parts) == 1 else Combined("any", tuple(parts))
 
     def both(self, depth: int) -> Filter:
-        """Filters beside each other, or with `and` between them."""
+        """Reads filters beside each other, or with `and` between them."""
         parts = [self.one(depth)]
         while self._take("word", "and") or not (self._next()[0] in ("end", "close") or self._next()[1].lower() == "or"):
             parts.append(self.one(depth))
         return parts[0] if len(parts) == 1 else Combined("all", tuple(parts))
 
     def one(self, depth: int) -> Filter:
-        """One comparison, some words, or a filter in parentheses."""
+        """Reads one comparison, some words, or a filter in parentheses."""
         if depth > DEEPEST:
             raise FilterError(f"a filter nests at most {DEEPEST} deep")
         if self._take("word", "not"):

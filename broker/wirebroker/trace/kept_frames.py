@@ -10,9 +10,9 @@ from typing import NamedTuple
 from kafkawire.primitives import Buffer
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Bytes that are kept; the oldest exchanges are forgotten first."""
+"""The largest number of kept bytes. The oldest exchanges are forgotten first."""
 _HEAD = struct.Struct(">hhiIqqHI")
-"""The first six fields of `About`, and the bytes of its place and of the request."""
+"""The first six fields of `About`, and the numbers of bytes of its place and of the request."""
 
 
 class About(NamedTuple):
@@ -29,7 +29,7 @@ class About(NamedTuple):
 
 
 class KeptExchange(NamedTuple):
-    """An exchange as it passed over the wire."""
+    """The bytes of an exchange on the wire."""
 
     about: About
     request: bytes
@@ -41,7 +41,8 @@ class KeptExchange(NamedTuple):
 class KeptFrames:
     """Exchanges by the numbers of their `reply` rows.
 
-    Each is one `bytes`: it holds no buffer of a socket, and the garbage collector never walks over it.
+    Each exchange is one `bytes` object. Such an object holds no buffer of a socket, and the garbage collector does not visit
+    it.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -50,7 +51,7 @@ class KeptFrames:
         self._kept: OrderedDict[int, bytes] = OrderedDict()
 
     def keep(self, number: int, about: About, request: Buffer, response: Sequence[Buffer]) -> None:
-        """Keep an exchange, and forget the oldest ones if there are too many bytes."""
+        """Keep an exchange, and forget the oldest exchanges if there are too many bytes."""
         place = about.place.encode(errors="replace")
         head = _HEAD.pack(*about[:6], len(place), len(request))
         self._kept[number] = exchange = b"".join((head, place, request, *response))

@@ -19,17 +19,17 @@ PLACE, OUTCOME = 20, 9
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Whether to colour what is written there: a terminal, unless NO_COLOR is set."""
+    """Tells whether to write in colour: the stream is a terminal, and NO_COLOR is not set."""
     return stream.isatty() and "NO_COLOR" not in os.environ
 
 
 def time_of_day(ms: int) -> str:
-    """ms since the epoch as local time, `12:30:05.250`."""
+    """Converts ms since the epoch to local time, `12:30:05.250`."""
     return f"{datetime.fromtimestamp(ms // 1000):%H:%M:%S}.{ms % 1000:03d}"
 
 
 def line(row: Row, colour: bool = False) -> str:
-    """A row as one aligned line."""
+    """Returns a row as one aligned line."""
     when = time_of_day(row.time)
     number = getattr(row, "connection", None)
     connection = f"#{number:<3}" if number is not None else " " * 4

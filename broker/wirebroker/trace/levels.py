@@ -26,11 +26,11 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "exchanges": ("reply", "fetch"),
     "all": ("request",),
 }
-"""Level to the events that it adds."""
+"""For each level, the events that it adds."""
 
 
 def includes(level: str, other: str) -> bool:
-    """Whether a level has all events of another one. Raises ValueError for a level that does not exist."""
+    """Tells whether a level has all events of another level. Raises ValueError for a level that does not exist."""
     order = list(LEVELS)
     for name in (level, other):
         if name not in LEVELS:

@@ -1,6 +1,6 @@
 """The recorder: a ring of the latest rows, and sinks that get each row as it is made.
 
-It knows what passes over the wire and the faults, and no broker, so that a proxy can use it. `broker.BrokerRecorder` adds
+The recorder knows the wire and the faults, but no broker, so that a proxy can use it. `broker.BrokerRecorder` adds
 verdicts and changes, which only a broker knows.
 """
 
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wirebroker")
 
 RING = 10_000
-"""Rows that the ring keeps."""
+"""The number of rows that the ring keeps."""
 LONGEST = 1000
-"""Characters that a row keeps of a name which a client made up."""
+"""The largest number of characters that a row keeps of a client's name."""
 NAMED = 8
-"""How many of the things that a request names are traced."""
+"""The largest number of names of one request that are traced."""
 
 Stages = tuple[int, int, int]
 """µs in the proxy, until the broker's response began, and until its last byte."""
@@ -71,9 +71,9 @@ class Traced(NamedTuple):
     arrived: int
     """ms since the epoch"""
     about: tuple[str, ...]
-    """the topics, groups and transactions that it names"""
+    """the topics, groups and transactions that the request names"""
     errors: tuple[str, ...] | None = None
-    """those of its response, if somebody has looked for them already: `errors_in`"""
+    """the errors of its response, if they are already known: `errors_in`"""
 
 
 class TracedExchange(Received, Protocol):
@@ -81,28 +81,28 @@ class TracedExchange(Received, Protocol):
 
     correlation_id: int
     now: int
-    """When it arrived, in ms since the epoch."""
+    """The time of arrival, in ms since the epoch."""
     frame: memoryview | None
     traced: Traced | None
-    """The request's part of the row of the response."""
+    """The request's values for the row of the response."""
 
 
 class Recorder:
-    """The rows of the wire and the faults, latest last. `now()` is the time of an event that has none itself."""
+    """The rows of the wire and the faults, latest last. `now()` is the time of an event without a time of its own."""
 
     def __init__(self, now: Callable[[], int], size: int = RING) -> None:
         self._ring: deque[Any] = deque(maxlen=size)
-        """Rows, and what `_made` makes rows of."""
+        """The rows, and the tuples from which `_made` makes rows."""
         self.added = 0
         """The number of rows since the start; only the latest `size` rows are kept."""
         self.runs = 0
-        """How often `begin_again` was called."""
+        """The number of calls of `begin_again`."""
         self.kept: KeptFrames | None = None
-        """The bytes of exchanges, while somebody looks at them."""
+        """The bytes of exchanges, kept while a reader wants them."""
         self._now = now
         self.sinks: list[Sink] = []
         self.verdicts = self.changes = self.exchanges = self.requests = False
-        """Whether the level has rows of these kinds."""
+        """Tells whether the level has rows of these kinds."""
         self.set_level("verdicts")
 
     def set_level(self, level: str) -> None:
@@ -172,7 +172,7 @@ class Recorder:
         self._add(row)
 
     def refused(self, connection: Connection, operation: str, resource_type: str, name: str, because: str) -> None:
-        """Note that a client may not do something."""
+        """Note that an operation was denied to a client."""
         if self.verdicts:
             row = AuthorizationRow(
                 self._now(), connection.node_id, connection.number, cut(str(connection.session.principal)) or "",
@@ -192,7 +192,7 @@ class Recorder:
             self._add(row)
 
     def requested(self, request: Message, exchange: TracedExchange, about: tuple[str, ...] | None = None) -> None:
-        """Note a request, and keep the names in it for the row of its response: `about`, the `names_of` its facts."""
+        """Note a request, and keep its names for the row of its response: `about` holds the `names_of` its facts."""
         about = names_of(facts_of(request, exchange)) if about is None else about
         exchange.traced = Traced(exchange.now, about)
         if self.requests:
@@ -235,7 +235,7 @@ class Recorder:
             self.kept.keep(self.added, what, exchange.frame, parts)
 
     def _stages(self, exchange: TracedExchange) -> Stages:
-        """Where the time of an exchange went; a broker does not measure it."""
+        """The stages of an exchange with their times; a broker does not measure them."""
         return UNMEASURED
 
     def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
@@ -257,7 +257,8 @@ class Recorder:
     # Sinks
 
     def _hand_out(self, row: Row, sinks: Iterable[Sink] | None = None) -> None:
-        """Give a row to these sinks, or to all. One that raises is detached: what the row tells has happened already."""
+        """Give a row to these sinks, or to all sinks. A sink that raises is detached, because the row's event has already
+        happened."""
         for sink in tuple(self.sinks if sinks is None else sinks):
             try:
                 sink(row)
@@ -282,18 +283,18 @@ class Recorder:
         self.begin_run("reset", *self.sinks)
 
     def detach(self, sink: Sink) -> None:
-        """Give this sink no more rows; harmless if it gets none."""
+        """Give this sink no more rows. Does nothing if the sink gets none."""
         if sink in self.sinks:
             self.sinks.remove(sink)
 
     # Reading
 
     def faults(self) -> list[FaultRow]:
-        """The faults in the ring, oldest first."""
+        """Returns the faults in the ring, oldest first."""
         return [row for row in self._ring if isinstance(row, FaultRow)]
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """The verdicts in the ring, oldest first, of one topic or partition if named."""
+        """Returns the verdicts in the ring, oldest first, of one topic or partition if named."""
         return [
             row
             for row in self.events("produce", "shadow")
@@ -301,26 +302,27 @@ class Recorder:
         ]
 
     def events(self, *names: str) -> list[Row]:
-        """The rows of these events in the ring, or of all, oldest first."""
+        """Returns the rows of these events in the ring, or of all, oldest first."""
         return [row for row in self.last(len(self._ring)) if not names or row.event in names]
 
     def last(self, count: int) -> list[Row]:
-        """The latest `count` rows of any kind, oldest first."""
+        """Returns the latest `count` rows of any kind, oldest first."""
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
     def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
-        """At most this many rows after the `number`th row since the start, and the number of forgotten rows between."""
+        """Returns at most this many rows after the `number`th row since the start, and the number of forgotten rows
+        between."""
         first = max(number, self.added - len(self._ring))
         later = self.added - first
         rows = list(islice(reversed(self._ring), max(later - most, 0), later))[::-1]
         return first - number, [self._brief(each) for each in rows]
 
     def _brief(self, entry: Any) -> Brief:
-        """An entry of the ring as a tuple."""
+        """Returns an entry of the ring as a tuple."""
         return brief(self._made(entry))
 
     def _made(self, entry: Any) -> Row:
-        """An entry of the ring as a row."""
+        """Returns an entry of the ring as a row."""
         made: Row = entry
         return made
 
@@ -330,7 +332,7 @@ class Recorder:
 
 
 def software_of(connection: Connection) -> str:
-    """The client's software as it names itself, "" if it does not."""
+    """Returns the name of the client's software, "" if the client does not name it."""
     return _software(connection.software)
 
 
@@ -340,35 +342,35 @@ def _software(parts: tuple[str, ...]) -> str:
 
 
 def cut(text: Text) -> Text:
-    """The first `LONGEST` characters of a text; a client may send 32 KiB of it with each request."""
+    """Returns the first `LONGEST` characters of a text, because a client may send 32 KiB of text with each request."""
     return text if text is None or len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 def _named(sink: Sink) -> str:
-    """The name of a sink for people: its `name` if it has one, or that of its function or class."""
+    """Returns the name of a sink for people: its `name`, or else the name of its function or class."""
     name = getattr(sink, "name", None) or getattr(sink, "__qualname__", None) or type(sink).__qualname__
     return str(name)
 
 
 def _client(exchange: TracedExchange) -> tuple[int, int, str | None, str]:
-    """The fields of a `ClientRow` after its time."""
+    """Returns the fields of a `ClientRow` after its time."""
     connection = exchange.connection
     return connection.node_id, connection.number, cut(exchange.client_id), software_of(connection)
 
 
 def errors_in(response: Message) -> tuple[str, ...]:
-    """The names of the errors that a response has at any depth, each once."""
+    """Returns the names of the errors that a response has at any depth, each once."""
     codes = dict.fromkeys(values(response, "errorCode"))
     return tuple(error_name(code) for code in codes if code)
 
 
 def _least(names: Collection[Any]) -> list[Any]:
-    """The first elements, as many as are traced, in order, without sorting all elements."""
+    """Returns the first elements in order, as many as are traced, without sorting all elements."""
     return sorted(names) if len(names) <= NAMED else nsmallest(NAMED, names)
 
 
 def names_of(facts: Facts) -> tuple[str, ...]:
-    """The first names in a request, as text, and the number of further names."""
+    """Returns the first names in a request, as text, and the number of further names."""
     alone = facts.topics - {topic for topic, _ in facts.partitions}
     names = [f"{topic}-{index}" for topic, index in _least(facts.partitions)]
     names += _least(alone)

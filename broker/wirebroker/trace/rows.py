@@ -34,7 +34,7 @@ class Row:
     time: int
 
     def parts(self) -> Parts:
-        """The row for people."""
+        """Returns the row for people."""
         raise NotImplementedError
 
     def as_json(self) -> str:
@@ -62,7 +62,7 @@ def ordinal(number: int) -> str:
 
 
 def compression_name(codec: int) -> str:
-    """The name of a batch's codec, "?" for one that Kafka does not have."""
+    """Returns the name of a batch's codec, "?" for a codec that Kafka does not have."""
     return COMPRESSIONS[codec] if codec < len(COMPRESSIONS) else "?"
 
 
@@ -622,7 +622,7 @@ EVENTS: dict[str, type[Row]] = {
 
 
 def row_from_json(row: Any) -> Row:
-    """The row that `as_json` wrote. Raises ValueError, which names the field that is missing or has a wrong value."""
+    """Returns the row that `as_json` wrote. Raises ValueError, which names the field that is missing or has a wrong value."""
     if not isinstance(row, dict):
         raise ValueError("it is not a JSON object")
     event = row.get("event", "produce")

@@ -1,8 +1,9 @@
-"""A scenario file made of rows: what an application did, and the failure that it met, for the mock to play again.
+"""Makes a scenario file from rows. The scenario contains an application's steps and the failure that it met, and the mock can
+play the scenario.
 
-The rows are taken as one application's. Each of its batches becomes a record that it produces, because the clients of scenarios
-send each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that fires at the
-same place; a fault that was loaded is written down itself. The topic with the most batches plays the part of `orders`.
+All rows count as rows of one application. Each batch becomes a record in the scenario, because the clients of scenarios send
+each record in its own batch. Each error that the sequence rules do not explain becomes a fault that fires at the same place.
+A loaded fault goes into the file unchanged. The topic with the most batches plays the part of `orders`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from wirebroker.trace.selection import topics_of
 
 ORDERS = "orders"
 USUAL = frozenset(("NONE", "MEMBER_ID_REQUIRED", "DUPLICATE_SEQUENCE_NUMBER"))
-"""Errors that the mock gives by itself."""
+"""The errors that the mock returns without a fault."""
 STRANGERS = ("client_id", "producer_id", "producer_epoch", "transactional_id", "group", "node")
-"""Words of a rule that name somebody who is not in the scenario."""
+"""The words of a rule that name clients or brokers, which the scenario does not have."""
 ExchangeKey = tuple[int, int, int]
 
 
 def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> str:
-    """A scenario file; `rules` are the loaded faults by their descriptions. Raises ValueError if the rows have no batch."""
+    """Returns the text of a scenario file. `rules` are the loaded faults by their descriptions. Raises ValueError if the rows
+    have no batch."""
     batches = [row for row in rows if isinstance(row, ProduceRow)]
     if not batches:
         raise ValueError("no row is about a batch, so there is nothing to produce; choose rows with verdicts")
@@ -35,8 +37,8 @@ def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> 
     first = batches[0]
     parts = [
         f"title = {toml_of(f'recorded: {len(batches)} batches to {topic}')}",
-        'broker_does = "What it did in the recording: the faults below."',
-        'good_client = "Loses, doubles and reorders nothing, or tells the application."',
+        'broker_does = "The faults below repeat what the broker did in the recording."',
+        'good_client = "The client loses, doubles and reorders no record, or tells the application."',
         "sources = []",
         f"steps = {_toml_steps(_steps(rows, topic))}",
         f"\n[broker]\npartitions = {max(batch.partition for batch in batches) + 1}",
@@ -50,7 +52,7 @@ def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
-    """The application's steps: batches that were sent again count once."""
+    """Yields the application's steps. A batch that was sent again counts once."""
     for (transaction, _), batches in groupby(_fresh(rows, topic), lambda each: (each[0], each[0] < 0 and each[1])):
         partitions = [partition for _, partition in batches]
         produce = {"produce": len(partitions), "partitions": list(dict.fromkeys(partitions))}
@@ -58,7 +60,7 @@ def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
 
 
 def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
-    """The number of its transaction (−1: none) and the partition of each batch that is sent for the first time."""
+    """Yields the number of its transaction (−1: none) and the partition of each batch that is sent for the first time."""
     seen: set[tuple[int, int, int, int]] = set()
     ended = 0
     for row in rows:
@@ -71,7 +73,7 @@ def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
 
 
 def _ending(rows: Iterable[Row], transaction: int) -> str:
-    """How the transaction ended; a proxy does not see that one was aborted."""
+    """Returns the way in which the transaction ended. A proxy does not see aborts."""
     ended = 0
     for row in rows:
         if isinstance(row, TransactionRow) and row.state == "PrepareAbort" and ended == transaction:
@@ -81,14 +83,15 @@ def _ending(rows: Iterable[Row], transaction: int) -> str:
 
 
 def _faults_of(rows: Iterable[Row], rules: Mapping[str, Mapping[str, Any]], topic: str) -> Iterator[dict[str, Any]]:
-    """The loaded rules that fired, in their own words, without the names of strangers."""
+    """Yields the words of the loaded rules that fired, except words that name clients or brokers."""
     for description in dict.fromkeys(row.rule for row in rows if isinstance(row, FaultRow)):
         if (words := rules.get(description)) is not None and words.get("topic", topic) == topic:
             yield {word: ORDERS if word == "topic" else value for word, value in words.items() if word not in STRANGERS}
 
 
 def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
-    """An `error` for each error that neither a rule nor the sequences explain, at the same request or batch of its API."""
+    """Yields an `error` for each error that neither a rule nor the sequences explain, at the same request or batch of its
+    API."""
     explained: dict[ExchangeKey, set[str]] = {}
     for row in rows:
         if isinstance(row, FaultRow):

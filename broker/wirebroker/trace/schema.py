@@ -14,7 +14,7 @@ REF = "#/$defs/{name}"
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of one line."""
+    """Returns the JSON schema of one line."""
     _, parts = msgspec.json.schema_components([Batch], ref_template=REF)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

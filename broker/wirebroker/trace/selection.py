@@ -1,7 +1,8 @@
-"""Which rows of a trace belong to a topic, a client, a producer, a transaction or a group.
+"""Selects the rows of a trace that belong to a topic, a client, a producer, a transaction or a group.
 
-A row belongs to one of these if it names it. Requests and responses do not name a producer, and a batch does not name its
-transactional id: they belong to it because of the rows of the same connection or exchange. `learn` remembers those.
+A row belongs to such a subject if the row names the subject. Requests and responses do not name a producer, and a batch does
+not name its transactional id. Other rows of the same connection or exchange connect such rows with the subject. `learn`
+remembers those.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, RequestRow, Ro
 
 _IN_NAME = re.compile(r"(.*)-(\d+)")
 GROUP, TRANSACTION = "group ", "transaction "
-"""How the names of a request begin that are not of topics."""
+"""The prefixes of names that are not names of topics."""
 SHOWN = 10
-"""How many names a sentence lists."""
+"""The largest number of names that a sentence lists."""
 
 
 def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
-    """The topics and partitions that a row names. A topic whose own name ends in a number is named in both ways."""
+    """Yields the topics and partitions that a row names. A topic whose own name ends in a number is yielded both with and
+    without a partition."""
     if hasattr(row, "topic"):
         yield row.topic, getattr(row, "partition", None)
         return
@@ -37,14 +39,14 @@ def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
 
 
 def groups_of(row: Row) -> Iterator[str]:
-    """The groups that a row names."""
+    """Yields the groups that a row names."""
     if isinstance(row, GroupRow | ShareRow):
         yield row.group
     yield from (name.removeprefix(GROUP) for name in _about(row) if name.startswith(GROUP))
 
 
 def transactions_of(row: Row) -> Iterator[str]:
-    """The transactional ids that a row names."""
+    """Yields the transactional ids that a row names."""
     if isinstance(row, TransactionRow):
         yield row.transactional_id
     yield from (name.removeprefix(TRANSACTION) for name in _about(row) if name.startswith(TRANSACTION))
@@ -58,7 +60,7 @@ def _about(row: Row) -> tuple[str, ...]:
 
 
 def batch_of(row: Row) -> ProduceRow | Batch | None:
-    """The batch that a row is about: its own, or the one that a fault fired on."""
+    """Returns the batch of a row: its own batch, or the batch on which a fault fired."""
     return row if isinstance(row, ProduceRow) else row.batch if isinstance(row, FaultRow) else None
 
 
@@ -69,7 +71,7 @@ def _producers_of(row: Row) -> Iterator[int]:
 
 
 def values_of(field: str) -> Callable[[Row], Iterable[Any]]:
-    """The values of a row in this field: none, one or several."""
+    """Returns the values of a row in this field: none, one or several."""
 
     def read(row: Row) -> Iterable[Any]:
         value = getattr(row, field, None)
@@ -99,7 +101,7 @@ class Subject:
         self._names = NAMES[kind]
         self._seen: set[Any] = set()
         self._producers: set[tuple[int, int]] = set()
-        """Producer ids and epochs of the transactional id."""
+        """The producer ids and epochs of the transactional id."""
         self._transactions: set[str] = set()
         """Transactional ids of the producer."""
         self._connections: set[tuple[int, int]] = set()
@@ -108,7 +110,8 @@ class Subject:
         self._traces_requests = False
 
     def learn(self, row: Row) -> None:
-        """Note what other rows have to do with the subject. For a whole trace, learn every row before the first question."""
+        """Learn from a row which producers and exchanges belong to the subject. For a whole trace, learn every row before the
+        first question."""
         names = self._names(row)
         self._seen.update(names)
         named = self.name in self._names(row)
@@ -125,7 +128,7 @@ class Subject:
             self._exchanges.add(_exchange(row))
 
     def has(self, row: Row) -> bool:
-        """Whether the row belongs to the subject."""
+        """Tells whether the row belongs to the subject."""
         if self.name in self._names(row):
             return True
         if self.kind == "producer":
@@ -135,7 +138,8 @@ class Subject:
         return self.kind in ("transaction", "group") and _exchange(row) in self._exchanges
 
     def _is_of_producer(self, row: Row) -> bool:
-        """A client's connection carries one producer at a time, and all that it sends for it."""
+        """Tells whether the row belongs to the producer: a client's connection carries one producer at a time, with all its
+        requests."""
         if hasattr(row, "producer_id"):
             return False
         exchange = _exchange(row)
@@ -144,7 +148,7 @@ class Subject:
         return not self._transactions.isdisjoint(transactions_of(row))
 
     def unknown(self) -> str:
-        """A sentence if no row that was learnt names the subject, "" if one does."""
+        """Returns a sentence if no learnt row names the subject, else ""."""
         if self.name in self._seen:
             return ""
         others = sorted(map(str, self._seen - {-1}))

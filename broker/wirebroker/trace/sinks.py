@@ -1,4 +1,4 @@
-"""Where rows go: one aligned line on a console, one JSON object on a line of a file.
+"""The sinks write each row of a trace: an aligned line to a console, or a line with a JSON object to a file.
 
 A sink raises the error of a failed write; the recorder then detaches it (`Recorder._hand_out`).
 """
@@ -19,15 +19,15 @@ from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import Row
 
 MOST_LINES = 10_000
-"""Lines that wait for a console that does not take them. Later rows are dropped and counted."""
+"""The largest number of lines that wait for a slow console. Later rows are dropped and counted."""
 LAST_S = 1.0
-"""Seconds that `close` gives the console to take the waiting lines."""
+"""The time in seconds for which `close` waits until the console takes the waiting lines."""
 
 
 class ConsoleSink:
     """Writes each row as a line, in colour on a terminal. Characters that the console cannot show become backslash escapes.
 
-    A thread writes, because a console may take no output for hours, such as a pager that is not scrolled.
+    A thread writes, because a console such as an idle pager may take no output for hours.
     """
 
     name = "the console"
@@ -38,9 +38,9 @@ class ConsoleSink:
         if isinstance(self._stream, io.TextIOWrapper):
             self._stream.reconfigure(errors="backslashreplace")
         buffer = getattr(self._stream, "buffer", None)
-        raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is none between them
+        raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is no buffer between them
         self._raw = raw if isinstance(raw, io.RawIOBase) else None
-        """The file or console that the thread writes to. A stream in memory has none, and takes everything at once."""
+        """The file or console to which the thread writes. A stream in memory has no file, and takes all output at once."""
         self._lines: Queue[str | None] = Queue(MOST_LINES)
         self._missing = 0
         self._failure: OSError | None = None
@@ -90,7 +90,8 @@ class ConsoleSink:
 
 
 class JsonLinesSink:
-    """Appends each row to a file as one JSON object. Lines are written through, so that a killed process keeps them."""
+    """Appends each row to a file as one JSON object. Each line goes to the system at once, so that a killed process does not
+    lose it."""
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -104,13 +105,13 @@ class JsonLinesSink:
             raise
 
     def close(self) -> None:
-        """Close the file; harmless if it is closed. The part of a line that cannot be written is lost."""
+        """Close the file. Does nothing if the file is closed. The part of a line that cannot be written is lost."""
         with suppress(OSError):
             self._file.close()
 
 
 def write_line(stream: TextIO, text: str) -> None:
-    """Write a line through. Raises OSError, after which the stream leads nowhere.
+    """Write a line, and pass it to the system at once. Raises OSError. The stream then discards later output.
 
     Python flushes its standard streams when it exits, and prints a traceback if that fails.
     """
@@ -122,7 +123,7 @@ def write_line(stream: TextIO, text: str) -> None:
 
 
 def _lead_nowhere(stream: TextIO) -> None:
-    with suppress(OSError, ValueError):  # ValueError: it has no file descriptor, or is closed
+    with suppress(OSError, ValueError):  # ValueError: the stream has no file descriptor, or is closed
         descriptor = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, descriptor)

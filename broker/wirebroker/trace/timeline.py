@@ -1,6 +1,6 @@
 """A producer's batches as a picture in text: stored batches, duplicates, gaps, and batches that a fault stopped.
 
-A batch of an idempotent producer lies at its sequences, one without a producer id at its offsets.
+A batch of an idempotent producer lies at its sequences. A batch without a producer id lies at its offsets.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 SEQUENCES = 2**31
 WIDTH = 48
-"""Columns of the picture."""
+"""The number of columns of the picture."""
 FOLDED = 4
-"""Like batches in a row that are drawn as one line; fewer have a line each."""
+"""The smallest number of consecutive like batches that are drawn as one line."""
 LINES = 60
-"""Lines of one picture. If there are more, neighbours share a line."""
+"""The largest number of lines of one picture. If there are more, neighbours share a line."""
 VERDICTS = ("accepted", "duplicate", "rejected")
 FAULT = "fault"
-"""In place of a verdict: a fault stopped the batch before the validator saw it."""
+"""The word in place of a verdict for a batch that a fault stopped before the validator saw it."""
 MARKS = {"accepted": "█", "duplicate": "▒", "rejected": "×", FAULT: "!"}
 MISSING = "·"
 
 Span = tuple[int, int]
-"""From the first to the last sequence or offset; counting goes on after the wrap of sequences to 0."""
+"""The range from the first to the last sequence or offset. Counting continues after the wrap of sequences to 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A batch that was sent, with its verdict or the faults that stopped it."""
+    """A sent batch, with its verdict or the faults that stopped it."""
 
     row: ProduceRow | FaultRow
     sent: ProduceRow | SentBatch
@@ -56,7 +56,7 @@ class Batch:
     remark: str
 
     def is_followed_by(self, other: Batch) -> bool:
-        """Whether the other one is alike and goes on after this one, or is the same batch again."""
+        """Tells whether the other batch has the same verdict and follows this batch, or is the same batch again."""
         mine, its = ((each.verdict, each.problem) for each in (self.sending, other.sending))
         if self.remark or other.remark or mine != its:
             return False
@@ -68,9 +68,9 @@ class Batch:
 
 
 def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row], bool] = lambda _: True) -> Iterator[str]:
-    """The lines of one picture for each producer epoch on each partition, in the order of their first batches.
+    """Yields the lines of one picture for each producer epoch on each partition, in the order of their first batches.
 
-    The lines are those of the chosen rows. Everything else, such as rejected batches, is about all rows.
+    The lines show the chosen rows. All other parts, such as rejected batches, come from all rows.
     """
     rows = list(rows)
     found: dict[tuple[object, ...], list[Sending]] = {}
@@ -89,7 +89,7 @@ def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row],
 
 
 def _sendings(rows: list[Row]) -> list[Sending]:
-    """Every batch of the rows. One without a verdict is there if faults fired on it."""
+    """Returns every batch of the rows. A batch without a verdict is included if faults fired on it."""
     found: list[Sending] = []
     judged = {_place(row, row) for row in rows if isinstance(row, ProduceRow)}
     stopped: dict[tuple[object, ...], int] = {}
@@ -124,7 +124,7 @@ def _timeline(sendings: list[Sending], shown: list[bool], remarks: dict[int, str
 
 
 def _extent(batches: list[Batch]) -> Span:
-    """From the first to the last sequence or offset of the batches and the gaps before them."""
+    """Returns the range from the first to the last sequence or offset of the batches and of the gaps before them."""
     spans = [span for batch in batches for span in (batch.span, batch.gap) if span is not None]
     return min(first for first, _ in spans), max(last for _, last in spans)
 
@@ -137,7 +137,7 @@ def _heading(sending: Sending, whole: Span) -> str:
 
 
 def _sequences(sendings: list[Sending]) -> list[Span]:
-    """The sequences of each batch, counted on where they wrap from 2³¹−1 to 0."""
+    """Returns the sequences of each batch. Counting continues where the sequences wrap from 2³¹−1 to 0."""
     firsts = [each.sent.first_sequence for each in sendings]
     wrapped = max(firsts) - min(firsts) > SEQUENCES // 2
     spans = []
@@ -148,7 +148,7 @@ def _sequences(sendings: list[Sending]) -> list[Span]:
 
 
 def _offsets(sendings: list[Sending]) -> list[Span]:
-    """The offsets of each batch; one that has none lies where the next would be stored."""
+    """Returns the offsets of each batch. A batch without an offset lies at the offset of the next stored batch."""
     end = next((each.base_offset for each in sendings if each.base_offset >= 0), 0)
     spans = []
     for each in sendings:
@@ -169,7 +169,7 @@ def _batches(sendings: list[Sending], spans: list[Span], remarks: dict[int, str]
 
 
 def _lines(batches: list[Batch]) -> list[list[Batch]]:
-    """The batches of each line: long runs are folded, and if there are still too many lines, neighbours join."""
+    """Returns the batches of each line. Long runs share a line; if there are still too many lines, neighbours join."""
     runs: list[list[Batch]] = []
     for batch in batches:
         if runs and _extends(runs[-1], batch):
@@ -221,7 +221,7 @@ def _picture(batches: list[Batch], whole: Span) -> str:
 
 
 def _outcome(batches: list[Batch]) -> str:
-    """The result of batches with the same verdict."""
+    """Returns the result of batches with the same verdict."""
     first, last = batches[0].sending, batches[-1].sending
     count = "" if len(batches) == 1 else f"{len(batches):,} {'batches' if _goes_on(batches) else 'times'}, "
     offsets = f"offset {first.base_offset}"
@@ -239,7 +239,7 @@ def _outcome(batches: list[Batch]) -> str:
 
 
 def _summary(batches: list[Batch], whole: Span | None) -> str:
-    """The verdicts counted; `whole` are the sequences, if the producer has any."""
+    """Returns the counts of the verdicts. `whole` are the sequences, if the producer has any."""
     found = Counter(batch.sending.verdict for batch in batches)
     counts = [f"{found[verdict]:,} {verdict}" for verdict in VERDICTS]
     counts += [f"{found[FAULT]:,} stopped by a fault"] if found[FAULT] else []
@@ -250,12 +250,12 @@ def _summary(batches: list[Batch], whole: Span | None) -> str:
 
 
 def _is_stored(sending: Sending) -> bool:
-    """Whether the log has the batch: from now on, or from an earlier run if it is a duplicate."""
+    """Tells whether the log has the batch, stored now or, for a duplicate, in an earlier run."""
     return sending.verdict == "accepted" or (sending.verdict == "duplicate" and sending.base_offset >= 0)
 
 
 def _lacking(stored: list[Span], whole: Span) -> Iterator[Span]:
-    """The parts of the whole that no stored span covers."""
+    """Yields the parts of the whole that no stored span covers."""
     at = whole[0]
     for first, last in stored:
         if first > at:

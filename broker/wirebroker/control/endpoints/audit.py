@@ -1,4 +1,5 @@
-"""The audit: was delivery exactly once? It compares the stored records with the application's intended records."""
+"""The audit compares the stored records with the application's intended records, to find out whether delivery was exactly
+once."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from wirebroker.testing import operations
 class Intended(Form):
     """A record that the application meant to send, with the fields of a journal."""
 
-    topic: Annotated[str, about("the topic it was sent to", examples=["orders"])]
+    topic: Annotated[str, about("the topic to which the record was sent", examples=["orders"])]
     partition: Annotated[Natural | None, about("null: any partition")] = None
     key: Annotated[str | None, about("as text; null: a record without a key")] = None
     key_base64: Annotated[str | None, about("as bytes")] = None
     value: Annotated[str | None, about("as text", examples=["a pound of tea"])] = None
     value_base64: Annotated[str | None, about("as bytes")] = None
-    value_sha256: Annotated[str | None, about("only its hash; without any of the three the value is null")] = None
+    value_sha256: Annotated[str | None, about("only the value's hash; without all three fields: null")] = None
     acknowledged: Annotated[bool | None, about("false: the client reported that sending failed; null: unknown")] = None
     producer: Annotated[str | None, about("the application's name for the sender")] = None
-    id: Annotated[str | None, about("rows with the same id are one record")] = None
+    id: Annotated[str | None, about("rows with the same id are the same record")] = None
 
 
 class Question(Form):
@@ -38,7 +39,7 @@ class Question(Form):
 
 
 class Found(Form):
-    """A finding; −1 stands for "none". It concerns the sequences and offsets from first to last, both included."""
+    """A finding; −1 stands for "none". A finding concerns the sequences and offsets from first to last, both included."""
 
     kind: Annotated[str, about("as docs/how-to/audit.md lists them")]
     severity: Literal["certain", "likely", "info"]

@@ -1,4 +1,4 @@
-"""The cluster: brokers that die and come back, who leads what, and followers that lag."""
+"""The cluster: killing and starting brokers, moving leaders, and letting followers lag."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Leader(Form):
 
     topic: str
     partition: int
-    leader: Annotated[int, about("−1 while there is none")]
+    leader: Annotated[int, about("−1 while the partition has no leader")]
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
@@ -54,32 +54,33 @@ class Move(Form):
 
 
 class Election(Form):
-    """How to elect."""
+    """The options of an election."""
 
-    unclean: Annotated[bool, about("without a leader, elect any replica that is alive; false: only the preferred")] = False
+    unclean: Annotated[bool, about("without a leader, elect any live replica; false: only the preferred replica")] = False
 
 
 class Elected(Form):
     """The result of an election."""
 
-    code: Annotated[int, about("Kafka's error code, 0 if somebody else leads now")]
-    error: Annotated[str, about("its name", examples=["ELECTION_NOT_NEEDED"])]
+    code: Annotated[int, about("Kafka's error code, 0 if the leader has changed")]
+    error: Annotated[str, about("the name of the error", examples=["ELECTION_NOT_NEEDED"])]
     leader: Leader
 
 
 class Replica(Form):
     """A follower."""
 
-    node_id: Annotated[int, about("the broker that has it")]
+    node_id: Annotated[int, about("the broker that has the replica")]
 
 
 def brokers(controlled: ControlledBroker) -> Brokers:
-    """The brokers, whether they are alive, and their advertised addresses."""
+    """Returns the brokers, whether they are alive, and their advertised addresses."""
     return Brokers(list(states.brokers(controlled.engine).values()))
 
 
 async def kill(controlled: ControlledBroker, node_id: int) -> Brokers:
-    """End a broker as with kill −9: its connections break, its port refuses, others lead its partitions.
+    """End a broker as with kill −9: its connections break, its port refuses connections, and other brokers lead its
+    partitions.
 
     Records that were not replicated are lost.
     """
@@ -88,19 +89,19 @@ async def kill(controlled: ControlledBroker, node_id: int) -> Brokers:
 
 
 async def start(controlled: ControlledBroker, node_id: int) -> Brokers:
-    """Start a broker that was killed: its replicas follow again and are in sync. A broker that runs goes on."""
+    """Start a killed broker: its replicas follow again and get in sync. A running broker continues."""
     _change(controlled, node_id, controlled.engine.start_broker)
     return await _settled(controlled)
 
 
 async def _settled(controlled: ControlledBroker) -> Brokers:
-    """The brokers, once all partitions have new leaders."""
+    """Returns the brokers after all partitions have got new leaders."""
     await controlled.until(lambda: not controlled.engine.controller.busy, LONGEST_CHANGE_S)
     return brokers(controlled)
 
 
 def leaders(controlled: ControlledBroker, query: OfTopic) -> Leaders:
-    """The leader of each partition, and its in-sync replicas."""
+    """Returns the leader of each partition, and its in-sync replicas."""
     topics = controlled.engine.cluster.topics
     wanted = topics.values() if query.topic is None else [operations.topic_named(controlled.engine, query.topic)]
     return Leaders([_leader(controlled, topic.name, each.index) for topic in wanted for each in topic.partitions])
@@ -112,7 +113,7 @@ def move_leader(controlled: ControlledBroker, topic: str, partition: int, body: 
 
 
 def elect_leader(controlled: ControlledBroker, topic: str, partition: int, body: Election) -> Elected:
-    """Elect the preferred leader, or with `unclean`, if there is none, any replica that is alive."""
+    """Elect the preferred leader; or, with `unclean` and no leader, any live replica."""
     _leader(controlled, topic, partition)
     code = controlled.engine.controller.elect_leader(topic, partition, controlled.now, unclean=body.unclean)
     controlled.changed()
@@ -120,12 +121,12 @@ def elect_leader(controlled: ControlledBroker, topic: str, partition: int, body:
 
 
 def freeze_replica(controlled: ControlledBroker, topic: str, partition: int, body: Replica) -> Leader:
-    """Make a follower stop fetching; after replica.lag.time.max.ms it is out of sync."""
+    """Make a follower stop fetching. After replica.lag.time.max.ms it is out of sync."""
     return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.freeze_replica)
 
 
 def thaw_replica(controlled: ControlledBroker, topic: str, partition: int, body: Replica) -> Leader:
-    """Make a follower fetch again: it catches up and is in sync."""
+    """Make a follower fetch again: it catches up and gets in sync."""
     return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.thaw_replica)
 
 
@@ -138,7 +139,8 @@ def _change_replica(
 
 
 def _change(controlled: ControlledBroker, node_id: int, change: Callable[[int, int], None]) -> None:
-    """Apply the change to this broker. Raises Problem: 404 if there is no such broker, 409 if it is not possible now."""
+    """Apply the change to this broker. Raises Problem: 404 if the broker does not exist, 409 if the change is not possible
+    now."""
     known = controlled.engine.cluster.brokers
     if node_id not in known:
         raise Problem(404, f"there is no broker {node_id}; there are {', '.join(map(str, known))}", "node_id")

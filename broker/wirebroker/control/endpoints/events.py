@@ -1,4 +1,4 @@
-"""The trace for the live page: rows with numbers, as they are made; filters; and how much is traced."""
+"""The trace for the live page: rows with numbers, as they are made; filters; and the level of the trace."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from wirebroker.trace.broker import STORED
 from wirebroker.trace.levels import Level
 
 LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
-"""Earlier versions are gone since Kafka 4.0 (KIP-896)."""
+"""Kafka 4.0 dropped earlier versions (KIP-896)."""
 ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, "accepted": ACCEPTED}
-"""The first event: how to read the rows."""
+"""The first event, which tells a reader how to read the rows."""
 PAUSE_S = 0.2
-"""Seconds between two looks at the trace."""
+"""The time in seconds between two reads of the trace."""
 MOST = 1000
-"""Rows in one message."""
+"""The largest number of rows in one message."""
 BETWEEN_S = 0.05
-"""Seconds between two full messages: making rows for a reader may not take the broker from its clients."""
+"""The time in seconds between two full messages, so that making rows for a reader does not keep the broker from its
+clients."""
 SIGN_OF_LIFE_S = 15
-"""Seconds after which a comment shows that the stream is still open."""
+"""The time in seconds after which a comment shows that the stream is still open."""
 
 
 class From(Form):
-    """Where a stream begins."""
+    """The place at which a stream begins."""
 
-    run: Annotated[str, about("the run of which the reader has rows; `after` counts only for this one")] = ""
+    run: Annotated[str, about("the run of which the reader has rows; `after` counts only for this run")] = ""
     after: Annotated[Natural, about("the number of the last row that the reader has")] = 0
 
 
@@ -47,7 +48,7 @@ class Traced(Form):
 
 
 class Text(Form):
-    """A filter as people write it."""
+    """A filter in the form in which people write it."""
 
     where: Annotated[str, about("a filter", examples=["api=Produce error!=NONE"])]
 
@@ -59,7 +60,7 @@ class Read(Form):
 
 
 def level(controlled: Controlled) -> Traced:
-    """How much is traced."""
+    """Returns the level of the trace."""
     return Traced(controlled.machine.trace.level)  # type: ignore[arg-type]
 
 
@@ -70,18 +71,18 @@ def set_level(controlled: Controlled, body: Traced) -> Traced:
 
 
 def read_filter(controlled: Controlled, query: Text) -> Read:
-    """Check a filter, and give it as a tree. 422 says what is wrong with it."""
+    """Check a filter, and return it as a tree. 422 names the error in the filter."""
     return Read(filters.parsed(query.where).tree())
 
 
 async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
-    """The rows of the trace as server-sent events, from `after` on, and later ones as they are made.
+    """Returns the rows of the trace as server-sent events, from `after` on, and later rows as they are made.
 
     The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}, "columns": {…}, "accepted": {…}}`, with the lowest
-    version of each API in Kafka 4. Events without a name have rows, each an array: its first value is its event, and `columns`
-    names the others. An event's id is the number of its last row. `stored` stands for a `produce` that was accepted; `accepted`
-    has the sentence for each rule. `missed` tells how many rows were forgotten before they could be sent. After a reset another
-    `run` begins, and numbers begin again. `/trace.jsonl` has the rows as objects.
+    version of each API in Kafka 4. Events without a name contain rows. A row is an array: its first value is its event, and
+    `columns` names the other values. An event's id is the number of its last row. `stored` stands for an accepted `produce`;
+    `accepted` has the sentence for each rule. `missed` counts the rows that were forgotten before they could be sent. After a
+    reset another `run` begins, and numbers begin again. `/trace.jsonl` has the rows as objects.
     """
     run, number, idle = "", 0, 0.0
     with _closing(controlled) as closing, controlled.reading():
@@ -111,7 +112,7 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
 
 @contextmanager
 def _closing(controlled: Controlled) -> Iterator[asyncio.Event]:
-    """An event that is set when the broker or the proxy stops."""
+    """Yields an event that is set when the broker or the proxy stops."""
     closing = asyncio.Event()
     controlled.at_close.append(closing.set)
     try:

@@ -1,4 +1,4 @@
-"""The bytes of an exchange, field by field. They are kept while somebody reads /events."""
+"""The bytes of an exchange, field by field. The control keeps the bytes while a client reads /events."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from wirebroker.decode.show import lines
 from wirebroker.trace.kept_frames import KeptExchange
 
 MOST_BYTES = 16 * 1024
-"""Bytes of a frame that are shown."""
+"""The largest number of a frame's bytes that are shown."""
 MOST_FIELDS = 2000
-"""Fields of a frame that are shown."""
+"""The largest number of a frame's fields that are shown."""
 
 
 class FieldAt(Form):
     """A field and its bytes."""
 
     name: str
-    depth: Annotated[int, about("how deep it is nested")]
+    depth: Annotated[int, about("the depth at which the field is nested")]
     value: str
-    start: Annotated[int, about("its first byte in the frame, which begins after its size")]
-    end: Annotated[int, about("the byte after its last")]
+    start: Annotated[int, about("the position of the field's first byte in the frame, which begins after its size")]
+    end: Annotated[int, about("the position after the field's last byte")]
 
 
 class Frame(Form):
     """A request or a response."""
 
-    size: Annotated[int, about("bytes, without the four of its size")]
-    lines: Annotated[list[str], about("its fields as text, with the records in it")]
-    fields: Annotated[list[FieldAt], about("its fields with their positions")]
-    hex: Annotated[str, about("its first 16 KiB")]
-    damage: Annotated[str, about("why the rest cannot be read, if it cannot")]
+    size: Annotated[int, about("the number of bytes, without the four bytes of the size")]
+    lines: Annotated[list[str], about("the frame's fields as text, with its records")]
+    fields: Annotated[list[FieldAt], about("the frame's fields with their positions")]
+    hex: Annotated[str, about("the frame's first 16 KiB")]
+    damage: Annotated[str, about("the reason, if the rest cannot be read")]
 
 
 class ShownExchange(Form):
@@ -51,15 +51,15 @@ class ShownExchange(Form):
 
 
 class OfRun(Form):
-    """The run to which the number belongs."""
+    """The run in which the row has the number."""
 
-    run: Annotated[str, about("as the first event of /events names it; else the present one")] = ""
+    run: Annotated[str, about("the run's name in the first event of /events; null: the present run")] = ""
 
 
 def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange:
-    """The bytes of the exchange whose `reply` row has this number, field by field.
+    """Returns the bytes of the exchange whose `reply` row has this number, field by field.
 
-    They are kept while somebody reads /events, up to 64 MiB. `*` replaces credentials.
+    The control keeps the bytes while a client reads /events, up to 64 MiB. `*` replaces credentials.
     """
     kept = kept_exchange(controlled, number, query.run)
     if kept is None:
@@ -74,13 +74,13 @@ def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange
 
 
 def kept_exchange(controlled: Controlled, number: int, run: str) -> KeptExchange | None:
-    """Returns the exchange whose `reply` row has this number in this run ("": the present one), or None if it is not kept."""
+    """Returns the exchange whose `reply` row has this number in this run ("": the present run), or None if it is not kept."""
     kept = controlled.machine.trace.kept
     return None if kept is None or run not in ("", controlled.run) else kept.get(number)
 
 
 def _without_secrets(kept: KeptExchange) -> tuple[bytes, bytes]:
-    """Request and response, without their sizes."""
+    """Returns request and response, without their sizes."""
     request, response = SIZE.pack(len(kept.request)) + kept.request, kept.response
     if kept.about.api_key in SECRET_APIS:
         request, response = redacted_request(request), redacted_response(response, kept.about.api_key, kept.about.version)

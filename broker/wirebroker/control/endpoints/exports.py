@@ -1,4 +1,4 @@
-"""Chosen rows of the trace as files: a capture, or a scenario that the mock plays."""
+"""Exports chosen rows of the trace as files: a capture, or a scenario that the mock plays."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wirebroker.trace.scenario import scenario_of
 class Remarked(Form):
     """An exchange."""
 
-    number: Annotated[Natural, about("of its `reply` row")]
-    remarks: Annotated[list[str], about("remarks on it, such as its verdicts")] = []
+    number: Annotated[Natural, about("the number of the exchange's `reply` row")]
+    remarks: Annotated[list[str], about("remarks on the exchange, such as its verdicts")] = []
 
 
 class Chosen(OfRun, kw_only=True):
@@ -29,15 +29,15 @@ class Chosen(OfRun, kw_only=True):
 
 
 class Rows(Form):
-    """Rows of the trace."""
+    """A list of rows of the trace."""
 
     rows: Annotated[list[dict[str, Any]], about("as in /trace.jsonl")]
 
 
 def capture(controlled: Controlled, body: Chosen) -> bytes:
-    """Exchanges as a pcapng file, for Wireshark and `wirebroker trace show`, if their bytes are still kept.
+    """Returns exchanges as a pcapng file, for Wireshark and `wirebroker trace show`, if their bytes are still kept.
 
-    Times are exact to the millisecond, and clients' ports are made up. Secrets are left out, as in `--capture`.
+    Times are exact to the millisecond, and clients' ports are made up. The file contains no secrets, as with `--capture`.
     """
     found = [(kept_exchange(controlled, each.number, body.run), each.remarks) for each in body.exchanges]
     kept = [(exchange, remarks) for exchange, remarks in found if exchange is not None]
@@ -47,7 +47,8 @@ def capture(controlled: Controlled, body: Chosen) -> bytes:
 
 
 def scenario(controlled: Controlled, body: Rows) -> str:
-    """A scenario made of these rows: the batches, errors and faults; `scenario run FILE.toml` plays it."""
+    """Returns a scenario made from these rows: the batches, errors and faults. `scenario run FILE.toml` plays the
+    scenario."""
     rules = {str(rule): rule.described() for rule in controlled.machine.plan.rules if rule.in_files}
     try:
         return scenario_of([row_from_json(row) for row in body.rows], rules)

@@ -1,4 +1,4 @@
-"""Faults: the rules that are loaded, in the words of fault files."""
+"""Faults: the loaded rules, in the words of fault files."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ class RuleWords(dict[str, Any]):
 
 
 class Fault(Form):
-    """A rule that is loaded."""
+    """A loaded rule."""
 
-    id: Annotated[int, about("its number; numbers are not used again")]
+    id: Annotated[int, about("the rule's number, which no other rule gets")]
     rule: Annotated[dict[str, Any], about("the rule in the words of a fault file")]
     description: Annotated[str, about("the rule on one line")]
-    seen: Annotated[int, about("how many requests, or batches of a Produce, it matched")]
-    fired: Annotated[int, about("on how many of them it fired")]
+    seen: Annotated[int, about("the number of requests, or batches of a Produce, that the rule matched")]
+    fired: Annotated[int, about("the number of matches on which the rule fired")]
 
 
 class Faults(Form):
     """Rules, in the order in which they act."""
 
-    seed: Annotated[int, about("probabilities are drawn from it")]
+    seed: Annotated[int, about("the seed of the rules' probabilities")]
     faults: Annotated[list[Fault], about("the rules")]
 
 
 class Times(Form):
-    """How often a rule must have fired."""
+    """The number of times that a rule must have fired."""
 
-    times: Annotated[Natural | None, about("exactly this often; without it at least once")] = None
+    times: Annotated[Natural | None, about("the exact number of times; null: at least once")] = None
 
 
 def listed(controlled: Controlled) -> Faults:
-    """The rules that are loaded, with how often each has fired."""
+    """Returns the loaded rules, with the number of times that each has fired."""
     return _shown(controlled, controlled.machine.plan.rules)
 
 
@@ -56,18 +56,19 @@ def add(controlled: Controlled, body: RuleWords) -> Fault:
 
 
 def clear(controlled: Controlled) -> None:
-    """Unload all rules; requests that they hold back go on."""
+    """Unload all rules. Requests that they hold back continue."""
     controlled.machine.plan.clear()
     controlled.changed()
 
 
 def as_file(controlled: Controlled) -> str:
-    """The loaded rules as a fault file, with which a run can be repeated."""
+    """Returns the loaded rules as a fault file, which can repeat the run."""
     return dump(controlled.machine.plan.rules, controlled.machine.plan.seed)
 
 
 def add_file(controlled: Controlled, text: str) -> Faults:
-    """Load every rule of a fault file, which is the body; its seed holds from now on. If one is wrong, none is loaded."""
+    """Load every rule of the fault file in the body. The file's seed holds from now on. If a rule is wrong, no rule is
+    loaded."""
     try:
         rules = controlled.machine.plan.load(loads(text, "the file"))
     except FaultFileError as wrong:
@@ -76,25 +77,25 @@ def add_file(controlled: Controlled, text: str) -> Faults:
 
 
 def assert_fired(controlled: Controlled) -> Faults:
-    """Check that every loaded rule has fired; 409 names the first that has not."""
+    """Check that every loaded rule has fired. 409 names the first rule that has not."""
     for rule in controlled.machine.plan.rules:
         _assert_fired(rule, None)
     return listed(controlled)
 
 
 def one(controlled: Controlled, fault: int) -> Fault:
-    """A rule, with how often it has fired."""
+    """Returns a rule, with the number of times that it has fired."""
     return _shown(controlled, [_rule(controlled, fault)]).faults[0]
 
 
 def remove(controlled: Controlled, fault: int) -> None:
-    """Unload a rule; requests that it holds back go on."""
+    """Unload a rule. Requests that it holds back continue."""
     controlled.machine.plan.remove(_rule(controlled, fault))
     controlled.changed()
 
 
 def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
-    """Check that this rule has fired, or exactly `times` times; 409 tells its counts if not."""
+    """Check that this rule has fired, or has fired exactly `times` times. 409 gives its counts if it has not."""
     _assert_fired(_rule(controlled, fault), query.times)
     return one(controlled, fault)
 

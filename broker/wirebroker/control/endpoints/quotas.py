@@ -1,4 +1,4 @@
-"""Quotas: what clients may use."""
+"""Quotas limit the use of clients."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Quotas(Form):
 
 
 def listed(controlled: ControlledBroker) -> Quotas:
-    """The quotas of all clients."""
+    """Returns the quotas of all clients."""
     return Quotas(states.quotas(controlled.engine))
 
 
 def put(controlled: ControlledBroker, body: NewQuota) -> Quotas:
-    """Set limits of a user, a client id, both together, or an address. Others stay as they are."""
+    """Set limits of a user, a client id, both together, or an address. Other limits do not change."""
     named = {each: getattr(body, each) for each in NewQuota.__struct_fields__ if each not in Whose.__struct_fields__}
     limits = {key: value for key, value in named.items() if value is not None}
     operations.set_quota(controlled.engine, _entity(body), limits, controlled.now)

@@ -1,4 +1,4 @@
-"""Stored records: reading them page by page, waiting for them, and seed data without a client."""
+"""Stored records: reading records page by page, waiting for records, and storing seed data without a client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wirebroker.testing.goals import RecordsExpected, RecordsStored
 from wirebroker.testing.operations import StoredRecord
 
 PAGE_BYTES = 4 * 1024 * 1024
-"""A page ends with the record whose key and value bring it to this."""
+"""The size in bytes of keys and values at which a page ends."""
 MOST_PER_PAGE = 10_000
 MOST_PER_REQUEST = 10_000
 MOST_EXPECTED = 1000
@@ -31,7 +31,7 @@ LONGEST_WAIT_S = 300
 
 
 class Data(Form):
-    """Bytes, as text if they are UTF-8, and as base64. A request needs only one field."""
+    """Bytes, as text if they are UTF-8, and always as base64. A request needs only one field."""
 
     text: Annotated[str | None, about("null if they are not UTF-8")] = None
     base64: Annotated[str | None, about("always present in a response")] = None
@@ -51,17 +51,17 @@ class Header(Form):
 
 
 class NewRecord(Form):
-    """A record to store. Keys and values are given as text, as bytes in base64, or as JSON."""
+    """A record to store. Keys and values are texts, bytes in base64, or JSON."""
 
     key: Annotated[str | NewData | None, about("null for none", examples=["customer-7"])] = None
     value: Annotated[str | NewData | None, about("null for a tombstone", examples=["a pound of tea"])] = None
     headers: Annotated[list[Header], about("in this order")] = []
     partition: Annotated[int, about("the partition that stores it", ge=0)] = 0
-    timestamp: Annotated[Natural | None, about("ms since the epoch; null: now")] = None
+    timestamp: Annotated[Natural | None, about("the timestamp in ms since the epoch; null: now")] = None
 
 
 class NewRecords(Form):
-    """Records to store, in this order, each in a batch of its own and without a producer."""
+    """Records to store, in this order. Each is stored in its own batch, without a producer."""
 
     records: list[NewRecord]
 
@@ -107,7 +107,7 @@ class Records(Form):
     """A page of records, by partition and offset."""
 
     records: list[Record]
-    next: Annotated[str | None, about("the path of the next page; null: this is the last")]
+    next: Annotated[str | None, about("the path of the next page; null on the last page")]
 
 
 COMMITTED = "only what a read_committed consumer gets: no records of open or aborted transactions, no end markers"
@@ -117,16 +117,16 @@ class Which(Form):
     """The records to read, and the size of a page."""
 
     partition: Annotated[int | None, about("only this partition")] = None
-    from_partition: Annotated[int, about("begin with this partition")] = 0
-    offset: Annotated[int, about("begin with this offset of the first partition")] = 0
-    limit: Annotated[int, about("the most records on a page; a page also ends at 4 MiB", ge=1, le=MOST_PER_PAGE)] = 1000
+    from_partition: Annotated[int, about("the page begins with this partition")] = 0
+    offset: Annotated[int, about("the page begins with this offset of the first partition")] = 0
+    limit: Annotated[int, about("at most this many records; a page also ends at 4 MiB", ge=1, le=MOST_PER_PAGE)] = 1000
     committed: Annotated[bool, about(COMMITTED)] = False
 
 
 class HowMany(Form):
     """The number of records to wait for."""
 
-    count: Annotated[int, about("wait until this many are stored", ge=1)] = 1
+    count: Annotated[int, about("wait until this many records are stored", ge=1)] = 1
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
     committed: Annotated[bool, about("count " + COMMITTED)] = False
 
@@ -151,11 +151,11 @@ class ExpectedRecord(Form):
 
 
 class Expectation(Form):
-    """The expected records, and how they are compared."""
+    """The expected records, and the options of the comparison."""
 
     records: list[ExpectedRecord]
     partition: Annotated[int | None, about("look only at this partition")] = None
-    in_order: Annotated[bool, about("by partition and offset; false: in any order")] = True
+    in_order: Annotated[bool, about("compare in order of partition and offset; false: in any order")] = True
     committed: Annotated[bool, about(COMMITTED + "; false: also records of open and aborted transactions")] = True
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
@@ -163,14 +163,14 @@ class Expectation(Form):
 class Compared(Form):
     """The records are as expected."""
 
-    records: Annotated[int, about("how many there are")]
+    records: Annotated[int, about("the number of records")]
 
 
 def page(controlled: ControlledBroker, topic: str, query: Which) -> Records:
-    """The stored records of a topic, page by page.
+    """Returns the stored records of a topic, page by page.
 
-    The whole log, also the parts that consumers do not see: records of open and aborted transactions, and end markers. With
-    `committed` only what a read_committed consumer gets.
+    The response has the whole log, including records of open and aborted transactions, and end markers. With `committed`, the
+    response has only the records that a read_committed consumer gets.
     """
     if query.partition is not None and query.from_partition:
         raise Problem(422, "partition and from_partition exclude each other; give one of them", "partition")
@@ -204,14 +204,14 @@ def _link(topic: str, query: Which, record: StoredRecord) -> str:
 async def wait(controlled: ControlledBroker, topic: str, query: HowMany) -> Records:
     """Wait until a topic stores `count` records; the response is their first page. The topic may not exist yet.
 
-    409: fewer were stored within the timeout; `detail` says how many.
+    409: too few records were stored within the timeout; `detail` gives their number.
     """
     await controlled.reach(RecordsStored(topic, query.count, committed=query.committed), query.timeout)
     return page(controlled, topic, Which(committed=query.committed))
 
 
 async def compare(controlled: ControlledBroker, topic: str, body: Expectation) -> Compared:
-    """Wait until a topic has as many records as expected, and compare them; 409 tells the difference, line by line."""
+    """Wait until a topic has as many records as expected, and compare them. 409 gives the differences, line by line."""
     if len(body.records) > MOST_EXPECTED:
         raise Problem(422, f"at most {MOST_EXPECTED} records are compared at once, not {len(body.records)}", "records")
     expected = [_expected(each, f"records[{i}]") for i, each in enumerate(body.records)]
@@ -225,7 +225,7 @@ async def compare(controlled: ControlledBroker, topic: str, body: Expectation) -
 
 
 class _Regex:
-    """A client's regular expression, in the form that `expectations` knows."""
+    """Makes a client's regular expression usable for `expectations`."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -246,7 +246,7 @@ def _expected(record: ExpectedRecord, where: str) -> expectations.record:
 
 
 def _wanted(given: str | Wanted | UnsetType | None, where: str) -> Any:
-    """What `expectations` takes. Raises Misfit."""
+    """Returns the expected value in the form of `expectations`. Raises Misfit."""
     if given is UNSET:
         return ...
     if not isinstance(given, Wanted):
@@ -268,7 +268,7 @@ def _wanted(given: str | Wanted | UnsetType | None, where: str) -> Any:
 
 
 def store(controlled: ControlledBroker, topic: str, body: NewRecords) -> Places:
-    """Store records without a client. A topic that does not exist is created.
+    """Store records without a client. Creates a topic that does not exist.
 
     If the broker refuses a record, the response names it, and the records before it are stored.
     """
@@ -297,7 +297,7 @@ def _wire(record: NewRecord, where: str) -> WireRecord:
 
 
 def _bytes(given: str | NewData | None, where: str) -> bytes | None:
-    """The bytes of a text, or of NewData. Raises Misfit."""
+    """Returns the bytes of a text, or of NewData. Raises Misfit."""
     if given is None or isinstance(given, str):
         return None if given is None else given.encode()
     if given.json is not UNSET:

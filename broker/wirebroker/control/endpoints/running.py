@@ -1,4 +1,4 @@
-"""The broker as a whole: whether it runs, its clock, restarts and resets."""
+"""The broker as a whole: its health, its clock, restarts, resets and snapshots."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from wirebroker.testing.goals import Quiet
 
 MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 FURTHEST_MS = 366 * MS["days"]
-"""The most that one request may move the clock."""
+"""The longest time in ms by which one request may move the clock."""
 
 
 class Health(Form):
     """The state of the broker or the proxy, and the addresses for clients."""
 
     status: Literal["ok"]
-    version: Annotated[str, about("of wirebroker")]
+    version: Annotated[str, about("the version of wirebroker")]
     bootstrap_servers: Annotated[str, about("the advertised addresses, comma-separated", examples=["127.0.0.1:9092"])]
     connections: Annotated[int, about("the number of connected clients")]
-    now: Annotated[int, about("ms since the epoch, by its clock")]
+    now: Annotated[int, about("the time by its clock, in ms since the epoch")]
 
 
 class ClockState(Form):
@@ -50,45 +50,45 @@ class Step(Form):
 
 
 class Restart(Form):
-    """How to restart the brokers."""
+    """The options of a restart of the brokers."""
 
     mode: Annotated[Literal["clean", "kill"], about("clean: after a shutdown; kill: after kill −9")] = "clean"
 
 
 class Reset(Form):
-    """How to reset the broker."""
+    """The options of a reset of the broker."""
 
-    soft: Annotated[bool, about("clients live on: connections, topics and groups stay, the logs are empty")] = False
+    soft: Annotated[bool, about("clients continue: connections, topics and groups stay, and the logs become empty")] = False
 
 
 class Kept(Form):
-    """A snapshot that is kept."""
+    """A kept snapshot."""
 
-    id: Annotated[int, about("its id, for /snapshots/{snapshot}")]
-    now: Annotated[int, about("ms since the epoch, by the broker's clock, when it was taken")]
+    id: Annotated[int, about("the snapshot's id, for /snapshots/{snapshot}")]
+    now: Annotated[int, about("the broker's time when the snapshot was taken, in ms since the epoch")]
 
 
 class Calm(Form):
-    """How long nothing may change."""
+    """The time during which nothing may change."""
 
-    seconds: Annotated[float, about("so long nothing changes, by the machine's clock", ge=0, le=LONGEST_WAIT_S)] = 0.2
+    seconds: Annotated[float, about("the time without changes, by the machine's clock", ge=0, le=LONGEST_WAIT_S)] = 0.2
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
 def health(controlled: Controlled) -> Health:
-    """Whether the broker or the proxy runs, and the addresses for clients."""
+    """Returns whether the broker or the proxy runs, and the addresses for clients."""
     return Health("ok", __version__, controlled.bootstrap_servers, controlled.connections, controlled.now)
 
 
 def clock(controlled: ControlledBroker) -> ClockState:
-    """The time of the broker's clock."""
+    """Returns the time of the broker's clock."""
     return ClockState(controlled.now, not controlled.host.clock.running)
 
 
 async def advance(controlled: ControlledBroker, body: Step) -> ClockState:
-    """Move the clock forward and run every timer that falls due, in order.
+    """Move the clock forward and run every due timer, in order.
 
-    Timers inside clients are not moved.
+    The timers inside clients do not move.
     """
     asked = sum(getattr(body, name) * MS[name] for name in body.__struct_fields__)
     if asked > FURTHEST_MS:
@@ -98,29 +98,31 @@ async def advance(controlled: ControlledBroker, body: Step) -> ClockState:
 
 
 async def wait_until_quiet(controlled: ControlledBroker, query: Calm) -> Health:
-    """Wait until for some time nothing was stored or committed, and no group or transaction changed; 409 if something does."""
+    """Wait until no record was stored, no offset was committed, and no group or transaction changed for some time. 409 if the
+    changes do not end."""
     await controlled.reach(Quiet(query.seconds, time.monotonic), query.timeout)
     return health(controlled)
 
 
 def restart(controlled: ControlledBroker, body: Restart) -> Health:
-    """Restart the brokers: "clean", or "kill" as with kill −9. Their addresses stay the same."""
+    """Restart the brokers: "clean" after a shutdown, or "kill" as with kill −9. The brokers' addresses stay the same."""
     controlled.host.restart(body.mode)
     controlled.changed()
     return health(controlled)
 
 
 def warm(controlled: ControlledBroker) -> Health:
-    """Let all coordinators respond at once: their topics exist, and are loaded. A reset that is not soft undoes it."""
+    """Let all coordinators respond at once: create their topics and load them. A reset without `soft` deletes these topics
+    again."""
     controlled.change(partial(operations.warm, controlled.engine))
     return health(controlled)
 
 
 def reset(controlled: ControlledBroker, body: Reset) -> Health:
-    """Reset the broker to its start: the topics, settings and faults that it was started with. Closes all connections.
+    """Reset the broker to its start: to the topics, settings and faults with which it was started. Closes all connections.
 
-    With `soft` clients live on: connections, topics and groups with their members stay; the logs are empty, committed offsets
-    are at their ends, and faults, trace and clock go back.
+    With `soft`, clients continue: connections, topics and groups with their members stay. The logs become empty, committed
+    offsets move to their ends, and faults, trace and clock go back to the start.
     """
     controlled.reset(soft=body.soft)
     return health(controlled)
@@ -129,8 +131,8 @@ def reset(controlled: ControlledBroker, body: Reset) -> Health:
 def take_snapshot(controlled: ControlledBroker) -> Kept:
     """Take a snapshot of all that the broker has stored, and of its time. Clients go on.
 
-    At most 16 are kept. None can be taken with a data directory, while a broker is down, or while a replica does not follow
-    or moves.
+    The broker keeps at most 16 snapshots. The broker takes no snapshot with a data directory, while a broker is down, or
+    while a replica does not follow or moves.
     """
     number, made = controlled.take_snapshot()
     return Kept(number, made.now)
@@ -143,5 +145,5 @@ def restore(controlled: ControlledBroker, snapshot: int) -> Health:
 
 
 def delete_snapshot(controlled: ControlledBroker, snapshot: int) -> None:
-    """Delete a snapshot, and give back its memory."""
+    """Delete a snapshot, and free its memory."""
     controlled.delete_snapshot(snapshot)

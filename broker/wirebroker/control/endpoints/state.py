@@ -1,4 +1,5 @@
-"""The state of clients in the broker: producers, transactions, groups; and operations that expire or fence them."""
+"""The state that the broker keeps about clients: producers, transactions and groups; and operations that expire or fence
+them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from wirebroker.testing.goals import GroupReady
 from wirebroker.testing.states import Group, PartitionState, Transaction
 
 MOST_LAG = 1000
-"""The records of a lag are counted while the broker's clients wait."""
+"""The largest number of records that are counted for a lag, because the broker's clients wait meanwhile."""
 
 
 class Batch(Form):
@@ -29,7 +30,7 @@ class Batch(Form):
     last_sequence: int
     first_offset: int
     last_offset: int
-    timestamp: Annotated[int, about("its largest, ms since the epoch")]
+    timestamp: Annotated[int, about("the largest timestamp, in ms since the epoch")]
 
 
 class Producer(Form):
@@ -42,8 +43,8 @@ class Producer(Form):
     last_sequence: int
     last_timestamp: Annotated[int, about("ms since the epoch")]
     coordinator_epoch: int
-    current_txn_start_offset: Annotated[int, about("where its open transaction begins")]
-    poisoned: Annotated[bool, about("whether it is refused until it has a new id")]
+    current_txn_start_offset: Annotated[int, about("the offset at which the producer's open transaction begins")]
+    poisoned: Annotated[bool, about("whether the producer is refused until it has a new id")]
     batches: Annotated[list[Batch], about("the window, oldest first")]
 
 
@@ -57,21 +58,21 @@ class ProducerAt(Producer):
     """The state of a producer on a partition of some topic."""
 
     topic: str
-    whole: Annotated[bool, about("false in a proxy, if batches of the window have not passed it")]
+    whole: Annotated[bool, about("false in a proxy that has not seen all batches of the window")]
 
 
 class AllProducers(Form):
     """Producers on any partition."""
 
     producers: list[ProducerAt]
-    more: Annotated[int, about("how many are left out")]
+    more: Annotated[int, about("the number of producers left out")]
 
 
 class Limited(Form):
-    """How many, and of which topic."""
+    """The largest number of producers, and the topic."""
 
     topic: Annotated[str | None, about("on this topic")] = None
-    limit: Annotated[int, about("at most so many", ge=1, le=10_000)] = 1000
+    limit: Annotated[int, about("the largest number of producers", ge=1, le=10_000)] = 1000
 
 
 class OfPartition(Form):
@@ -96,12 +97,13 @@ class CommittedOffset(Form):
     """A committed offset."""
 
     topic: str
-    partition: Annotated[int, about("its index", ge=0)]
-    offset: Annotated[int, about("this or a later one", ge=0)]
+    partition: Annotated[int, about("the partition's index", ge=0)]
+    offset: Annotated[int, about("this offset or a later offset", ge=0)]
 
 
 class Awaited(Form):
-    """The conditions to wait for. Without any of the first three: until the group is stable."""
+    """The conditions to wait for. The goal of a wait for a group. Without any of the first three fields, the wait is for a
+    stable group."""
 
     members: Annotated[Natural | None, about("stable, with this number of members")] = None
     committed: Annotated[list[CommittedOffset] | None, about("these offsets are committed")] = None
@@ -115,8 +117,8 @@ class Awaited(Form):
 class Where(Form):
     """Some partitions, or all."""
 
-    topic: Annotated[str | None, about("those of this topic")] = None
-    partition: Annotated[int | None, about("those with this index")] = None
+    topic: Annotated[str | None, about("only partitions of this topic")] = None
+    partition: Annotated[int | None, about("only partitions with this index")] = None
 
 
 class Expired(Form):
@@ -132,26 +134,27 @@ class Cut(Form):
 
 
 def producers(controlled: ControlledBroker, topic: str, query: OfPartition) -> Producers:
-    """The validator's state of each producer of a topic, by partition."""
+    """Returns the validator's state of each producer of a topic, by partition."""
     found = operations.topic_named(controlled.engine, topic)
     held = found.partitions if query.partition is None else [operations.partition_of(found, query.partition)]
     return Producers([_producer(each.index, *entry) for each in held for entry in operations.producers(each).items()])
 
 
 def all_producers(controlled: Controlled, query: Limited) -> AllProducers:
-    """The validator's state of each producer on each partition: a proxy's as far as batches have passed."""
+    """Returns the validator's state of each producer on each partition. A proxy knows the state only from the batches that
+    have passed."""
     found = [each for each in controlled.producers() if query.topic in (None, each[0])]
     shown = [_producer_at(*each) for each in found[-query.limit :]]
     return AllProducers(shown, len(found) - len(shown))
 
 
 def transactions(controlled: ControlledBroker) -> Transactions:
-    """Every transactional id, with the state of its transaction."""
+    """Returns every transactional id, with the state of its transaction."""
     return Transactions(list(states.transactions(controlled.engine).values()))
 
 
 def transaction(controlled: ControlledBroker, transactional_id: str) -> Transaction:
-    """A transactional id, with the state of its transaction."""
+    """Returns a transactional id, with the state of its transaction."""
     known = states.transactions(controlled.engine)
     if transactional_id not in known:
         advice = did_you_mean(transactional_id, known)
@@ -160,12 +163,12 @@ def transaction(controlled: ControlledBroker, transactional_id: str) -> Transact
 
 
 def groups(controlled: ControlledBroker) -> Groups:
-    """Every group, with its members and committed offsets."""
+    """Returns every group, with its members and committed offsets."""
     return Groups(list(states.groups(controlled.engine).values()))
 
 
 def group(controlled: ControlledBroker, group_id: str) -> Group:
-    """A group, with its members and committed offsets."""
+    """Returns a group, with its members and committed offsets."""
     known = states.groups(controlled.engine)
     if group_id not in known:
         raise Problem(404, f"there is no group {group_id!r}{did_you_mean(group_id, known)}", "group_id")
@@ -173,16 +176,18 @@ def group(controlled: ControlledBroker, group_id: str) -> Group:
 
 
 async def wait_for_group(controlled: ControlledBroker, group_id: str, body: Awaited) -> Group:
-    """Wait for a group: until it is stable, has this number of members, has committed these offsets, or has no lag.
+    """Wait until a group is stable, has this number of members, has committed these offsets, or has no lag.
 
-    With `committed` or `lag` its state does not matter, unless `members` are given as well. 409 says what is missing.
+    With `committed` or `lag`, the group's state does not matter, unless `members` are given as well. 409 names the missing
+    parts.
     """
     committed = body.committed and {(each.topic, each.partition): each.offset for each in body.committed}
     return await controlled.reach(GroupReady(group_id, body.members, committed or None, body.lag), body.timeout)
 
 
 def expire_producer(controlled: ControlledBroker, producer_id: int, body: Where) -> Expired:
-    """Let partitions forget a producer as after producer.id.expiration.ms, unless it has an open transaction there."""
+    """Let partitions forget a producer as after producer.id.expiration.ms. A partition with an open transaction of the
+    producer does not forget the producer."""
     count = operations.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
     controlled.changed()
     return Expired(count)

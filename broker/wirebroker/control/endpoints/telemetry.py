@@ -11,7 +11,7 @@ from wirebroker.testing.metric_points import MetricPoint, points
 
 
 class WhichMetrics(Form):
-    """Which metrics to list."""
+    """The metrics to list."""
 
     client_id: Annotated[str | None, about("only of this client")] = None
     metric: Annotated[str | None, about("only this metric", examples=["org.apache.kafka.producer.record.send.total"])] = None
@@ -24,7 +24,7 @@ class Metrics(Form):
 
 
 def listed(controlled: Controlled, query: WhichMetrics) -> Metrics:
-    """The metrics that clients have pushed, oldest first."""
+    """Returns the metrics that clients have pushed, oldest first."""
     try:
         return Metrics(points(controlled.pushes, query.client_id, query.metric))
     except RuntimeError as missing:

@@ -13,7 +13,7 @@ from wirebroker.testing import operations, states
 from wirebroker.testing.states import TopicState
 
 MOST_PARTITIONS = 10_000
-"""As many as Kafka's controller lets one request create."""
+"""The largest number of partitions, which is Kafka's limit for one request."""
 Setting = str | int | float | bool
 
 
@@ -21,8 +21,8 @@ class NewTopic(Form):
     """A topic to create."""
 
     name: Annotated[str, about("as Kafka allows it: letters, digits, '.', '_' and '-'", examples=["orders"])]
-    partitions: Annotated[Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] | None, about("how many; else num.partitions")] = None
-    replication_factor: Annotated[Positive | None, about("replicas; else default.replication.factor")] = None
+    partitions: Annotated[Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] | None, about("null: num.partitions")] = None
+    replication_factor: Annotated[Positive | None, about("null: default.replication.factor")] = None
     configs: Annotated[dict[str, Setting], about("Kafka's topic settings by Kafka's names")] = {}
 
 
@@ -33,13 +33,13 @@ class Topics(Form):
 
 
 class WhichTopics(Form):
-    """Which topics to list."""
+    """The topics to list."""
 
-    internal: Annotated[bool, about("the coordinators' own as well")] = False
+    internal: Annotated[bool, about("also the coordinators' topics")] = False
 
 
 def listed(controlled: ControlledBroker, query: WhichTopics) -> Topics:
-    """The topics, with their partitions and offsets."""
+    """Returns the topics, with their partitions and offsets."""
     return Topics(list(states.topics(controlled.engine, internal=query.internal).values()))
 
 
@@ -58,11 +58,11 @@ def create(controlled: ControlledBroker, body: NewTopic) -> TopicState:
 
 
 def one(controlled: ControlledBroker, topic: str) -> TopicState:
-    """A topic with its partitions and offsets."""
+    """Returns a topic with its partitions and offsets."""
     return states.topic_state(controlled.engine, operations.topic_named(controlled.engine, topic))
 
 
 def delete(controlled: ControlledBroker, topic: str) -> None:
-    """Delete a topic with all that is in it."""
+    """Delete a topic with all its records."""
     operations.delete_topic(controlled.engine, topic, controlled.now)
     controlled.changed()

@@ -1,4 +1,4 @@
-"""Verdicts of the validator on each batch, with reasons; and the trace as it grows."""
+"""The validator's verdict on each batch, with its reason; and the trace as it grows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from wirebroker.trace.recorder import RING
 from wirebroker.trace.rows import ProduceRow, Row
 
 BEHIND = 10_000
-"""Rows that wait for a slow reader of a stream; when there are more, the stream ends and says how many it missed."""
+"""The largest number of rows that wait for a slow reader of a stream. If there are more, the stream ends and gives the number
+of missed rows."""
 
 
 class Which(Form):
-    """Which verdicts."""
+    """The chosen verdicts."""
 
     topic: Annotated[str | None, about("on this topic")] = None
     partition: Annotated[int | None, about("on this partition")] = None
@@ -27,7 +28,7 @@ class Which(Form):
     verdict: Annotated[Literal["accepted", "duplicate", "rejected"] | None, about("with this result")] = None
 
     def fits(self, row: Row) -> bool:
-        """Whether the row is one of these verdicts."""
+        """Tells whether the row is one of these verdicts."""
         if not isinstance(row, ProduceRow):
             return False
         asked = (self.topic, self.partition, self.producer_id, self.verdict)
@@ -36,30 +37,30 @@ class Which(Form):
 
 
 class Latest(Which):
-    """Which verdicts, and how many."""
+    """The verdicts to list, and their number."""
 
     limit: Annotated[int, about("the number of the latest rows", ge=1, le=RING)] = 1000
 
 
 class Awaited(Which):
-    """Which verdicts to wait for."""
+    """The verdicts to wait for."""
 
     count: Annotated[int, about("the number of verdicts to wait for", ge=1, le=RING)] = 1
-    timeout: Annotated[float, about("seconds to wait at most", ge=0, le=LONGEST_WAIT_S)] = 5.0
+    timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
 class Followed(Latest):
-    """Which verdicts, and whether to go on."""
+    """The verdicts to list, and whether to continue with later verdicts."""
 
-    follow: Annotated[bool, about("go on with later rows")] = False
+    follow: Annotated[bool, about("continue with later rows")] = False
 
 
 class Rows(Form):
-    """Which rows, how many, and whether to go on."""
+    """The rows to list, their number, and whether to continue with later rows."""
 
     where: Annotated[str, about("a filter", examples=["api=Produce error!=NONE"])] = ""
     limit: Annotated[int, about("the number of the latest rows", ge=1, le=RING)] = 1000
-    follow: Annotated[bool, about("go on with later rows")] = False
+    follow: Annotated[bool, about("continue with later rows")] = False
 
 
 class Verdicts(Form):
@@ -69,7 +70,8 @@ class Verdicts(Form):
 
 
 class Tail:
-    """The rows that are made from now on: a sink of the trace, as long as it is entered."""
+    """Collects the rows that are made from now on. As a context manager, the object is a sink of the trace until the context
+    ends."""
 
     name = "a reader of the control"
 
@@ -102,19 +104,19 @@ class Tail:
         self._rows.put_nowait(None)
 
     async def next(self) -> Row | None:
-        """Returns the next row, or None when there will be no more, because the broker stops or rows were missed."""
+        """Returns the next row, or None after the last row, because the broker stops or rows were missed."""
         return await self._rows.get()
 
 
 def listed(controlled: Controlled, query: Latest) -> Verdicts:
-    """The verdicts on the latest batches, oldest first."""
+    """Returns the verdicts on the latest batches, oldest first."""
     return Verdicts(_past(controlled, query)[-query.limit :])
 
 
 async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
-    """Wait until there are `count` such verdicts, earlier ones included; the response lists them all.
+    """Wait until there are `count` such verdicts, including earlier verdicts. The response lists them all.
 
-    409 tells how many there were within the timeout.
+    409 gives their number within the timeout.
     """
     with Tail(controlled, query.fits) as tail:
         found = _past(controlled, query)
@@ -132,12 +134,12 @@ async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
 
 
 def lines(controlled: Controlled, query: Followed) -> AsyncIterator[str]:
-    """The verdicts as JSON lines, as `--trace FILE.jsonl` writes them; with `follow` also later ones."""
+    """Returns the verdicts as JSON lines, as `--trace FILE.jsonl` writes them; with `follow`, also later verdicts."""
     return _lines(controlled, query.fits, lambda: _past(controlled, query)[-query.limit :], query.follow)
 
 
 def trace(controlled: Controlled, query: Rows) -> AsyncIterator[str]:
-    """The rows of the trace, as JSON lines; with `follow` also later ones.
+    """Returns the rows of the trace as JSON lines; with `follow`, also later rows.
 
     `where` is a filter, such as `api=Produce error!=NONE`; docs/reference/trace.md has its grammar.
     """

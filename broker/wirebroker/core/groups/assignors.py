@@ -1,7 +1,7 @@
-"""The coordinator's own assignors, "uniform" and "range", which give partitions to members, in slices.
+"""The coordinator's own assignors, "uniform" and "range". The assignors run in slices.
 
-For the same history they give the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1. They follow the order
-of Java's hash tables where Kafka's result depends on it.
+With the same history, the assignors compute the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1. The
+assignors follow the order of Java's hash tables where Kafka's result depends on that order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Group(NamedTuple):
 
 
 def as_assignment(given: Mapping[bytes, Iterable[int]]) -> Generator[None, Any, Partitions]:
-    """An assignment as Kafka reads it back from its log: without empty topics, in the order of the hash tables."""
+    """Returns an assignment as Kafka reads it back from its log: without empty topics, in the order of the hash tables."""
     pause = pauses(TOPICS)
     made: dict[bytes, tuple[int, ...]] = {}
     for topic in hash_order([topic for topic in given if given[topic]], uuid_hash, buckets_for(len(given))):
@@ -121,9 +121,10 @@ def _uniform_same(group: Group) -> Generator[None, Any, Targets]:
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
 ) -> tuple[dict[bytes, Sequence[int]] | None, list[tuple[bytes, int]], int]:
-    """The partitions that a member may keep, the partitions that it loses, and the number it may still get.
+    """Returns the partitions that a member may keep, the partitions that it loses, and the number of partitions that it may
+    still get.
 
-    None means that the member keeps all, which saves a copy for nearly every member of a thousand.
+    None means that the member keeps all its partitions: that saves a copy for most members of a large group.
     """
     count = sum(map(len, given.values()))
     if count <= quota and wanted.issuperset(given):
@@ -178,4 +179,4 @@ def by_range(group: Group) -> Generator[None, Any, Targets]:
 
 
 ASSIGNORS: dict[str, Callable[[Group], Generator[None, Any, Targets]]] = {"uniform": uniform, "range": by_range}
-"""By their names in requests and in group.consumer.assignors."""
+"""The assignors by their names in requests and in group.consumer.assignors."""

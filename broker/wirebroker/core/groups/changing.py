@@ -1,8 +1,8 @@
 """Changes of groups that take several slices.
 
-Kafka's coordinator handles the requests for a group one after the other. So a request or timer that
-needs a group waits until a running change of the group is done. The waiting request drives the change: each of its slices
-runs one slice of the change. So no request waits for a driver that does not call, and an abandoned change blocks none.
+Kafka's coordinator handles the requests for a group one after the other. Therefore a request or timer that needs a group
+waits until a running change of the group is done. The waiting request drives the change: each of its slices runs one slice of
+the change. Therefore an abandoned change blocks no other request.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ class Changes:
         """By group id."""
 
     def concern(self, group_ids: Iterable[str]) -> bool:
-        """Whether one of these groups is being changed."""
+        """Tells whether a change of any of these groups is in progress."""
         return any(each in self.running for each in group_ids)
 
     def alone(self, group_id: str, slices: Generator[None, Any, T]) -> Generator[None, Any, T]:
-        """Change a group that has no other running change. A change that is dropped between two slices is closed."""
+        """Change a group that has no other running change. If the caller drops the change between two slices, the change is
+        closed."""
         try:
             next(slices)
         except StopIteration as last:
@@ -65,7 +66,7 @@ class Changes:
             next(change.slices)
         except StopIteration as last:
             change.result = last.value
-        except Exception as error:  # it belongs to the request that began the change
+        except Exception as error:  # the failure belongs to the request that began the change
             change.error = error
         else:
             return
@@ -73,7 +74,7 @@ class Changes:
         del self.running[group_id]
 
     def settled(self, group_ids: Iterable[str]) -> Generator[None, Any, None]:
-        """Wait, and help, until none of these groups is being changed."""
+        """Runs slices of the changes of these groups until no such change is left."""
         for group_id in group_ids:
             while (change := self.running.get(group_id)) is not None:
                 self._go_on(group_id, change)

@@ -1,9 +1,9 @@
 """One classic group: its members, its generation, and the protocol by which they agree on an assignment.
 
-A rebalance has two phases. First all members join: their JoinGroup requests wait until every known member has sent one, or
-the rebalance timeout is over. The leader's response names all members. Then the leader sends the assignment in its SyncGroup,
-and the other members' SyncGroup requests wait for it. Members that miss a phase, or send nothing during their session
-timeout, are removed. The rules are those of ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
+A rebalance has two phases. First all members join: a JoinGroup request waits until every known member has sent its own, or
+until the rebalance timeout is over. The leader's response names all members. Then the leader sends the assignment in its
+SyncGroup, and the other members' SyncGroup requests wait for it. Members that miss a phase, or send nothing during their
+session timeout, are removed. The rules come from ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class JoinRequest(NamedTuple):
     rebalance_timeout: int
     session_timeout: int
     needs_known_id: bool
-    """Whether a new member first gets its id, and must join again with it (KIP-394)."""
+    """Tells whether a new member first gets its id, and must join again with this id (KIP-394)."""
     may_skip_assignment: bool
     sees: Callable[[str], bool] | None = None
-    """Whether a regular expression may find a topic for this client; None: all."""
+    """Tells whether a regular expression may match a topic for this client. A client with None may match all topics."""
 
 
 class Joined(NamedTuple):
-    """The response to a JoinGroup. Only the leader's has `members` (id, instance id, metadata)."""
+    """The response to a JoinGroup. Only the leader's response has `members` (id, instance id, metadata)."""
 
     code: int
     member_id: str = ""
@@ -98,7 +98,7 @@ class Member:
     heartbeat: Timer | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its metadata for this protocol."""
+        """Returns the member's metadata for this protocol."""
         return dict(self.protocols).get(protocol or "", b"")
 
 
@@ -114,7 +114,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, value: GroupMetadataValue) -> Snapshot:
-        """The group's state in a record."""
+        """Returns the group's state in a record."""
         members = [
             Member(
                 each.member_id, each.group_instance_id, each.client_id, each.client_host, each.rebalance_timeout,
@@ -142,7 +142,7 @@ class Group(AnyGroup):
         self.state = ClassicGroupState.EMPTY
         self.state_since = now
         self.previous = ClassicGroupState.EMPTY
-        """The previous state. If it is EMPTY, the first members are joining."""
+        """The previous state. In the state EMPTY, the first members are joining."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -154,7 +154,7 @@ class Group(AnyGroup):
         self._votes: Counter[str] = Counter()
         """The number of members that support each protocol."""
         self.pending: dict[str, Timer] = {}
-        """Issued member ids that have not joined yet."""
+        """The issued member ids with which no member has joined yet."""
         self.snapshot = Snapshot(0, None, None, None)
         self._timers = timers
         self._initial_delay = initial_delay
@@ -178,20 +178,21 @@ class Group(AnyGroup):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group's state is EMPTY."""
+        """Tells whether the group's state is EMPTY."""
         return self.state is ClassicGroupState.EMPTY
 
     def subscribes(self, topic: str) -> bool:
-        """Whether members subscribe to the topic. Consumers whose subscriptions cannot be read are assumed to."""
+        """Tells whether members subscribe to the topic. A consumer with unreadable metadata counts as a subscriber."""
         return self.protocol_type == CONSUMER and (self.subscribed is None or topic in self.subscribed)
 
     def deletion_error(self) -> ErrorCode:
-        """NON_EMPTY_GROUP if there are members whose subscriptions the coordinator cannot read."""
+        """Returns NON_EMPTY_GROUP if there are members whose subscriptions the coordinator cannot read."""
         unreadable = not self.is_empty and self.protocol_type != CONSUMER
         return ErrorCode.NON_EMPTY_GROUP if unreadable else ErrorCode.NONE
 
     def kept_since(self, committed: Committed) -> int | None:
-        """Returns the start of an offset's retention, in ms since the epoch, or None while the offset does not expire."""
+        """Returns the time at which an offset's retention starts, in ms since the epoch, or None while the offset does not
+        expire."""
         if self.protocol_type is None:
             return committed.time
         if self.is_empty:
@@ -199,7 +200,8 @@ class Group(AnyGroup):
         return committed.time if self.protocol_type == CONSUMER and self.state is ClassicGroupState.STABLE else None
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """The error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the session."""
+        """Returns the error if a member must not commit offsets, or NONE. A commit outside of a transaction keeps the
+        member's session alive."""
         transactional = version is None
         if by.generation < 0 and (self.is_empty or (transactional and by.anonymous)):
             return ErrorCode.NONE
@@ -216,7 +218,7 @@ class Group(AnyGroup):
     # Records
 
     def record(self) -> CoordinatorRecord:
-        """The record of a group that became stable or empty."""
+        """Returns the record for a group that became stable or empty."""
         members = [
             MemberMetadata(
                 member_id=each.member_id, group_instance_id=each.instance_id, client_id=each.client_id,
@@ -233,13 +235,13 @@ class Group(AnyGroup):
         return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value, RECORD_VERSION)
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The tombstone of the group."""
+        """Returns the tombstone of the group."""
         return [CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)]
 
     # State
 
     def transition(self, state: ClassicGroupState, now: int) -> None:
-        """Enter a state. Raises ValueError if the table does not allow it from the present state."""
+        """Enter a state. Raises ValueError if the table does not allow this transition from the present state."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
         self.previous, self.state = self.state, state
@@ -247,7 +249,8 @@ class Group(AnyGroup):
         self._entered(self)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE if this is a member, with this group.instance.id if the client has one; else the error."""
+        """Returns NONE if the client is a member with this id and, if it sends one, this group.instance.id; else the
+        error."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
@@ -256,16 +259,16 @@ class Group(AnyGroup):
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a client that supports these protocols can be a member."""
+        """Tells whether a client that supports these protocols can be a member."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everybody = len(self.members)
         return self.protocol_type == protocol_type and any(self._votes[name] == everybody for name, _ in protocols)
 
     def accepts(self, member_id: str, largest: int) -> bool:
-        """Whether there is room for this member, `largest` being group.max.size.
+        """Tells whether there is room for this member; `largest` is group.max.size.
 
-        During a rebalance only members that have joined count, so the last ones to join are refused.
+        During a rebalance only members that have joined count, so the last members to join are refused.
         """
         if self.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
             return True
@@ -289,7 +292,7 @@ class Group(AnyGroup):
     # Joining
 
     def add_pending(self, member_id: str, session_timeout: int, now: int) -> None:
-        """Issue a member id; it expires if no member joins with it within the session timeout."""
+        """Issue a member id, which expires if no member joins with it within the session timeout."""
 
         def expire(when: int) -> None:
             if self.pending.pop(member_id, None) is not None:
@@ -298,11 +301,11 @@ class Group(AnyGroup):
         self.pending[member_id] = self._timers.at(now + session_timeout, expire)
 
     def drop_pending(self, member_id: str) -> None:
-        """Forget an issued id, which is now used or given back."""
+        """Forget an issued id that a member now uses or has given back."""
         self.pending.pop(member_id).cancel()
 
     def add(self, member: Member, protocol_type: str, joiner: Joiner, now: int) -> None:
-        """A new member joins."""
+        """Add a new member, which joins the group."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -317,7 +320,7 @@ class Group(AnyGroup):
         self.rebalance_or_complete(now)
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int], joiner: Joiner, now: int) -> None:
-        """A member joins again, perhaps with other protocols or (rebalance, session) timeouts."""
+        """Let a member join again, perhaps with other protocols or (rebalance, session) timeouts."""
         self._votes.subtract(name for name, _ in member.protocols)
         self._votes.update(name for name, _ in protocols)
         member.protocols = protocols
@@ -326,10 +329,10 @@ class Group(AnyGroup):
         self.rebalance_or_complete(now)
 
     def replace_static(self, requested: Member, joiner: Joiner, skips: bool, now: int) -> None:
-        """A static member came back as `requested`, under a new id; a client that still uses the old id is fenced.
+        """Gives a returned static member (`requested`) its new id, and fences a client that still uses the old id.
 
         While the group is stable and its protocol stays the same, no rebalance is needed. `skips` says whether a returning
-        leader understands that it must leave the assignment as it is (JoinGroup 9).
+        leader can be told to skip the assignment (JoinGroup 9).
         """
         assert requested.instance_id is not None
         former_leader = self.leader
@@ -361,7 +364,7 @@ class Group(AnyGroup):
             )
 
     def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
-        """The static member keeps its old id, because the new id cannot be written down."""
+        """Gives the static member its old id back, because the new id cannot be written down."""
         if new.heartbeat is not None:
             new.heartbeat.cancel()
         new.joiner = None
@@ -381,7 +384,7 @@ class Group(AnyGroup):
             member.heartbeat.cancel()
 
     def joined(self, member: Member) -> Joined:
-        """The response with the current generation for a member."""
+        """Returns the response with the current generation for a member."""
         members: Sequence[tuple[str, str | None, bytes]] = ()
         if member.member_id == self.leader:
             members = [(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()]
@@ -390,7 +393,7 @@ class Group(AnyGroup):
     # Rebalancing
 
     def rebalance_or_complete(self, now: int) -> None:
-        """Begin a rebalance, or end the join phase of a running one if it is complete."""
+        """Begin a rebalance, or end the join phase of a running rebalance if all members have joined."""
         if self.state in PREVIOUS[ClassicGroupState.PREPARING_REBALANCE]:
             self.prepare_rebalance(now)
         else:
@@ -427,7 +430,8 @@ class Group(AnyGroup):
         self._phase = self._timers.at(now + delay, over)
 
     def complete_join_if_all_joined(self, now: int) -> None:
-        """End the join phase if all members have joined; in a group that was empty they always wait for the whole delay."""
+        """End the join phase if all members have joined. The first members of an empty group always wait for the whole
+        delay."""
         if self.previous is not ClassicGroupState.EMPTY:
             self._complete_join_after_loss(now)
 
@@ -484,7 +488,8 @@ class Group(AnyGroup):
         self.subscribed = None if None in read else {topic for topics in read for topic in topics or ()}
 
     def _choose_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all members support."""
+        """Returns the protocol with the most votes: each member votes for the first of its protocols that all members
+        support."""
         common = {name for name, count in self._votes.items() if count == len(self.members)}
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.members.values())
         return max(votes, key=lambda name: (votes[name], -_place_in_hash_table(name)))
@@ -515,7 +520,7 @@ class Group(AnyGroup):
             self._respond_to_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
-        """The member has sent its SyncGroup. Once all have, the timeout for it ends."""
+        """Note that the member has sent its SyncGroup. After the last member's SyncGroup the timeout stops."""
         self._unsynced.discard(member.member_id)
         if not self._unsynced:
             self._cancel_phase()
@@ -530,7 +535,7 @@ class Group(AnyGroup):
                 self.alive(member, now)
 
     def synced(self, member: Member, code: int = 0) -> Synced:
-        """The response with a member's assignment."""
+        """Returns the response with a member's assignment."""
         if code:
             return Synced(code)
         return Synced(0, member.assignment, self.protocol_type, self.protocol)
@@ -538,7 +543,7 @@ class Group(AnyGroup):
     # Staying and leaving
 
     def alive(self, member: Member, now: int) -> None:
-        """The member sent a request: its session timeout starts again."""
+        """Start the member's session timeout again, because it sent a request."""
         self._await_heartbeat(member, member.session_timeout, now)
 
     def _await_heartbeat(self, member: Member, timeout: int, now: int) -> None:
@@ -551,7 +556,7 @@ class Group(AnyGroup):
         member.heartbeat = self._timers.at(now + timeout, expire)
 
     def session_ends(self, member: Member, now: int) -> bool:
-        """Remove the member, whose session is over. Returns False if it stays.
+        """Remove the member: its session timeout is over. Returns False if the member stays.
 
         A member that waits for the others keeps its session, unless this is its first JoinGroup.
         """
@@ -623,16 +628,17 @@ class Group(AnyGroup):
         return error
 
     def is_written(self) -> None:
-        """The group's present state was written down; a restart restores it."""
+        """Remember the group's present state, which was written down, as the state that a restart restores."""
         self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values()))
 
     def unload(self) -> None:
-        """The broker no longer coordinates the group: respond NOT_COORDINATOR to waiting requests, and stop the timers."""
+        """Respond NOT_COORDINATOR to waiting requests and stop the timers, because the broker no longer coordinates the
+        group."""
         self._respond_to_waiting(ErrorCode.NOT_COORDINATOR)
         self._cancel_timers()
 
     def restart(self, now: int) -> None:
-        """Restore the state that was last written down, like a broker that loads the group."""
+        """Restore the last written state, as a broker does that loads the group."""
         kept = self.snapshot
         self.state = self.previous = ClassicGroupState.STABLE if kept.members else ClassicGroupState.EMPTY
         self.state_since = now
@@ -651,7 +657,7 @@ class Group(AnyGroup):
             self._await_heartbeat(member, member.session_timeout, now)
 
     def die(self, now: int) -> None:
-        """The group is deleted."""
+        """End the group, because it is deleted."""
         self.transition(ClassicGroupState.DEAD, now)
         self._cancel_timers()
 
@@ -665,13 +671,15 @@ class Group(AnyGroup):
 
 
 def _place_in_hash_table(name: str) -> int:
-    """The position of the name in Kafka's HashMap of votes; it decides between protocols with equal votes."""
+    """Returns the position of the name in Kafka's HashMap of votes. The position decides between protocols with equal
+    votes."""
     code = java_hash(name)
     return (code ^ code >> 16) & 15
 
 
 def _subscription(metadata: bytes) -> set[str] | None:
-    """Returns the topics in a consumer's metadata, or None if it cannot be read. All versions begin like version 0."""
+    """Returns the topics in a consumer's metadata, or None if the metadata cannot be read. All versions of the metadata begin
+    like version 0."""
     try:
         return set(decode(ConsumerProtocolSubscription, metadata, 0, 2)[0].topics)
     except ProtocolError:

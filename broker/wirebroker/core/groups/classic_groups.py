@@ -1,6 +1,6 @@
 """The requests of classic groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The rules are those of GroupMetadataManager in Kafka 4.3.1. Members of consumer groups may send these requests, too
+The rules come from GroupMetadataManager in Kafka 4.3.1. Members of consumer groups may send these requests, too
 (`classic_members`).
 """
 
@@ -29,7 +29,7 @@ class ClassicGroups:
     # Joining
 
     def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> Generator[None, Any, None]:
-        """A client wants to be a member; `joiner` gets the response now or when the join phase is over."""
+        """Let a client join the group. `joiner` gets the response now or when the join phase is over."""
         group = self._registry.groups.get(requested.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
             steps = self._members.join(group, requested, now)
@@ -61,7 +61,7 @@ class ClassicGroups:
             self._join_known(group, requested, joiner, now)
 
     def session_error(self, requested: JoinRequest) -> ErrorCode:
-        """INVALID_SESSION_TIMEOUT if the broker's limits do not allow the member's session timeout, else NONE."""
+        """Returns INVALID_SESSION_TIMEOUT if the broker's limits do not allow the member's session timeout, else NONE."""
         configs = self._cluster.configs
         shortest, longest = (configs.integer(f"group.{end}.session.timeout.ms") for end in ("min", "max"))
         fits = shortest <= requested.session_timeout <= longest
@@ -134,7 +134,7 @@ class ClassicGroups:
             group.sync(member, assignments, syncer, now)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """A member sends a heartbeat."""
+        """Handle a member's heartbeat."""
         modern = self._registry.groups.get(group_id)
         if isinstance(modern, ConsumerGroup):
             return self._members.heartbeat(modern, member_id, instance_id, generation, now)
@@ -158,9 +158,10 @@ class ClassicGroups:
         return group, error
 
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Members (id, instance id) leave, each with its own error; a static member may be named by its instance alone.
+        """Remove members (id, instance id), each with its own error. The instance id alone may name a static member.
 
-        There is one error for all if that cannot be written down. A rebalance begins once all of them have left.
+        All members get the same error if the removal cannot be written down. A rebalance begins once all these members have
+        left.
         """
         group = self._registry.groups.get(group_id)
         if group is None:

@@ -30,7 +30,7 @@ class ClassicMembers:
     # Joining
 
     def join(self, group: ConsumerGroup, requested: JoinRequest, now: int) -> Generator[None, Any, Joined]:
-        """A member joins, or joins again to learn its assignment; the response is sent at once."""
+        """Let a member join, or join again to learn its assignment. The response is sent at once."""
         if policy(self._cluster) == "DISABLED":
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = requested.member_id or self._groups.new_member_id()
@@ -92,7 +92,7 @@ class ClassicMembers:
     def _member(
         self, group: ConsumerGroup, member_id: str, requested: JoinRequest
     ) -> tuple[ConsumerMember, str | None] | Refusal:
-        """The member that joins, and the id of the static member that it replaces, if any."""
+        """Returns the member that joins, and the id of the static member that it replaces, if any."""
         if requested.instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id), None
         if gone := instance_gone(group, requested.instance_id):
@@ -108,7 +108,7 @@ class ClassicMembers:
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
 
     def _leaves_classic_only(self, group: ConsumerGroup, static: ConsumerMember) -> bool:
-        """Whether all other members use the classic protocol, and the group may become a classic group."""
+        """Tells whether all other members use the classic protocol, and the group may become a classic group."""
         others = len(group.members) - 1
         if static.classic is not None or group.classic_members != others:
             return False
@@ -126,7 +126,7 @@ class ClassicMembers:
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None,
         protocol: str | None, syncer: Syncer, now: int,
     ) -> None:  # fmt: skip
-        """A member asks for its assignment; the response is sent at once."""
+        """Respond at once to a member that asks for its assignment."""
         member = self._classic_member(group, member_id, instance_id, generation)
         if isinstance(member, Refusal):
             syncer(Synced(member.code))
@@ -147,7 +147,8 @@ class ClassicMembers:
         syncer(Synced(0, write_assignment(held, version_of(metadata)), protocol_type, protocol))
 
     def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """A member sends a heartbeat; REBALANCE_IN_PROGRESS if it should join again to get or give up partitions."""
+        """Handle a member's heartbeat. Returns REBALANCE_IN_PROGRESS if the member should join again to get or give up
+        partitions."""
         member = self._classic_member(group, member_id, instance_id, generation)
         if isinstance(member, Refusal):
             return member.code
@@ -171,7 +172,7 @@ class ClassicMembers:
     def _classic_member(
         group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ConsumerMember | Refusal:
-        """The classic member with this id, if its generation is right, else the error."""
+        """Returns the classic member with this id, if its generation is right, else the error."""
         if instance_id is None:
             member = group.members.get(member_id)
         else:
@@ -187,8 +188,8 @@ class ClassicMembers:
     # Leaving
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Members (id, instance id) of either protocol leave, each with its own error; one error if that cannot be
-        written down.
+        """Remove members (id, instance id) of either protocol, each with its own error. All get the same error if the removal
+        cannot be written down.
         """
         codes = []
         gone: dict[str, ConsumerMember] = {}

@@ -13,7 +13,8 @@ LEAST_OVERHEAD = 40
 
 
 class Commit:
-    """The offsets of one request for one group. With `producer` (id, epoch), they are valid once the producer commits."""
+    """The offsets of one request for one group. With `producer` (id, epoch), the offsets are valid once the producer
+    commits."""
 
     def __init__(self, group_id: str, cluster: Cluster, now: int, limit: int, producer: tuple[int, int] | None = None) -> None:
         """The batch may have `limit` bytes, which is the max.message.bytes of __consumer_offsets."""
@@ -27,15 +28,16 @@ class Commit:
         self._size = 0
 
     def add(self, where: TopicPartition, committed: Committed) -> None:
-        """Add an offset; it replaces an offset that was added earlier for the partition."""
+        """Add an offset. The new offset replaces an offset that was added earlier for the partition."""
         self._records[where] = offset_record(self.group_id, where, committed, self._cluster)
         self.offsets[where] = committed
         self._size += len(self.group_id) + len(where[0]) + len(committed.metadata) + LEAST_OVERHEAD
 
     def batch(self) -> bytes | None:
-        """The batch to write down. None if it is larger than the log allows, or an id is longer than a record can hold.
+        """Returns the batch to write down. Returns None if the batch is larger than the log allows, or an id is longer than a
+        record can hold.
 
-        This is a pure function. It takes long for many offsets.
+        The method is a pure function. Encoding many offsets takes long.
         """
         if self._size > self._limit:
             return None

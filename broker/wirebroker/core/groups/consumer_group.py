@@ -1,6 +1,7 @@
 """One consumer group of KIP-848: its members, its epochs, and its target assignment.
 
-This is Kafka's ConsumerGroup. It holds the state; `consumer_groups` computes the result of each request and stores it here.
+This is Kafka's ConsumerGroup. The class holds the state; `consumer_groups` computes the result of each request and stores it
+here.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class Subscriptions(NamedTuple):
     regexes: Counter[str]
 
     def topics(self) -> set[str]:
-        """All topics that a member subscribes to."""
+        """Returns all topics that a member subscribes to."""
         return {*self.names, *self.by_regex}
 
     def same(self, members: int) -> bool:
-        """Whether all of `members` members subscribe to the same topics (Kafka's HOMOGENEOUS)."""
+        """Tells whether all of `members` members subscribe to the same topics (Kafka's HOMOGENEOUS)."""
         if not self.regexes:
             return all(self.names[topic] == members for topic in self.topics())
         if next(iter(self.regexes.values())) != members:
@@ -67,7 +68,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         """The version of the cluster's metadata at which `facts` were last compared with it."""
         self.subscriptions = Subscriptions(Counter(), Counter(), Counter())
         self.same = True
-        """Whether all members subscribe to the same topics, as of the last change of a member."""
+        """Tells whether all members subscribed to the same topics after the last change of a member."""
         self.assignors: Counter[str] = Counter()
         self.resolved: dict[str, Resolved] = {}
         self.classic_members = 0
@@ -78,7 +79,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # Queries
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member with this group.instance.id. (A member that takes another instance remains under the first, too.)"""
+        """Returns the member with this group.instance.id. A member that takes another instance remains under the first
+        instance, too."""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return self.members.get(member_id) if member_id is not None else None
 
@@ -87,29 +89,29 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return most_wanted(self.assignors, self._assignor_order.of(self.assignors))
 
     def target_of(self, member: ConsumerMember) -> Partitions:
-        """The target of a member; a static member is found by its instance, because its id may be new."""
+        """Returns the target of a member; a static member is found by its instance, because its id may be new."""
         by_instance = member.instance_id is not None
         member_id = self.static_members.get(member.instance_id or "", "") if by_instance else member.member_id
         return self.targets.get(member_id, NOTHING)
 
     @staticmethod
     def same_target(one: Partitions, other: Partitions) -> bool:
-        """Whether two targets have the same partitions, in any order."""
+        """Tells whether two targets have the same partitions, whatever their order."""
         return one == other or (
             one.keys() == other.keys() and all(set(held) == set(other[topic]) for topic, held in one.items())
         )  # fmt: skip
 
     def owner_epoch(self, topic_id: bytes, index: int) -> int:
-        """The epoch of the member that owns the partition, or NOT_OWNED."""
+        """Returns the epoch of the member that owns the partition, or NOT_OWNED."""
         return self._owners.get((topic_id, index), NOT_OWNED)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics that a member subscribes to, by name or by its regular expression if that is resolved."""
+        """Returns the topics to which a member subscribes, by name or by its resolved regular expression."""
         matched = self.resolved.get(member.regex) if member.regex else None
         return member.topics | matched.topics if matched is not None else member.topics
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether another member still owns a partition of this member's target."""
+        """Tells whether another member still owns a partition of this member's target."""
         return any(
             index not in member.assigned.get(topic, {}) and self.owner_epoch(topic, index) != NOT_OWNED
             for topic, indexes in self.targets.get(member.member_id, NOTHING).items()
@@ -117,21 +119,21 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         )
 
     def subscribes(self, topic: str) -> bool:
-        """Whether members subscribe to the topic."""
+        """Tells whether members subscribe to the topic."""
         return topic in self.subscriptions.names or topic in self.subscriptions.by_regex
 
     def has_since(self, member: ConsumerMember, where: Where) -> int | None:
-        """Returns the epoch since which the member has the partition, or None if the member does not have it."""
+        """Returns the epoch at which the member got the partition, or None if the member does not have it."""
         return member.assignment_epoch(where.topic_id, where.partition)
 
     # The group after a change of a member
 
     def subscriptions_with(self, old: ConsumerMember | None, new: ConsumerMember | None) -> Subscriptions:
-        """The subscriptions if `new` replaced `old`."""
+        """Returns the subscriptions if `new` replaced `old`."""
         return self.subscriptions_without([] if old is None else [old], new)
 
     def subscriptions_without(self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None) -> Subscriptions:
-        """The subscriptions without some members, and with another member; unused topics are removed."""
+        """Returns the subscriptions without some members, and with another member; unused topics are removed."""
         names, by_regex, regexes = (counts.copy() for counts in self.subscriptions)
         for member in leaving:
             _count(names, member.topics, -1)
@@ -145,14 +147,14 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return Subscriptions(names, by_regex, +regexes)
 
     def regexes_with(self, old: ConsumerMember, new: ConsumerMember) -> Counter[str]:
-        """The regular expressions if `new` replaced `old`."""
+        """Returns the regular expressions if `new` replaced `old`."""
         regexes = self.subscriptions.regexes.copy()
         _count(regexes, [old.regex] if old.regex else [], -1)
         _count(regexes, [new.regex] if new.regex else [], 1)
         return +regexes
 
     def assignor_with(self, old: ConsumerMember, new: ConsumerMember) -> str | None:
-        """The assignor that most members would ask for if `new` replaced `old`."""
+        """Returns the assignor that most members would ask for if `new` replaced `old`."""
         wanted = self.assignors.copy()
         in_order = self._assignor_order.of(self.assignors)
         _count(wanted, [old.assignor] if old.assignor else [], -1)
@@ -166,7 +168,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # Changes
 
     def update(self, member: ConsumerMember) -> None:
-        """Add a member, or replace one that has changed."""
+        """Add a member, or replace a member that has changed."""
         old = self.members.get(member.member_id)
         super().update(member)
         self._recount(old, member)
@@ -217,7 +219,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
                 self._owners[topic, index] = epoch
 
     def resolve(self, regex: str, resolved: Resolved | None) -> None:
-        """Remember the matches of a regular expression; with None, forget them."""
+        """Remember the matches of a regular expression; with None, forget the matches."""
         old = self.resolved.pop(regex, None)
         by_regex = self.subscriptions.by_regex
         if old is not None:
@@ -227,7 +229,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
             _count(by_regex, resolved.topics, 1)
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`."""
+        """Move all times by `ms`, as the clock was moved."""
         super().move_time(ms)
         for regex, resolved in list(self.resolved.items()):
             self.resolve(regex, resolved._replace(time=resolved.time + ms))
@@ -235,13 +237,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     # Records
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The tombstones for all records of the group."""
+        """Returns the tombstones for all records of the group."""
         regexes = self.log.regex_tombstones(self.group_id, self.resolved)
         of_members = self.log.member_tombstones(self.group_id, self.members)
         return [*of_members, *regexes, *self.log.group_tombstones(self.group_id)]
 
     def all_records(self) -> Iterator[CoordinatorRecord | None]:
-        """The records of the whole group, with None where a slice ends."""
+        """Yields the records of the whole group, with None where a slice ends."""
         log, group_id = self.log, self.group_id
         for member in self.members.values():
             yield log.metadata(group_id, member)
@@ -256,7 +258,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
             yield from after(member.assigned)
 
     def regex_records(self, regex: str, resolved: Resolved) -> Iterator[CoordinatorRecord | None]:
-        """The record of a regular expression's matches."""
+        """Yields the record of a regular expression's matches."""
         yield self.log.regex(self.group_id, regex, resolved.topics, resolved.created, resolved.time)
         yield from after(resolved.topics)
 
@@ -268,7 +270,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
 
 def most_wanted(counts: Counter[str], in_order: Iterable[str]) -> str | None:
-    """The name with the highest count. Of names with equal counts, the first one in this order; None if there are no names."""
+    """Returns the name with the highest count, or None without names. The first of several names with equal counts wins."""
     return max(in_order, key=lambda name: counts[name], default=None)
 
 

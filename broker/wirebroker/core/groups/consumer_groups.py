@@ -1,7 +1,7 @@
 """The requests of KIP-848 groups: ConsumerGroupHeartbeat, and the removal of members.
 
-The rules are those of GroupMetadataManager in Kafka 4.3.1. A heartbeat's result is computed first and written down only at
-the end, so a refused request changes nothing. Requests about many topics are handled in slices.
+The rules come from GroupMetadataManager in Kafka 4.3.1. A heartbeat's result is computed first and written down only at
+the end, so a refused request changes nothing. Requests about many topics run in slices.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STEPS_AT_ONCE = 500_000
 
 
 class GroupHeartbeat(NamedTuple):
-    """A ConsumerGroupHeartbeat. Fields that are None (−1 for the timeout, in ms) have not changed."""
+    """A ConsumerGroupHeartbeat. A field that is None (−1 for the timeout, in ms) has not changed."""
 
     group_id: str
     member_id: str
@@ -54,7 +54,7 @@ class GroupHeartbeat(NamedTuple):
     client_id: str
     client_host: str
     sees: Callable[[str], bool] | None = None
-    """Whether a regular expression may find a topic for this client; None: all."""
+    """Tells whether a regular expression may match a topic for this client. A client with None may match all topics."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Change(Step[ConsumerGroup, ConsumerMember]):
     """A step of a consumer group."""
 
     same: bool
-    """Whether all members subscribe to the same topics."""
+    """Tells whether all members subscribe to the same topics."""
     forgotten_regex: str | None = None
 
 
@@ -78,13 +78,13 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return [str(name) for name in names] if isinstance(names, list) else []
 
     def default_assignor(self) -> str:
-        """The assignor of a group whose members ask for none."""
+        """Returns the assignor of a group whose members ask for none."""
         return self._known_assignors()[0]
 
     # Heartbeats
 
     def request_error(self, requested: GroupHeartbeat, version: int) -> Refusal | None:
-        """The refusal of a request that is invalid for every group, or None."""
+        """Returns the refusal of a request that is invalid for every group, or None."""
         invalid = ErrorCode.INVALID_REQUEST
         if not requested.member_id and (version >= 1 or requested.epoch > 0 or requested.epoch == LEAVES):
             return Refusal(invalid, "MemberId can't be empty.")
@@ -111,7 +111,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return None
 
     def find_or_upgrade(self, requested: GroupHeartbeat) -> Generator[None, Any, ConsumerGroup | Refusal]:
-        """The group of a heartbeat, or the refusal; perhaps a new group, with the members of a classic group."""
+        """Returns the group of a heartbeat, or the refusal. The group may be new, with the members of a classic group."""
         held = self.registry.groups.get(requested.group_id)
         if requested.epoch == 0 and isinstance(held, ClassicGroup) and not held.is_empty:
             if refused := migration.upgrade_error(held, self._cluster):
@@ -149,7 +149,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         return HeartbeatResult(member_id, change.new.epoch, interval, change.new.assigned if included else None)
 
     def new_member_id(self) -> str:
-        """An id for a member that sends none: Kafka's Uuid in base64, made again if it begins with a dash."""
+        """Returns an id for a member without id: Kafka's Uuid in base64. An id that begins with a dash is replaced."""
         made = "-"
         while made.startswith("-"):
             made = self._base64_id()
@@ -161,7 +161,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     def _member(
         self, group: ConsumerGroup, member_id: str, requested: GroupHeartbeat
     ) -> tuple[ConsumerMember, str | None] | Refusal:
-        """The member that sent a heartbeat, and the id of the static member that it replaces, if any."""
+        """Returns the member that sent a heartbeat, and the id of the static member that it replaces, if any."""
         joins = requested.epoch == 0
         if requested.instance_id is None:
             member = group.members.get(member_id)
@@ -194,7 +194,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     def change(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None
     ) -> Generator[None, Any, Change | Refusal]:
-        """The group after `old` becomes `new`. Refusal if a new regular expression does not compile."""
+        """Returns the group after `old` becomes `new`. Returns a refusal if a new regular expression does not compile."""
         bumps = old.topics != new.topics
         forgotten = None
         if old.regex != new.regex:
@@ -229,7 +229,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         )  # fmt: skip
 
     def _facts_are_old(self, group: ConsumerGroup) -> bool:
-        """Whether the group's topics have changed since it last looked, or it has never looked."""
+        """Tells whether the group's topics have changed since it last compared them, or it has never compared them."""
         version = self._cluster.version
         if group.facts_version == version:
             return False
@@ -305,18 +305,18 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         super()._apply(step, targets, now)
 
     def epoch_record(self, group: ConsumerGroup, epoch: int) -> CoordinatorRecord:
-        """The record of the group's next epoch."""
+        """Returns the record of the group's next epoch."""
         return group.log.epoch_record(group.group_id, epoch)
 
     def write(
         self, group: ConsumerGroup, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
-        """Write records down and register the group. A group that was classic writes down its members first."""
+        """Write records down and register the group. The members of a former classic group are written first."""
         new = group.members and self.registry.groups.get(group.group_id) is not group
         return (yield from super().write(group, chain(group.all_records() if new else (), records), now))
 
     def _entered(self, group: ConsumerGroup, now: int) -> None:
-        """Remove the members of a group that was classic, too, if they send nothing."""
+        """Start the session timers of the members of a former classic group, so that silent members are removed."""
         for member in group.members.values():
             if member.classic is not None:
                 self.await_heartbeat(group, member.member_id, now, member.classic.session_timeout)
@@ -324,7 +324,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     # Regular expressions
 
     def regexes_due(self, change: Change, now: int) -> bool:
-        """Whether the group's regular expressions must be matched with the topics once the change is written down."""
+        """Tells whether the group's regular expressions must be matched with the topics once the change is written down."""
         group = change.group
         if not group.subscriptions.regexes and not change.new.regex:
             return False
@@ -346,10 +346,10 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     def match_regexes(
         self, group: ConsumerGroup, due: bool, sees: Callable[[str], bool] | None, now: int
     ) -> Generator[None, Any, None]:
-        """Match the group's regular expressions with the topics that the client sees whose request makes it due, if due.
+        """If the matching is due, match the group's regular expressions with the topics that the requesting client may see.
 
-        Kafka does this in the background, right after the heartbeat: a member learns the matches of its expression from a
-        later heartbeat. Timers continue long work. The matches are for all members, as in Kafka's TopicRegexResolver.
+        Kafka matches in the background, right after the heartbeat: a member learns the matches of its expression from a later
+        heartbeat. Timers continue long work. The matches then hold for all members, as in Kafka's TopicRegexResolver.
         """
         if not due:
             return
@@ -423,7 +423,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
     # Loading
 
     def loaded(self, group: ConsumerGroup, now: int) -> None:
-        """The group was loaded from its records."""
+        """Prepare a group that was loaded from its records, and start its timers."""
         for regex, resolved in list(group.resolved.items()):
             group.resolve(regex, resolved._replace(created=self._cluster.topics_created))
         group.facts = self.facts(group.subscriptions.topics())
@@ -436,7 +436,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
 
 
 def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMember:
-    """The member with the data of this request."""
+    """Returns the member with the data of this request."""
     return replace(
         member,
         instance_id=member.instance_id if requested.instance_id is None else requested.instance_id,
@@ -452,13 +452,14 @@ def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMembe
 
 
 def instance_gone(group: ConsumerGroup, instance_id: str) -> Refusal | None:
-    """Whether the instance still points to a member that is gone, because that member changed its instance before it left."""
+    """Returns the refusal if the instance still points to a member that is gone: that member changed its instance before it
+    left."""
     member_id = group.static_members.get(instance_id)
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 
 
 def instance_error(member: ConsumerMember | None, member_id: str, instance_id: str) -> Refusal | None:
-    """The refusal if the client is not `member`, which has this instance; else None."""
+    """Returns the refusal of a client that uses the instance of no member, or of another member; else None."""
     if member is None:
         return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
@@ -482,7 +483,7 @@ def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generat
 def _records_of(
     group: ConsumerGroup, matches: Mapping[str, Resolved], bumps: bool
 ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-    """The records of regular expressions' matches, and of the group's next epoch if it rises."""
+    """Yields the records of regular expressions' matches, and of the group's next epoch if it rises."""
     for regex, resolved in matches.items():
         yield from group.regex_records(regex, resolved)
     if bumps:
@@ -494,7 +495,7 @@ def _has_regexes(group: ConsumerGroup) -> bool:
 
 
 def _compiled(regexes: Iterable[str]) -> dict[str, Pattern]:
-    """The compiled patterns. One from a data directory that does not compile is left out, as in Kafka."""
+    """Returns the compiled patterns. Leaves out an expression from a data directory that does not compile, as Kafka does."""
     found = {}
     for regex in regexes:
         with suppress(PatternError):

@@ -56,11 +56,11 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
         )  # fmt: skip
 
     def epoch_record(self, group_id: str, epoch: int) -> CoordinatorRecord:
-        """A group's epoch."""
+        """Returns a group's epoch."""
         return self.epoch(group_id, group_metadata.ConsumerGroupMetadataValue(epoch=epoch))
 
     def regex(self, group_id: str, regex: str, topics: Iterable[str], version: int, time: int) -> CoordinatorRecord:
-        """The topics that a regular expression matched at `time`, when `version` topics had been created."""
+        """Returns the topics that a regular expression matched at `time`, when `version` topics had been created."""
         key = self.regex_key(group_id=group_id, regular_expression=regex)
         value = regular_expression.ConsumerGroupRegularExpressionValue(
             topics=sorted(topics), version=version, timestamp=time
@@ -68,11 +68,11 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
         return CoordinatorRecord(key, value)
 
     def regex_tombstones(self, group_id: str, regexes: Iterable[str]) -> list[CoordinatorRecord]:
-        """The tombstones of regular expressions."""
+        """Returns the tombstones of regular expressions."""
         return [CoordinatorRecord(self.regex_key(group_id=group_id, regular_expression=each), None) for each in regexes]
 
     def with_metadata(self, member: ConsumerMember, value: metadata.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """The member with the fields that it has sent."""
+        """Returns the member with the fields that it has sent."""
         side = value.classic_member_metadata
         return replace(
             member, instance_id=value.instance_id, rack_id=value.rack_id, rebalance_timeout=value.rebalance_timeout_ms,
@@ -86,7 +86,7 @@ class ConsumerRecords(ModernRecords[ConsumerMember, Partitions]):
     def with_assignment(
         self, member: ConsumerMember, value: current.ConsumerGroupCurrentMemberAssignmentValue
     ) -> ConsumerMember:  # fmt: skip
-        """The member with its epochs and assignment."""
+        """Returns the member with its epochs and assignment."""
         epoch = value.member_epoch
         return replace(
             member, epoch=epoch, previous_epoch=value.previous_member_epoch, state=MemberState(value.state),
@@ -102,7 +102,8 @@ def _owned(owned: Owned) -> list[current.TopicPartitions]:
 
 
 def _read(partitions: Sequence[current.TopicPartitions], epoch: int) -> Mapping[bytes, Mapping[int, int]]:
-    """Partitions and the epochs at which they were assigned; without epochs, the member's epoch."""
+    """Returns the partitions with the epochs at which they were assigned. Without epochs in the record, that is the member's
+    epoch."""
     return {
         each.topic_id: dict(zip(each.partitions, each.assignment_epochs or [epoch] * len(each.partitions), strict=True))
         for each in partitions

@@ -41,11 +41,11 @@ class ConsumerMember(ModernMember):
     revoking: Owned = field(default_factory=dict)
     """The partitions that the member must give up."""
     classic: ClassicSide | None = None
-    """Set while the member uses the classic protocol."""
+    """The data of the classic protocol, while the member uses it."""
 
     @property
     def speaks_classic(self) -> bool:
-        """Whether the member uses the classic protocol."""
+        """Tells whether the member uses the classic protocol."""
         return self.classic is not None
 
     def assignment_epoch(self, topic_id: bytes, index: int) -> int | None:
@@ -56,7 +56,7 @@ class ConsumerMember(ModernMember):
         return None
 
     def owns_all(self, claimed: Claimed | None) -> bool:
-        """Whether all partitions that the member claims are assigned to it."""
+        """Tells whether all partitions that the member claims are assigned to it."""
         if claimed is None:
             return False
         return all(index in self.assigned.get(topic, {}) for topic, indexes in claimed for index in indexes) and all(
@@ -77,10 +77,10 @@ def reconcile(
     member: ConsumerMember, target: Target, changed: bool, owner_epoch: Callable[[bytes, int], int],
     claimed: Claimed | None,
 ) -> ConsumerMember:  # fmt: skip
-    """The member one step closer to its target.
+    """Returns the member one step closer to its target.
 
-    `changed` says that its subscription has just changed. `owner_epoch` returns the epoch of a partition's owner, or
-    NOT_OWNED. `claimed` are the partitions that the member claims, if it sends them.
+    `changed` says that the member's subscription has just changed. `owner_epoch` returns the epoch of a partition's owner, or
+    NOT_OWNED. `claimed` are the partitions that the member claims, if its request names them.
     """
     if not changed and member.reconciled_to(target.epoch):
         return member
@@ -94,14 +94,15 @@ def reconcile(
 
 
 def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
-    """Whether the member may still own some of the partitions, by its own claim."""
+    """Tells whether the member may still own some of the partitions, by its own claim."""
     if claimed is None:
         return True
     return any(index in revoking.get(topic, {}) for topic, indexes in claimed for index in indexes)
 
 
 def _only_subscribed(member: ConsumerMember, target: Target, claimed: Claimed | None) -> ConsumerMember:
-    """The member without the topics it no longer subscribes to, at its present epoch."""
+    """Returns the member without the partitions of topics to which it no longer subscribes. The member's epoch does not
+    change."""
     dropped = {topic: owned for topic, owned in member.assigned.items() if topic not in target.subscribed}
     if not dropped and not (target.subscribes_to_nothing and not member.revoking):
         return member
@@ -132,7 +133,7 @@ def _next(
         for index in indexes:
             if index in member.assigned.get(topic, {}):
                 continue
-            # The partitions that it gives up itself are free: no other member can own them.
+            # The partitions that the member gives up are free: no other member can own them.
             if owner_epoch(topic, index) != NOT_OWNED and index not in member.revoking.get(topic, {}):
                 waits = True
             else:

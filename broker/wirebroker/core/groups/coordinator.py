@@ -1,8 +1,8 @@
 """The group coordinator finds a request's group, checks that this broker coordinates it, and hands the request on.
 
 All brokers of the process share the coordinator. A broker that does not coordinate the group responds with NOT_COORDINATOR.
-The requests themselves are handled by `classic_groups`, `consumer_groups`, `share_groups` and `streams_groups`; offsets by
-`offset_manager`; `registry` has the groups and writes their records.
+`classic_groups`, `consumer_groups`, `share_groups` and `streams_groups` handle the requests, and `offset_manager` handles
+offsets. `registry` has the groups and writes their records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GroupCoordinator:
         self._gone_topics: dict[str, bytes] = {}
         """Deleted topics that are not forgotten yet, and their ids."""
         self._forgets = False
-        """Whether `_forget_topics` is running."""
+        """Tells whether `_forget_topics` is running."""
         self.share_state = ShareCoordinator(cluster)
         self.consumers = ConsumerGroups(self._registry)
         self.shares = ShareGroups(self._registry, self.share_state)
@@ -54,7 +54,7 @@ class GroupCoordinator:
         self.classic = ClassicGroups(self._registry, ClassicMembers(self.consumers))
         modern: list[ModernGroups[Any, Any, Any]] = [self.consumers, self.shares, self.streams]
         self._modern = {each.type: each for each in modern}
-        """The handler of requests for each type of group except the classic one."""
+        """The handler of requests for each type of group except the classic type."""
         self._set_timers(now)
 
     def _set_timers(self, now: int) -> None:
@@ -65,7 +65,7 @@ class GroupCoordinator:
     # Loading
 
     def restart(self, now: int) -> None:
-        """Continue from the records: committed offsets, and the members of stable groups."""
+        """Continue with the state in the records: committed offsets, and the members of stable groups."""
         for group in self.groups.values():
             self._restart(group, now)
         self._set_timers(now)
@@ -77,7 +77,8 @@ class GroupCoordinator:
             self._modern[group.kind].restart(group, now)
 
     def moved(self, index: int, now: int) -> None:
-        """Another broker, or none, leads a partition of __consumer_offsets: it continues from the records there."""
+        """Handle a new leader, or the loss of the leader, of a partition of __consumer_offsets. The new leader loads the
+        records."""
         self.changes.finish()
         led = self._cluster.partition(GROUP_TOPIC, index)
         for group in self.groups.values():
@@ -88,7 +89,7 @@ class GroupCoordinator:
                 self._restart(group, now)
 
     def log_deleted(self) -> None:
-        """__consumer_offsets is deleted, and all groups with it (GroupCoordinatorService.onResignation)."""
+        """Delete all groups, because __consumer_offsets is deleted (GroupCoordinatorService.onResignation)."""
         self.changes.finish()
         for group in self.groups.values():
             group.unload()
@@ -96,7 +97,7 @@ class GroupCoordinator:
         self.offsets.clear()
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`, perhaps back: what waits for an interval has as long to wait as before."""
+        """Move all times by `ms`, perhaps back, as the clock was moved. The remaining waiting times stay the same."""
         self.changes.finish()
         for group in self.groups.values():
             group.move_time(ms)
@@ -123,21 +124,21 @@ class GroupCoordinator:
     # Finding the coordinator
 
     def home(self, group_id: str) -> int:
-        """The partition of __consumer_offsets with the group's records."""
+        """Returns the partition of __consumer_offsets with the group's records."""
         return self._registry.home(group_id)
 
     def coordinator_error(self, group_id: str, node_id: int) -> ErrorCode:
-        """NONE if this broker coordinates the group, else NOT_COORDINATOR."""
+        """Returns NONE if this broker coordinates the group, else NOT_COORDINATOR."""
         return self._cluster.coordinator_error("group", group_id, node_id)
 
     def membership_error(self, group_id: str, node_id: int) -> ErrorCode:
-        """NONE if the group may have members and this broker coordinates it, else the error."""
+        """Returns NONE if the group may have members and this broker coordinates it, else the error."""
         return self.coordinator_error(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     # Classic membership
 
     def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> Generator[None, Any, None]:
-        """A client wants to be a member; `joiner` gets the response now or when the join phase is over."""
+        """Let a client join the group. `joiner` gets the response now or when the join phase is over."""
         if not requested.group_id:
             joiner(Joined(ErrorCode.INVALID_GROUP_ID, requested.member_id))
         elif error := self.classic.session_error(requested):
@@ -162,7 +163,8 @@ class GroupCoordinator:
     # Deleting
 
     def topic_deleted(self, topic: str, topic_id: bytes = b"") -> None:
-        """A topic is deleted; `forget_topics` follows once for all topics that are deleted together, as in Kafka."""
+        """Note that a topic is deleted. `forget_topics` follows once for all topics that are deleted together, as in
+        Kafka."""
         self._gone_topics[topic] = topic_id
 
     def forget_topics(self, now: int) -> None:
@@ -198,7 +200,7 @@ class GroupCoordinator:
             self._forgets = False
 
     def delete_group(self, group_id: str, now: int) -> Generator[None, Any, ErrorCode]:
-        """Delete a group that has no members; in slices, if share partitions have a state."""
+        """Delete a group that has no members. If share partitions have a state, the deletion runs in slices."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -219,7 +221,7 @@ class GroupCoordinator:
         return error
 
     def _expire_offsets(self, now: int) -> None:
-        """Forget offsets by offsets.retention.minutes; an empty group that loses all its offsets is deleted."""
+        """Forget offsets older than offsets.retention.minutes, and delete an empty group that loses all its offsets."""
         self._cluster.timers.work(self._expiring_offsets(now))
 
     def _expiring_offsets(self, now: int) -> Iterator[None]:
@@ -235,7 +237,7 @@ class GroupCoordinator:
                 self._forget(group, now)
 
     def _forget(self, group: AnyGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
-        """Delete the group and write its tombstones after the records `before`; if that fails, the group stays."""
+        """Delete the group and write its tombstones after the records `before`. If the write fails, the group stays."""
         error = self._registry.log(group.group_id, [*before, *group.tombstones()], now)
         if not error:
             del self.groups[group.group_id]

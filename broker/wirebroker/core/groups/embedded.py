@@ -1,6 +1,6 @@
-"""The messages of classic consumers to each other through the coordinator: subscriptions and assignments.
+"""The messages that classic consumers send each other through the coordinator: subscriptions and assignments.
 
-The coordinator reads them when it needs a group's subscriptions, and when a group changes its protocol.
+The coordinator reads the messages when it needs a group's subscriptions, and when a group changes its protocol.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssi
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 NEWEST = 3
-"""Later versions are read as this version, as in Kafka."""
+"""The coordinator reads later versions as this version, as Kafka does."""
 
 
 def version_of(raw: bytes) -> int:
-    """The version at the head of such a message. Raises ProtocolError if it cannot be read."""
+    """Returns the version at the head of such a message. Raises ProtocolError if the bytes cannot be read."""
     version = int.from_bytes(raw[:2], "big", signed=True)
     if len(raw) < 2 or version < 0:
         raise ProtocolError("its version cannot be read")
@@ -26,17 +26,17 @@ def version_of(raw: bytes) -> int:
 
 
 def read_subscription(raw: bytes) -> ConsumerProtocolSubscription:
-    """A consumer's subscription. Raises ProtocolError if it cannot be read."""
+    """Returns a consumer's subscription. Raises ProtocolError if the bytes cannot be read."""
     return decode(ConsumerProtocolSubscription, raw, version_of(raw), 2)[0]
 
 
 def read_assignment(raw: bytes) -> ConsumerProtocolAssignment:
-    """A consumer's assignment. Raises ProtocolError if it cannot be read."""
+    """Returns a consumer's assignment. Raises ProtocolError if the bytes cannot be read."""
     return decode(ConsumerProtocolAssignment, raw, version_of(raw), 2)[0]
 
 
 def write_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> bytes:
-    """An assignment in this version, for a member that speaks the classic protocol."""
+    """Returns an assignment in this version, for a member that speaks the classic protocol."""
     message: Message = ConsumerProtocolAssignment(
         assigned_partitions=[TopicPartition(topic=topic, partitions=list(given)) for topic, given in partitions.items()]
     )

@@ -21,7 +21,7 @@ class Committer(NamedTuple):
 
     @property
     def anonymous(self) -> bool:
-        """Whether the commit names no member."""
+        """Tells whether the commit names no member."""
         return self.generation < 0 and not self.member_id and self.instance_id is None
 
 
@@ -39,7 +39,7 @@ class AnyGroup(ABC):
     kind: ClassVar[str]
     """Kafka's name of the group's type."""
     expires: ClassVar[bool] = True
-    """Whether the group is deleted when it has no members and loses its last offset."""
+    """Tells whether the group is deleted when it has no members and loses its last offset."""
     group_id: str
     protocol_type: str | None
     """The members' protocol type; None if a classic group never had a member."""
@@ -58,47 +58,49 @@ class AnyGroup(ABC):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members, so that it may be deleted."""
+        """Tells whether the group has no members, so that it may be deleted."""
         return not self.members
 
     @property
     def makes_way(self) -> bool:
-        """Whether a new classic group may replace the group."""
+        """Tells whether a new classic group may replace the group."""
         return self.is_empty
 
     @abstractmethod
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The tombstones for all records of the group."""
+        """Returns the tombstones for all records of the group."""
 
     @abstractmethod
     def unload(self) -> None:
-        """The broker no longer coordinates the group: stop what the group does by itself."""
+        """Stop the group's timers and waiting requests, because the broker no longer coordinates the group."""
 
     @abstractmethod
     def die(self, now: int) -> None:
-        """The group is deleted or replaced."""
+        """Stop the group's timers, because the group is deleted or replaced."""
 
     def move_time(self, ms: int) -> None:  # noqa: B027 - a classic group has only timers, which move by themselves
-        """The clock was moved by `ms`, perhaps back: what waits for an interval has as long to wait as before."""
+        """Move all times by `ms`, perhaps back, as the clock was moved. The remaining waiting times stay the same."""
 
     @abstractmethod
     def subscribes(self, topic: str) -> bool:
-        """Whether members subscribe to the topic."""
+        """Tells whether members subscribe to the topic."""
 
     @abstractmethod
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """The error if `by` must not commit offsets of these partitions, or NONE. `version` is that of OffsetCommit, or None
-        for a transactional commit.
+        """Returns the error if `by` must not commit offsets of these partitions, or NONE. `version` is the version of the
+        OffsetCommit request, or None for a transactional commit.
         """
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """The error if a client must not see the group's offsets, or NONE."""
+        """Returns the error if a client must not see the group's offsets, or NONE."""
         return ErrorCode.NONE
 
     def deletion_error(self) -> ErrorCode:
-        """The error if no offset of the group may be deleted, or NONE. The members' subscriptions must be known."""
+        """Returns the error if no offset of the group may be deleted, or NONE. The coordinator must be able to read the
+        members' subscriptions."""
         return ErrorCode.NONE
 
     def kept_since(self, committed: Committed) -> int | None:
-        """Returns the start of an offset's retention, in ms since the epoch, or None while the offset does not expire."""
+        """Returns the time at which an offset's retention starts, in ms since the epoch, or None while the offset does not
+        expire."""
         return committed.time

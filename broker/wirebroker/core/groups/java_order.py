@@ -1,7 +1,7 @@
 """The iteration order of Java's hash tables.
 
-Kafka's assignors iterate over hash tables, so their assignments depend on that order. This module computes it, for the same
-assignments: for java.util.HashMap, whose tables only grow, and for Kafka's own TimelineHashMap.
+Kafka's assignors iterate over hash tables, so their assignments depend on that order. This module computes the order of
+java.util.HashMap, whose tables only grow, and of Kafka's own TimelineHashMap.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ LONG = 0xFFFFFFFFFFFFFFFF
 
 @lru_cache(1 << 15)
 def uuid_hash(raw: bytes) -> int:
-    """Kafka's `Uuid.hashCode` of 16 raw bytes, as an unsigned number of 32 bits."""
+    """Returns Kafka's `Uuid.hashCode` of 16 raw bytes, as an unsigned number of 32 bits."""
     folded = int.from_bytes(raw[:8], "big") ^ int.from_bytes(raw[8:], "big")
     return (folded >> 32 ^ folded) & 0xFFFFFFFF
 
 
 def uuid_order(raw: bytes) -> tuple[int, int]:
-    """A sort key for the order of Kafka's `Uuid.compareTo`, which compares both halves as signed numbers."""
+    """Returns a sort key for the order of Kafka's `Uuid.compareTo`, which compares both halves as signed numbers."""
     return int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
 
 
 def buckets_for(count: int) -> int:
-    """The number of buckets of a HashMap after `count` keys were put into it one by one."""
+    """Returns the number of buckets of a HashMap after `count` keys were put into it one by one."""
     buckets = SMALLEST
     while count * 4 > buckets * 3:
         buckets *= 2
@@ -50,19 +50,19 @@ def buckets_for(count: int) -> int:
 
 
 def buckets_of_copy(count: int) -> int:
-    """The number of buckets of a HashSet made from a collection of `count` elements."""
+    """Returns the number of buckets of a HashSet made from a collection of `count` elements."""
     wanted = max(int(count / 0.75) + 1, SMALLEST)
     return 1 << (wanted - 1).bit_length()
 
 
 def set_of_names(names: Iterable[str]) -> list[str]:
-    """These strings, each once, in the order of a HashSet made from them."""
+    """Returns these strings, each once, in the order of a HashSet made from them."""
     once = list(dict.fromkeys(names))
     return hash_order(once, java_hash, buckets_of_copy(len(once)))
 
 
 def topic_ids(names: Iterable[str], topics: Mapping[str, Topic]) -> Generator[None, Any, list[bytes]]:
-    """The ids of the topics that exist, in the order of a set of these names, in slices."""
+    """Returns the ids of the existing topics among these names, in the order of a HashSet of the names. Runs in slices."""
     in_turn, pause = sorted(names), pauses(TOPICS)
     for name in in_turn:
         java_hash(name)  # it is remembered
@@ -72,7 +72,7 @@ def topic_ids(names: Iterable[str], topics: Mapping[str, Topic]) -> Generator[No
 
 
 def set_of_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
-    """These small numbers in the order of a HashSet made from them."""
+    """Returns these small numbers in the order of a HashSet made from them."""
     given = tuple(numbers)
     if len(given) < 2:
         return given
@@ -91,12 +91,12 @@ class TimelineOrder:
         self._buckets = 2
 
     def put(self, size: int) -> None:
-        """A key, new or not, is put into the table, which has `size` keys."""
+        """Report that a new or known key is put into the table, which has `size` keys."""
         if (size + 1) * 3 > self._buckets * 4:
             self._buckets *= 2
 
     def of(self, keys: Iterable[str]) -> list[str]:
-        """The keys in the order of the table; `keys` are in the order in which they were first put."""
+        """Returns the keys in the order of the table; `keys` are in the order in which they were first put."""
         shift = 65 - self._buckets.bit_length()
 
         def slot(key: str) -> int:
@@ -110,7 +110,7 @@ class TimelineOrder:
 
 
 class JavaHeap(Generic[K]):
-    """java.util.PriorityQueue: of several smallest elements it does not give out the same as Python's heapq."""
+    """The order of java.util.PriorityQueue. Among equal smallest elements, it chooses another element than Python's heapq."""
 
     __slots__ = ("_heap", "_key")
 
@@ -133,7 +133,7 @@ class JavaHeap(Generic[K]):
         heap[at] = element
 
     def pop(self) -> K:
-        """Take out a smallest element. Raises IndexError if there is none."""
+        """Take out a smallest element. Raises IndexError if the queue is empty."""
         heap, key = self._heap, self._key
         smallest, last = heap[0], heap.pop()
         at, size = 0, len(heap)

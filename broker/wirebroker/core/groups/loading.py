@@ -23,11 +23,11 @@ MODERN: tuple[type[AnyModern], ...] = (ConsumerGroup, ShareGroup, StreamsGroup)
 _KIND_OF = {
     key: kind for kind in MODERN for key in (*kind.log.member_keys, *kind.log.group_keys, *kind.log.other_keys)
 }  # fmt: skip
-"""The type of group that has a type of record."""
+"""The type of group for each type of record."""
 
 
 class GroupLog:
-    """The groups of one partition of __consumer_offsets, read batch by batch; offsets go into the given store."""
+    """Reads the groups of one partition of __consumer_offsets, batch by batch, and puts offsets into the given store."""
 
     def __init__(self, home: int, offsets: OffsetStore, changes: Changes) -> None:
         self._home = home

@@ -15,7 +15,8 @@ NO_TOPIC_ID = bytes(16)
 
 
 def records_batch(records: Sequence[CoordinatorRecord], now: int, producer: tuple[int, int] | None) -> bytes:
-    """One batch of these records; `producer` is the id and epoch whose transaction they belong to. Raises EncodeError.
+    """Returns one batch of these records. `producer` is the id and epoch of the producer in whose transaction the records
+    are. Raises EncodeError.
 
     Kafka's CoordinatorRuntime gives every batch the sequence 0, even if the producer has written others.
     """
@@ -23,7 +24,7 @@ def records_batch(records: Sequence[CoordinatorRecord], now: int, producer: tupl
 
 
 def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, producer: tuple[int, int] | None = None) -> bytes:
-    """The same of records (key and value) that are encoded already."""
+    """Returns one batch of records (key and value) that are already encoded."""
     producer_id, producer_epoch = producer or (-1, -1)
     return build_batch(
         [Record(i, 0, key, value) for i, (key, value) in enumerate(records)], base_timestamp=now,
@@ -32,7 +33,7 @@ def encoded_batch(records: Iterable[tuple[bytes, bytes | None]], now: int, produ
 
 
 def offset_record(group_id: str, where: TopicPartition, committed: Committed, cluster: Cluster) -> CoordinatorRecord:
-    """A committed offset. One with its own expiration time is written in the version that has that field."""
+    """Returns a committed offset. An offset with its own expiration time needs the record version that has this field."""
     topic = cluster.topics.get(where[0])
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -47,7 +48,7 @@ def offset_record(group_id: str, where: TopicPartition, committed: Committed, cl
 
 
 def offset_tombstone(group_id: str, where: TopicPartition) -> CoordinatorRecord:
-    """The tombstone of a committed offset."""
+    """Returns the tombstone of a committed offset."""
     return CoordinatorRecord(_offset_key(group_id, where), None)
 
 

@@ -37,7 +37,7 @@ def policy(cluster: Cluster) -> str:
 
 
 def upgrade_error(group: Group, cluster: Cluster) -> Refusal | None:
-    """The refusal if a classic group with members cannot become a consumer group, or None."""
+    """Returns the refusal if a classic group with members cannot become a consumer group, or None."""
     reason = None
     if policy(cluster) not in ("UPGRADE", "BIDIRECTIONAL"):
         reason = "online upgrade is disabled"
@@ -53,13 +53,14 @@ def _cannot_upgrade(group: Group, reason: str) -> Refusal:
 
 
 def upgraded(group: Group, registry: Registry) -> Generator[None, Any, ConsumerGroup | Refusal]:
-    """A consumer group with the members of a classic group, who must join again; the classic group stays unchanged."""
+    """Returns a consumer group with the members of a classic group, which must join again. The classic group stays
+    unchanged."""
     topics = registry.cluster.topics
     group.ask_to_rejoin()
     members, protocol = list(group.members.values()), group.protocol  # its own timers may change it between two slices
     speak = [{name for name, _ in member.protocols} for member in members]
     if protocol is None or any(protocol not in names for names in speak):
-        # Kafka fails if there was no generation yet, or if a newly joined member does not support its protocol.
+        # Kafka fails if the group had no generation yet, or if a newly joined member does not support the group's protocol.
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     made = ConsumerGroup(group.group_id, registry.changes)
     made.epoch = made.assignment_epoch = group.generation
@@ -91,7 +92,8 @@ def _consumer_member(member: Member, subscription: ConsumerProtocolSubscription,
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Sequence[ConsumerMember], cluster: Cluster) -> bool:
-    """Whether the group may become classic because, once they have left, only members of the classic protocol remain."""
+    """Tells whether the group may become classic: after these members have left, only members of the classic protocol
+    remain."""
     left = len(group.members) - len(leaving)
     if group.classic_members - sum(member.classic is not None for member in leaving) != left or left <= 0:
         return False
@@ -107,7 +109,7 @@ def make_classic(
     made = registry.new_classic(group.group_id, now)
     try:
         downgraded(group, leaving, joining, made, registry.cluster)
-    except ProtocolError:  # of a classic member's subscription in the protocol that all have
+    except ProtocolError:  # a classic member's subscription, in the protocol that all support
         return ErrorCode.GROUP_ID_NOT_FOUND
     if error := registry.log(group.group_id, [*group.tombstones(), made.record()], now):
         return error
@@ -123,7 +125,8 @@ def make_classic(
 def downgraded(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, made: Group, cluster: Cluster
 ) -> None:
-    """Fill a new classic group with the classic members of a consumer group; `joining` replaces the one with its instance."""
+    """Fill a new classic group with the classic members of a consumer group. `joining` replaces the member with the same
+    instance."""
     gone = {member.member_id for member in leaving}
     stay = [group.members[member_id] for member_id in group.in_order() if member_id not in gone]
     if joining is not None:

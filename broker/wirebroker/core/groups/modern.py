@@ -1,6 +1,6 @@
 """The common part of consumer, share and streams groups (Kafka's ModernGroup).
 
-The coordinator computes the target of each member; a member learns with its heartbeats what to take and to give up.
+The coordinator computes the target of each member. Heartbeat responses tell a member which partitions to take and to give up.
 `modern_groups` handles the heartbeats, `modern_log` has the records.
 """
 
@@ -23,7 +23,7 @@ from wirebroker.core.purgatory import Action, Timer
 
 FIRST_EPOCH = 1
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
-"""The states of a group, as clients see them. They follow from its epochs and members."""
+"""The states of a group, as clients see them. The state follows from the group's epochs and members."""
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 """The timers of a member."""
 TopicFacts = Mapping[str, tuple[bytes, int]]
@@ -31,7 +31,7 @@ TopicFacts = Mapping[str, tuple[bytes, int]]
 
 
 def topic_facts(names: Iterable[str], topics: Mapping[str, Topic]) -> dict[str, tuple[bytes, int]]:
-    """The facts about the topics that exist."""
+    """Returns the facts about the topics that exist."""
     return {name: (topics[name].topic_id, len(topics[name].partitions)) for name in names if name in topics}
 
 
@@ -87,25 +87,25 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return self.epoch
 
     def in_order(self) -> list[str]:
-        """The ids of the members in the order of Kafka's hash table."""
+        """Returns the ids of the members in the order of Kafka's hash table."""
         return self._member_order.of(self.members)
 
     def target_of(self, member: M) -> T:
-        """The target of a member."""
+        """Returns the target of a member."""
         nothing: T = self.nothing
         return self.targets.get(member.member_id, nothing)
 
     @staticmethod
     def same_target(one: T, other: T) -> bool:
-        """Whether two targets have the same partitions or tasks."""
+        """Tells whether two targets have the same partitions or tasks."""
         return one == other
 
     def changed(self, made: Mapping[str, T], held: Mapping[str, T]) -> dict[str, T]:
-        """The targets that differ from the targets in `held`. A target that stays the same keeps its order."""
+        """Returns the targets that differ from the targets in `held`. A target that stays the same keeps its order."""
         return {each: given for each, given in made.items() if each not in held or not self.same_target(given, held[each])}
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """The error if a member must not commit offsets of these partitions, or NONE.
+        """Returns the error if a member must not commit offsets of these partitions, or NONE.
 
         An old epoch is accepted for partitions that the member has had since then, because the response with the new epoch
         may be in flight.
@@ -129,11 +129,12 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         return ErrorCode.ILLEGAL_GENERATION if transactional else _stale(member)
 
     def has_since(self, member: M, where: Where) -> int | None:
-        """Returns the epoch since which the member has the partition, or None if the member does not have it."""
+        """Returns the epoch at which the member got the partition, or None if the member does not have it."""
         return None
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """The error if a client must not see the group's offsets, or NONE. A client without a member id may."""
+        """Returns the error if a client must not see the group's offsets, or NONE. A client without a member id may see
+        them."""
         if member_id is None:
             return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks up null and fails
         member = self.members.get(member_id)
@@ -155,14 +156,14 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         self.targets.pop(member_id, None)
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`."""
+        """Move all times by `ms`, as the clock was moved."""
         if self.assigned_at:
             self.assigned_at += ms
 
     # Records
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The tombstones for all records of the group."""
+        """Returns the tombstones for all records of the group."""
         return [*self.log.member_tombstones(self.group_id, self.members), *self.log.group_tombstones(self.group_id)]
 
     def replay(self, key: Message, value: Any) -> None:
@@ -194,13 +195,13 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     @abstractmethod
     def replay_other(self, key: Message, value: Any) -> None:
-        """Apply a record that only this type of group has, or the fields that only this type has."""
+        """Apply a record, or fields of a record, that only this type of group has."""
 
     # Timers
 
     def set_timer(self, kind: str, member_id: str, when: int, action: Action) -> None:
-        """Run the action at `when` (ms since the epoch), or after a running change of the group; it replaces an earlier
-        timer of this kind and member.
+        """Run the action at `when` (ms since the epoch), or after a running change of the group. The new timer replaces an
+        earlier timer of this kind and member.
         """
         self.cancel_timer(kind, member_id)
         timers = self._changes.timers
@@ -209,11 +210,11 @@ class ModernGroup(AnyGroup, Generic[M, T]):
 
     def _run(self, kind: str, member_id: str, timer: Timer, action: Action, now: int) -> Iterator[None]:
         yield from self._changes.settled([self.group_id])
-        if self._timers.get((kind, member_id)) is timer:  # the change has not cancelled it
+        if self._timers.get((kind, member_id)) is timer:  # the running change has not cancelled the timer
             action(now)
 
     def has_timer(self, kind: str, member_id: str) -> bool:
-        """Whether a timer of this kind runs for the member."""
+        """Tells whether a timer of this kind runs for the member."""
         running = self._timers.get((kind, member_id))
         return running is not None and running.action is not None
 
@@ -223,17 +224,17 @@ class ModernGroup(AnyGroup, Generic[M, T]):
             timer.cancel()
 
     def cancel_timers(self) -> None:
-        """Cancel all timers: the group is gone, or the broker stopped."""
+        """Cancel all timers, because the group is gone or the broker stopped."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
     def unload(self) -> None:
-        """The broker no longer coordinates the group."""
+        """Stop the timers, because the broker no longer coordinates the group."""
         self.cancel_timers()
 
     def die(self, now: int) -> None:
-        """The group is deleted or replaced."""
+        """Stop the timers, because the group is deleted or replaced."""
         self.cancel_timers()
 
 

@@ -1,7 +1,7 @@
 """Request handling shared by consumer, share and streams groups: heartbeats, timers, and the removal of members.
 
-The rules are those of GroupMetadataManager in Kafka 4.3.1. A heartbeat's result (`Step`) is computed first, then written
-down, then applied, so a refused request changes nothing. Requests about many topics are handled in slices.
+The rules come from GroupMetadataManager in Kafka 4.3.1. A handler computes a heartbeat's result (`Step`) first, then
+writes it down, then applies it. So a refused request changes nothing. Requests about many topics run in slices.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Beat(Protocol):
 
 
 class HeartbeatResult(NamedTuple):
-    """The response to a heartbeat. `assigned` is None if the member already knows it. The interval is in ms."""
+    """The response to a heartbeat. `assigned` is None if the member already knows its assignment. The interval is in ms."""
 
     member_id: str
     epoch: int
@@ -61,7 +61,7 @@ class Step(Generic[G, M]):
 
     group: G
     old: M
-    """The member before the step; if the member replaces a static member, the latter under the new id."""
+    """The member before the step. If it replaces a static member, this is the static member under the new id."""
     new: M
     epoch: int
     facts: TopicFacts
@@ -70,15 +70,15 @@ class Step(Generic[G, M]):
     targets: Mapping[str, Any] | None = None
     """The new targets of all members, if they were computed again."""
     moved: bool = False
-    """Whether the member came closer to its target, or to another target."""
+    """Tells whether the step changed the member's assignment or epoch."""
 
     @property
     def rose(self) -> bool:
-        """Whether the group's epoch rises."""
+        """Tells whether the group's epoch rises."""
         return self.epoch != self.group.epoch
 
     def changed_targets(self) -> dict[str, Any]:
-        """The targets that are not as before."""
+        """Returns the targets that have changed."""
         group, member_id = self.group, self.new.member_id
         held = group.targets
         if self.replaces not in (None, member_id):
@@ -95,7 +95,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     result: ClassVar[type[Any]] = HeartbeatResult
     """The response to a heartbeat."""
     replaces_classic: ClassVar[bool] = True
-    """Whether a new group may replace a classic group without members."""
+    """Tells whether a new group may replace a classic group without members."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -107,20 +107,20 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Settings
 
     def setting(self, group_id: str, name: str) -> int:
-        """A group's own setting, else the broker's."""
+        """Returns a group's own setting, else the broker's."""
         configs = self._cluster.configs
         return group_number(configs.groups.get(group_id, {}), f"{self.type}.{name}", configs)
 
     @property
     def enabled(self) -> bool:
-        """Whether group.coordinator.rebalance.protocols includes this type of group."""
+        """Tells whether group.coordinator.rebalance.protocols includes this type of group."""
         protocols = self._cluster.configs.value("group.coordinator.rebalance.protocols")
         return isinstance(protocols, list) and self.type in protocols
 
     # Finding
 
     def find(self, group_id: str, *, create: bool = False) -> Any:
-        """The group with this id, or the refusal; with `create` perhaps a new group, which is not registered yet."""
+        """Returns the group with this id, or the refusal. With `create`, the group may be new and not registered yet."""
         group = self.registry.groups.get(group_id)
         if isinstance(group, self.kind):
             return group
@@ -132,7 +132,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
     def is_full(self, group: G) -> Refusal | None:
-        """The refusal of a new member if the group has no room, or None."""
+        """Returns the refusal of a new member if the group is full, else None."""
         largest = self._cluster.configs.integer(f"group.{self.type}.max.size")
         if len(group.members) < largest:
             return None
@@ -140,8 +140,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def epoch_error(self, member: M, epoch: int, owns_all: bool) -> Refusal | None:
-        """The refusal of a member epoch that is neither the present one nor, after a lost response, the previous one; else
-        None. `owns_all` says whether the member has all that it claims.
+        """Returns the refusal of a wrong member epoch, else None. The present epoch is right, and after a lost response the
+        previous epoch. `owns_all` says whether the member has all that it claims.
         """
         if epoch in (0, member.epoch) or (epoch == member.previous_epoch < member.epoch and owns_all):
             return None
@@ -155,17 +155,17 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Heartbeats
 
     def heartbeat(self, requested: B, now: int) -> Generator[None, Any, Any]:
-        """A member joins, stays or leaves."""
+        """Handle the heartbeat of a member that joins, stays or leaves."""
         leaves = requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE)
         steps = self._leave(requested, now) if leaves else self._stay(requested, now)
         return (yield from self.changes.alone(requested.group_id, steps))
 
     @abstractmethod
     def _stay(self, requested: B, now: int) -> Generator[None, Any, Any]:
-        """A member joins or stays."""
+        """Handle the heartbeat of a member that joins or stays."""
 
     def _leave(self, requested: B, now: int) -> Generator[None, Any, Any]:
-        """A member leaves."""
+        """Handle the heartbeat of a member that leaves."""
         yield from ()
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):
@@ -178,17 +178,17 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return Refusal(error) if error else self.result(requested.member_id, requested.epoch)
 
     def facts(self, names: Iterable[str]) -> dict[str, tuple[bytes, int]]:
-        """The facts about the topics that exist."""
+        """Returns the facts about the topics that exist."""
         return topic_facts(names, self._cluster.topics)
 
     def too_soon(self, group: G, now: int) -> bool:
-        """Whether the group's last assignment is more recent than its assignment interval."""
+        """Tells whether the group's last assignment is more recent than its assignment interval."""
         interval = self.setting(group.group_id, "assignment.interval.ms")
         return bool(group.assigned_at and interval and now < group.assigned_at + interval)
 
     def compute_target(self, step: Step[G, M], now: int) -> Generator[None, Any, tuple[int, Any]]:
-        """The target epoch and the member's target, computed again if the group's epoch has risen, but at most once in the
-        assignment interval.
+        """Returns the target epoch and the member's target. Computes the targets again if the group's epoch has risen, but at
+        most once in the assignment interval.
         """
         group = step.group
         if group.assignment_epoch >= step.epoch or self.too_soon(group, now):
@@ -198,14 +198,14 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     @abstractmethod
     def _assign(self, step: Any) -> Generator[None, Any, Mapping[str, Any]]:
-        """The targets of all members."""
+        """Returns the targets of all members."""
 
     # Writing down
 
     def write_down(self, step: Step[G, M], now: int) -> Generator[None, Any, ErrorCode]:
-        """Write the step down and apply it; if that fails, change nothing and return the client's error.
+        """Write the step down and apply the step. If the write fails, change nothing and return the client's error.
 
-        Giving up partitions or tasks has a timeout.
+        A timer limits the time for giving up partitions or tasks.
         """
         group, targets = step.group, step.changed_targets()
         records = self._records(step, targets, now)
@@ -225,7 +225,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
     def write(
         self, group: G, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:  # fmt: skip
-        """Write records down and register the group; the tombstones of a group that it replaces come first."""
+        """Write records down and register the group. The tombstones of a replaced group come first."""
         before = self.registry.groups.get(group.group_id)
         prelude = before.tombstones() if before not in (None, group) else ()
         error = yield from self.registry.log_in_slices(group.group_id, chain(prelude, records), now)
@@ -234,12 +234,12 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return error
 
     def _entered(self, group: G, now: int) -> None:
-        """A new group was registered."""
+        """Prepare a new group after its registration."""
 
     def _records(
         self, step: Step[G, M], targets: Mapping[str, Any], now: int
     ) -> Iterator[CoordinatorRecord | None]:  # fmt: skip
-        """The records of all that changes, in Kafka's order, with None where a slice ends."""
+        """Yields the records of all changes, in Kafka's order, with None where a slice ends."""
         group, group_id, new, log = step.group, step.group.group_id, step.new, step.group.log
         known = group.members.get(new.member_id)
         if step.replaces not in (None, new.member_id):
@@ -262,7 +262,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
             yield record
 
     def _other_records(self, step: Any) -> Iterable[CoordinatorRecord]:
-        """The records that only this type of group has."""
+        """Returns the records that only this type of group has."""
         return ()
 
     def _epoch_record(self, step: Any) -> CoordinatorRecord:
@@ -270,7 +270,7 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     @abstractmethod
     def epoch_record(self, group: G, epoch: int) -> CoordinatorRecord:
-        """The record of the group's next epoch."""
+        """Returns the record of the group's next epoch."""
 
     def _apply(self, step: Any, targets: Mapping[str, Any], now: int) -> None:
         group, new = step.group, step.new
@@ -297,8 +297,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
         self.fence_at(group, REBALANCE, member.member_id, now + member.rebalance_timeout, member.epoch)
 
     def fence_at(self, group: G, kind: str, member_id: str, when: int, epoch: int | None = None) -> None:
-        """Remove a member at `when` (ms since the epoch), if it is still a member, and still at `epoch` if that is given;
-        later if the removal cannot be written down then.
+        """Remove a member at `when` (ms since the epoch) if it is still a member, and still at `epoch` if given. If the
+        removal cannot be written down, try again later.
         """
 
         def expire(now: int) -> None:
@@ -311,9 +311,9 @@ class ModernGroups(ABC, Generic[G, M, B]):
     # Leaving
 
     def fence(self, group: G, leaving: Sequence[M], now: int) -> ErrorCode:
-        """Remove these members. The group's epoch rises, and the next heartbeat computes a new target.
+        """Remove these members. Raise the group's epoch, so that the next heartbeat computes a new target.
 
-        If the records cannot be written, no member is removed and the client's error is returned.
+        Removes no member, and returns the client's error, if the records cannot be written.
         """
         gone = [member.member_id for member in leaving]
         facts, more = self._without(group, leaving)
@@ -332,17 +332,17 @@ class ModernGroups(ABC, Generic[G, M, B]):
         return ErrorCode.NONE
 
     def _without(self, group: G, leaving: Sequence[M]) -> tuple[TopicFacts, list[CoordinatorRecord]]:
-        """The group's facts without these members, and tombstones of other state that is forgotten with them."""
+        """Returns the group's facts without these members, and the tombstones of other state that goes with them."""
         return group.facts, []
 
     # Loading and deleting
 
     def loaded(self, group: G, now: int) -> None:
-        """The group was loaded from its records."""
+        """Start the timers of a group that was loaded from its records."""
         self.restart(group, now)
 
     def restart(self, group: G, now: int) -> None:
-        """Continue from the records, which hold all of the group except its timers and facts."""
+        """Continue with the records, which hold the whole group except its timers and facts."""
         group.cancel_timers()
         for member in group.members.values():
             self.await_heartbeat(group, member.member_id, now)
@@ -350,20 +350,20 @@ class ModernGroups(ABC, Generic[G, M, B]):
                 self._await_revocation(group, member, now)
 
     def topics_deleted(self, group: G, gone: Collection[bytes], now: int) -> Generator[None, Any, None]:
-        """Forget what the group knows of deleted topics."""
+        """Forget the group's facts about deleted topics."""
         yield from ()
 
     def delete_state(self, group: G, now: int) -> Generator[None, Any, ErrorCode]:
-        """Forget what is kept outside of the group, which is to be deleted."""
+        """Forget the state that other parts keep for a group to be deleted."""
         yield from ()
         return ErrorCode.NONE
 
 
 def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
-    """The refusal of an unknown member id."""
+    """Returns the refusal of an unknown member id."""
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
 def blank_name(named: Mapping[str, str | None]) -> str | None:
-    """Kafka's message if one of these fields of a request is blank, or None."""
+    """Returns Kafka's message if any of these fields of a request is blank, else None."""
     return next((f"{name} can't be empty." for name, value in named.items() if value is not None and not value.strip()), None)

@@ -1,7 +1,7 @@
 """The records of consumer, share and streams groups in __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers).
 
 Each type of group has the same five kinds of records and some of its own. Kafka adds a hash of the topics to a group's epoch.
-Here the hash stays 0, which means unknown, because the topics themselves are compared.
+Here the hash stays 0, which means unknown, because the group compares the topics themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ModernRecords(ABC, Generic[M, T]):
-    """Writes and reads the records of one type of group."""
+    """Writes and reads the records of a type of group."""
 
     metadata_key: ClassVar[type[Any]]
     current_key: ClassVar[type[Any]]
@@ -33,7 +33,7 @@ class ModernRecords(ABC, Generic[M, T]):
     group_keys: ClassVar[tuple[type[Any], ...]]
     """The kinds of the records of a group itself, in the order of their tombstones."""
     other_keys: ClassVar[tuple[type[Any], ...]] = ()
-    """Kinds of records that have tombstones of their own."""
+    """The kinds of records with tombstones of their own."""
 
     @property
     def member_keys(self) -> tuple[type[Any], ...]:
@@ -48,28 +48,28 @@ class ModernRecords(ABC, Generic[M, T]):
     # Writing
 
     def metadata(self, group_id: str, member: M) -> CoordinatorRecord:
-        """The record of the fields that a member has sent."""
+        """Returns the record of the fields that a member has sent."""
         return CoordinatorRecord(self.metadata_key(group_id=group_id, member_id=member.member_id), self._metadata(member))
 
     def current(self, group_id: str, member: M) -> CoordinatorRecord:
-        """A member's epochs and assignment."""
+        """Returns a member's epochs and assignment."""
         return CoordinatorRecord(self.current_key(group_id=group_id, member_id=member.member_id), self._current(member))
 
     def target(self, group_id: str, member_id: str, target: T) -> CoordinatorRecord:
-        """A member's target."""
+        """Returns a member's target."""
         return CoordinatorRecord(self.target_key(group_id=group_id, member_id=member_id), self._target(target))
 
     def assignment(self, group_id: str, epoch: int, now: int) -> CoordinatorRecord:
-        """The epoch and the time of a target assignment."""
+        """Returns the epoch and the time of a target assignment."""
         value = self.assignment_value(assignment_epoch=epoch, assignment_timestamp=now)
         return CoordinatorRecord(self.assignment_key(group_id=group_id), value)
 
     def epoch(self, group_id: str, value: Message) -> CoordinatorRecord:
-        """A group's epoch."""
+        """Returns a group's epoch."""
         return CoordinatorRecord(self.epoch_key(group_id=group_id), value)
 
     def member_tombstones(self, group_id: str, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
-        """The tombstones of members."""
+        """Returns the tombstones of members."""
         gone = list(member_ids)
         return [
             CoordinatorRecord(kind(group_id=group_id, member_id=member_id), None)
@@ -78,7 +78,7 @@ class ModernRecords(ABC, Generic[M, T]):
         ]
 
     def group_tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """The tombstones of a group's own records."""
+        """Returns the tombstones of a group's own records."""
         return [CoordinatorRecord(kind(group_id=group_id), None) for kind in self.group_keys]
 
     @abstractmethod
@@ -95,12 +95,12 @@ class ModernRecords(ABC, Generic[M, T]):
 
     @abstractmethod
     def with_metadata(self, member: M, value: Any) -> M:
-        """The member with the fields that it has sent."""
+        """Returns the member with the fields that it has sent."""
 
     @abstractmethod
     def with_assignment(self, member: M, value: Any) -> M:
-        """The member with its epochs and assignment."""
+        """Returns the member with its epochs and assignment."""
 
     def read_target(self, value: Any) -> Any:
-        """A member's target."""
+        """Returns a member's target."""
         return {each.topic_id: tuple(each.partitions) for each in value.topic_partitions}

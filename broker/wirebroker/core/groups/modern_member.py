@@ -17,16 +17,16 @@ class MemberState(Enum):
     """The state of a member's reconciliation."""
 
     STABLE = 0
-    """The member has its target of its epoch."""
+    """The member has the target of its epoch."""
     UNREVOKED = 1
-    """The member must give up partitions or tasks, and has not confirmed that yet."""
+    """The member must give up partitions or tasks, and has not confirmed yet that it did."""
     UNRELEASED = 2
     """The member waits for partitions or tasks that other members still have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModernMember:
-    """A member of a group. A member never changes; the group replaces it. Timeouts are in ms."""
+    """A member of a group. The object of a member never changes; the group replaces the object. Timeouts are in ms."""
 
     member_id: str
     epoch: int = 0
@@ -42,30 +42,30 @@ class ModernMember:
 
     @property
     def speaks_classic(self) -> bool:
-        """Whether the member uses the classic protocol."""
+        """Tells whether the member uses the classic protocol."""
         return False
 
     def reconciled_to(self, epoch: int) -> bool:
-        """Whether the member has reached the target assignment of this epoch."""
+        """Tells whether the member has reached the target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def moved(self, epoch: int, state: MemberState, assigned: Any, revoking: Any) -> Self:
-        """The member at its next epoch, with another assignment."""
+        """Returns the member at its next epoch, with another assignment."""
         return replace(
             self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking
         )  # fmt: skip
 
     def has_metadata_of(self, other: ModernMember) -> bool:
-        """Whether the two members' records of sent fields are the same."""
+        """Tells whether the two members' records of sent fields are the same."""
         return _same(self, other, (each for each in self.__dataclass_fields__ if each not in ASSIGNMENT))
 
     def has_assignment_of(self, other: ModernMember) -> bool:
-        """Whether the records of the two members' epochs and assignments are the same."""
+        """Tells whether the records of the two members' epochs and assignments are the same."""
         return _same(self, other, ASSIGNMENT)
 
 
 ASSIGNMENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
-"""The fields of a member in the record of its assignment; the others are in the record of sent fields."""
+"""The fields of a member in the record of its assignment. The record of sent fields holds the other fields."""
 
 
 def _same(one: ModernMember, other: ModernMember, names: Iterable[str]) -> bool:

@@ -25,16 +25,17 @@ class OffsetManager:
     # Committing
 
     def log_error(self, group_id: str) -> ErrorCode:
-        """COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write down the group's records, else NONE."""
+        """Returns COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write down the group's records, else NONE."""
         return self._cluster.coordinator_log_error("group", group_id)
 
     def error(
         self, group_id: str, by: Committer, version: int | None, now: int, where: Iterable[tuple[bytes, int]] = ()
     ) -> ErrorCode:
-        """The error if `by` must not commit offsets, or NONE. Without a member, an unknown group may begin.
+        """Returns the error if `by` must not commit offsets, or NONE. A commit that names no member may create the group.
 
-        `version` is OffsetCommit's, on which the error for an unknown group depends, or None for a transactional commit.
-        `where` are the partitions (topic id, index): a member may commit with an old epoch for some of them.
+        `version` is the version of OffsetCommit, or None for a transactional commit. The error for an unknown group depends
+        on `version`. `where` are the partitions (topic id, index). For some partitions, a member may commit with an old
+        epoch.
         """
         group = self._registry.groups.get(group_id)
         if group is None:
@@ -49,17 +50,19 @@ class OffsetManager:
         return group.commit_error(by, version, partitions, now)
 
     def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """The error if a client must not see the offsets of a group, or NONE. Classic groups show theirs to all clients."""
+        """Returns the error if a client must not see the offsets of a group, or NONE. Classic groups show their offsets to
+        all clients."""
         group = self._registry.groups.get(group_id)
         return group.fetch_error(member_id, epoch) if group is not None else ErrorCode.NONE
 
     def deletion_error(self, group_id: str) -> ErrorCode:
-        """The error if no offset of this group may be deleted, or NONE. The subscriptions of its members must be known."""
+        """Returns the error if no offset of this group may be deleted, or NONE. The coordinator must be able to read its
+        members' subscriptions."""
         group = self._registry.groups.get(group_id)
         return group.deletion_error() if group is not None else ErrorCode.GROUP_ID_NOT_FOUND
 
     def new(self, group_id: str, now: int, producer: tuple[int, int] | None = None) -> Commit:
-        """An empty commit. With `producer`, an id and epoch, its offsets are valid once that producer commits."""
+        """Returns an empty commit. With `producer` (id and epoch), the offsets are valid once that producer commits."""
         log = self._cluster.partition(GROUP_TOPIC, self._registry.home(group_id))
         limit = log.policy.max_message_bytes if log is not None else 0
         return Commit(group_id, self._cluster, now, limit, producer)
@@ -67,7 +70,7 @@ class OffsetManager:
     def commit(self, commit: Commit, batch: bytes | None, now: int) -> ErrorCode:
         """Write down and remember offsets that may be committed. Returns the client's error if that fails.
 
-        `batch` is the commit's. If there is none, the error is UNKNOWN_SERVER_ERROR, as in Kafka.
+        `batch` is the commit's. Without offsets the error is UNKNOWN_SERVER_ERROR, as in Kafka.
         """
         base, error = self._log_commit(commit, batch, now)
         if error:
@@ -77,7 +80,8 @@ class OffsetManager:
         return ErrorCode.NONE
 
     def commit_in_transaction(self, commit: Commit, batch: bytes | None, verified: bool, now: int) -> ErrorCode:
-        """Write down offsets that are valid once the producer commits; INVALID_PRODUCER_EPOCH if it is fenced."""
+        """Write down offsets that are valid once the producer commits. Returns INVALID_PRODUCER_EPOCH if the producer is
+        fenced."""
         assert commit.producer is not None
         if not commit.offsets:
             return ErrorCode.NONE
@@ -103,7 +107,7 @@ class OffsetManager:
         return self._registry.append(commit.group_id, batch or b"", now, verified)
 
     def follow_logs(self, now: int) -> None:
-        """Move each committed offset to the end of its log, for a soft reset; those of open transactions are forgotten.
+        """Move each committed offset to the end of its log, and forget the offsets of open transactions, for a soft reset.
 
         Raises OSError if that cannot be written down.
         """
@@ -118,7 +122,7 @@ class OffsetManager:
                 raise OSError(f"the offsets of the group {group_id!r} cannot be written down ({error.name})")
 
     def delete(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
-        """Forget committed offsets; if that cannot be written down, forget none and return the client's error."""
+        """Forget committed offsets. If the tombstones cannot be written down, forget none and return the client's error."""
         gone = [each for each in dict.fromkeys(where) if self.offsets.has(group_id, each)]
         error = self._registry.log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
         for each in gone if not error else ():

@@ -1,4 +1,4 @@
-"""The offsets that groups commit, and those of open transactions."""
+"""The offsets that groups have committed, and the offsets of open transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Committed(NamedTuple):
     """A committed offset; `leader_epoch` is −1 if the client did not send it.
 
     `time` is the time of the commit, `expires` the client's own expiration time if it sent one, both in ms since the epoch.
-    `recorded_at` is the offset of its record in __consumer_offsets: the commit with the later record wins.
+    `recorded_at` is the offset of the commit's record in __consumer_offsets: the commit with the later record wins.
     """
 
     offset: int
@@ -29,39 +29,40 @@ NOTHING = Committed(-1, -1, "", -1)
 
 
 def expires_at(now: int, keep_ms: int) -> int:
-    """The expiration time of an offset whose client sends its retention; as with Java's `long`, it may wrap around."""
+    """Returns the expiration time of an offset whose client sends a retention. The time may wrap around, as Java's `long`
+    does."""
     return (now + keep_ms + 2**63) % 2**64 - 2**63
 
 
 class OffsetStore:
-    """The committed offsets by group and partition, and those of open transactions by producer."""
+    """The committed offsets by group and partition, and the offsets of open transactions by producer."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Committed]] = {}
         self._pending: dict[str, dict[ProducerAt, dict[TopicPartition, Committed]]] = {}
         """The offsets of open transactions, by group, producer and partition."""
         self._waiting: dict[ProducerAt, dict[str, None]] = {}
-        """The groups with such offsets, by producer."""
+        """The groups with offsets in open transactions, by producer."""
 
     def commit(self, group_id: str, where: TopicPartition, committed: Committed) -> None:
         """Remember an offset."""
         self._groups.setdefault(group_id, {})[where] = committed
 
     def commit_all(self, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int) -> None:
-        """Remember offsets that were recorded as one batch, the first at `base`."""
+        """Remember offsets from one batch of records, whose first record is at `base`."""
         if offsets:
             self._groups.setdefault(group_id, {}).update(_recorded(offsets, base))
 
     def of(self, group_id: str) -> dict[TopicPartition, Committed]:
-        """A group's offsets; empty if it has none."""
+        """Returns a group's offsets; empty if the group has none."""
         return self._groups.get(group_id, {})
 
     def has(self, group_id: str, where: TopicPartition) -> bool:
-        """Whether there is an offset to forget, even one of an open transaction."""
+        """Tells whether there is an offset to forget, even one of an open transaction."""
         return where in self.of(group_id) or self.waits(group_id, where)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
-        """Forget one offset, also in open transactions. Returns whether there was one."""
+        """Forget an offset, also in open transactions. Returns whether there was such an offset."""
         held = self._groups.get(group_id, {})
         found = held.pop(where, None) is not None
         if not held:
@@ -71,7 +72,7 @@ class OffsetStore:
         return found
 
     def groups(self) -> list[str]:
-        """The groups that have offsets."""
+        """Returns the groups that have offsets."""
         return list(self._groups)
 
     def drop_pending(self) -> None:
@@ -98,14 +99,15 @@ class OffsetStore:
     ) -> None:
         """Keep offsets until the producer's transaction ends.
 
-        They were recorded as one batch, the first at `base`. `home` is the group's partition of __consumer_offsets.
+        The offsets' records are one batch, whose first record is at `base`. `home` is the group's partition of
+        __consumer_offsets.
         """
         producer = (home, producer_id)
         self._pending.setdefault(group_id, {}).setdefault(producer, {}).update(_recorded(offsets, base))
         self._waiting.setdefault(producer, {})[group_id] = None
 
     def end_transaction(self, home: int, producer_id: int, commit: bool) -> None:
-        """The marker was written: the transaction's offsets are valid now, or dropped."""
+        """Accept or drop the transaction's offsets, because its marker was written."""
         producer = (home, producer_id)
         for group_id in self._waiting.pop(producer, {}):
             pending = self._pending[group_id].pop(producer)
@@ -117,12 +119,12 @@ class OffsetStore:
                     self.commit(group_id, where, committed)
 
     def waits(self, group_id: str, where: TopicPartition | None = None) -> bool:
-        """Whether an open transaction has an offset of the group, or of this partition."""
+        """Tells whether an open transaction has an offset of the group, or of this partition."""
         pending = self._pending.get(group_id, {}).values()
         return any(pending) if where is None else any(where in offsets for offsets in pending)
 
     def pending_of(self, group_id: str) -> Iterator[tuple[TopicPartition, Committed]]:
-        """The offsets of a group in open transactions."""
+        """Yields the offsets of a group in open transactions."""
         for offsets in self._pending.get(group_id, {}).values():
             yield from offsets.items()
 

@@ -1,4 +1,4 @@
-"""The groups by their ids, and the log in which they are written down (Kafka's CoordinatorRuntime)."""
+"""The groups by their ids, and the log of their records (Kafka's CoordinatorRuntime)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.log import encoded_batch
 
 BYTES = 64 * 1024
-"""The bytes of encoded records in one slice."""
+"""The number of bytes of encoded records in one slice."""
 
 
 class Registry:
@@ -29,7 +29,8 @@ class Registry:
         self.groups: dict[str, AnyGroup] = {}
 
     def enter(self, group: AnyGroup, now: int) -> bool:
-        """Register a group that was written down, in place of the one with its id. Returns whether the group is new."""
+        """Register a group that was written down, in place of an earlier group with its id. Returns whether the group is
+        new."""
         before = self.groups.get(group.group_id)
         if before is group:
             return False
@@ -39,7 +40,7 @@ class Registry:
         return True
 
     def new_classic(self, group_id: str, now: int) -> Group:
-        """A classic group, which is not registered yet."""
+        """Returns a classic group, which is not registered yet."""
         configs = self.cluster.configs
         return Group(
             group_id, self.cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
@@ -47,32 +48,33 @@ class Registry:
         )  # fmt: skip
 
     def create_classic(self, group_id: str, now: int) -> Group:
-        """A registered classic group."""
+        """Returns a registered classic group."""
         group = self.groups[group_id] = self.new_classic(group_id, now)
         return group
 
     def report(self, group: AnyGroup) -> None:
-        """Tell who watches the cluster that the group has changed."""
+        """Tell the watchers of the cluster that the group has changed."""
         change = GroupChange(group.group_id, group.state_name, group.generation_or_epoch, len(group.members))
         self.cluster.report(change)
 
     # Writing down
 
     def home(self, group_id: str) -> int:
-        """The partition of __consumer_offsets with the group's records."""
+        """Returns the partition of __consumer_offsets with the group's records."""
         return self.cluster.coordinator_partition("group", group_id) or 0
 
     def log(self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int) -> ErrorCode:
         """Append records to __consumer_offsets, all or none. Returns the client's error.
 
-        Ids that are longer than a record can hold are UNKNOWN_SERVER_ERROR, as in Kafka.
+        The error is UNKNOWN_SERVER_ERROR for ids that are longer than a record can hold, as in Kafka.
         """
         return at_once(self.log_in_slices(group_id, records, now))
 
     def log_in_slices(
         self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int
     ) -> Generator[None, Any, ErrorCode]:
-        """The same in slices; None among the records ends one. Nothing is written before all records are encoded."""
+        """Appends records in slices; None among the records ends a slice. Nothing is written before all records are
+        encoded."""
         pause = weighted_pauses(BYTES)
         encoded = []
         try:
@@ -90,7 +92,7 @@ class Registry:
         return self.append(group_id, batch, now)[1]
 
     def append(self, group_id: str, batch: bytes, now: int, verified: bool = False) -> tuple[int, ErrorCode]:
-        """Append a batch to __consumer_offsets. Returns its base offset, and the client's error."""
+        """Append a batch to __consumer_offsets. Returns the batch's base offset, and the client's error."""
         log = self.cluster.partition(GROUP_TOPIC, self.home(group_id))
         if log is None or not batch:
             return -1, ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""One share group: its members, its targets, and which partitions have a state (Kafka's ShareGroup)."""
+"""One share group: its members, its targets, and the partitions that have a state (Kafka's ShareGroup)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         return STABLE if self.members else EMPTY
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`: what is being initialized is tried again when it would have been."""
+        """Move all times by `ms`, as the clock was moved. The time until an initialization is tried again stays the same."""
         super().move_time(ms)
         if self.preparation is not None:
             begun = self.preparation.initializing.items()
@@ -48,26 +48,27 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
             self.preparation = replace(self.preparation, initializing=moved)
 
     def subscriptions(self, changed: ShareMember | None = None, without: Iterable[str] = ()) -> Counter[str]:
-        """The number of subscribers of each topic, with another version of a member or without some members."""
+        """Returns the number of subscribers of each topic, counted with a new version of a member, or without some
+        members."""
         members = {member_id: each for member_id, each in self.members.items() if member_id not in without}
         if changed is not None:
             members[changed.member_id] = changed
         return Counter(topic for member in members.values() for topic in member.topics)
 
     def subscribes(self, topic: str) -> bool:
-        """Share groups have no offsets that a subscription could keep."""
+        """Returns False: share groups have no offsets that a subscription could keep."""
         return False
 
     def commit_error(self, by: Committer, version: int | None, where: Iterable[Where], now: int) -> ErrorCode:
-        """Nobody commits offsets for a share group."""
+        """Returns an error, because nobody commits offsets for a share group."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Everybody may see that there are no offsets."""
+        """Returns no error: everybody may see that a share group has no offsets."""
         return ErrorCode.NONE
 
     def deletion_error(self) -> ErrorCode:
-        """There are no offsets to delete."""
+        """Returns an error, because a share group has no offsets to delete."""
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def replay_other(self, key: Message, value: Any) -> None:

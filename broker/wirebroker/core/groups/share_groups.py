@@ -1,7 +1,7 @@
 """The requests of share groups (KIP-932): ShareGroupHeartbeat, and the removal of members.
 
-A partition is assigned only after its state has been initialized (`share_states`). That follows the first heartbeat, so a
-member gets its partitions with a later one.
+The coordinator assigns a partition only after it has initialized the partition's state (`share_states`). The coordinator
+initializes states after the first heartbeat, so a member gets its partitions with a later heartbeat.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ShareStep = Step[ShareGroup, ShareMember]
 
 
 class ShareHeartbeat(NamedTuple):
-    """A ShareGroupHeartbeat. Fields that are None have not changed."""
+    """A ShareGroupHeartbeat. A field that is None has not changed."""
 
     group_id: str
     member_id: str
@@ -56,7 +56,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
 
     @staticmethod
     def request_error(requested: ShareHeartbeat) -> Refusal | None:
-        """The refusal of a request that is invalid for every group, or None."""
+        """Returns the refusal of a request that is invalid for every group, or None."""
         invalid = ErrorCode.INVALID_REQUEST
         named = {"MemberId": requested.member_id, "GroupId": requested.group_id, "RackId": requested.rack_id}
         if blank := blank_name(named):
@@ -68,7 +68,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
         return None
 
     def heartbeat(self, requested: ShareHeartbeat, now: int) -> Generator[None, Any, HeartbeatResult | Refusal]:
-        """A member joins, stays or leaves."""
+        """Handle the heartbeat of a member that joins, stays or leaves."""
         result: HeartbeatResult | Refusal = yield from super().heartbeat(requested, now)
         group = self.registry.groups.get(requested.group_id)
         if requested.epoch != LEAVES and isinstance(result, HeartbeatResult) and isinstance(group, ShareGroup):
@@ -107,7 +107,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
     def _next_epoch(
         self, group: ShareGroup, old: ShareMember, new: ShareMember
     ) -> Generator[None, Any, tuple[int, TopicFacts]]:
-        """The group's epoch and facts after `old` becomes `new`."""
+        """Returns the group's epoch and facts after `old` becomes `new`."""
         facts = self.facts(group.subscriptions(new))
         bumps = old.topics != new.topics or facts != group.facts
         yield from after(facts)
@@ -118,7 +118,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
 
     @staticmethod
     def _can_assign_more(group: ShareGroup) -> bool:
-        """Whether partitions of subscribed topics have been initialized since the last assignment."""
+        """Tells whether partitions of subscribed topics have been initialized since the last assignment."""
         if group.preparation is None or not group.members:
             return False
         subscribed = group.subscriptions()
@@ -165,7 +165,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
         return replace(member, epoch=epoch, previous_epoch=member.epoch, assigned=assigned)
 
     def epoch_record(self, group: ShareGroup, epoch: int) -> CoordinatorRecord:
-        """The record of the group's next epoch."""
+        """Returns the record of the group's next epoch."""
         return group.log.epoch_record(group.group_id, epoch)
 
     def _without(

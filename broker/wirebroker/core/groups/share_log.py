@@ -46,11 +46,11 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
         )
 
     def epoch_record(self, group_id: str, epoch: int) -> CoordinatorRecord:
-        """A group's epoch."""
+        """Returns a group's epoch."""
         return self.epoch(group_id, group_metadata.ShareGroupMetadataValue(epoch=epoch, metadata_hash=0))
 
     def preparation(self, group_id: str, held: Preparation) -> Iterator[CoordinatorRecord | None]:
-        """The record that tells which partitions have a state; None before it where a slice ends."""
+        """Yields the record of the partitions that have a state. None before the record ends a slice."""
         initializing = _infos(held.initializing)
         yield from after(initializing)
         initialized = _infos(held.initialized)
@@ -62,20 +62,20 @@ class ShareRecords(ModernRecords[ShareMember, Partitions]):
         yield CoordinatorRecord(self.state_key(group_id=group_id), value)
 
     def with_metadata(self, member: ShareMember, value: metadata.ShareGroupMemberMetadataValue) -> ShareMember:
-        """The member with the fields that it has sent."""
+        """Returns the member with the fields that it has sent."""
         return replace(
             member, rack_id=value.rack_id, client_id=value.client_id, client_host=value.client_host,
             topics=frozenset(value.subscribed_topic_names),
         )  # fmt: skip
 
     def with_assignment(self, member: ShareMember, value: current.ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
-        """The member with its epochs and assignment."""
+        """Returns the member with its epochs and assignment."""
         assigned = {each.topic_id: tuple(each.partitions) for each in value.assigned_partitions}
         return replace(member, epoch=value.member_epoch, previous_epoch=value.previous_member_epoch, assigned=assigned)
 
     @staticmethod
     def read_preparation(value: state.ShareGroupStatePartitionMetadataValue) -> Preparation:
-        """Which partitions have a state."""
+        """Returns the partitions that have a state, from their record."""
         return Preparation(
             _prepared(value.initializing_topics), _prepared(value.initialized_topics),
             {each.topic_id: each.topic_name for each in value.deleting_topics},

@@ -19,7 +19,7 @@ class ShareMember(ModernMember):
 
 
 class Prepared(NamedTuple):
-    """Partitions of a topic whose state is or will be initialized, since `time` (ms since the epoch)."""
+    """The partitions of a topic whose state is or will be initialized, since `time` (ms since the epoch)."""
 
     name: str
     partitions: frozenset[int]
@@ -36,5 +36,5 @@ class Preparation:
 
     @property
     def by_state(self) -> tuple[Mapping[bytes, Any], ...]:
-        """The three, in the order of the fields."""
+        """The three mappings, in the order of the fields."""
         return self.initializing, self.initialized, self.deleting

@@ -1,6 +1,8 @@
-"""Which partitions of a share group have a state: to initialize it, to alter where a group begins, and to forget it.
+"""The states of a share group's partitions: this module initializes states, alters the offsets at which a group begins, and
+forgets states.
 
-The state itself is the share coordinator's (`core.share.coordinator`); the group writes down which partitions have one.
+The share coordinator (`core.share.coordinator`) keeps the states themselves. The group writes down which partitions have a
+state.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class ShareStates:
         self._coordinator = coordinator
 
     def prepare(self, group: ShareGroup, now: int) -> Generator[None, Any, None]:
-        """Initialize the state of subscribed partitions that have none. Kafka does so after it has responded."""
+        """Initialize the state of subscribed partitions without a state. Kafka initializes states after it has responded."""
         yield from after(group.facts)
         held = group.preparation or Preparation()
         retry = self._cluster.configs.integer("group.share.initialize.retry.interval.ms")
@@ -57,8 +59,8 @@ class ShareStates:
     def _initialize(
         self, group: ShareGroup, topics: Mapping[bytes, Prepared], starts: Mapping[tuple[bytes, int], int], now: int
     ) -> Generator[None, Any, Mapping[tuple[bytes, int], Refusal] | Refusal]:
-        """Initialize partitions (topic id, index), each with a start offset, in slices. The refused ones, or the refusal of
-        all.
+        """Initialize partitions (topic id, index), each with a start offset, in slices. Returns the refused partitions, or
+        the refusal of all.
         """
 
         def begin(held: Preparation) -> Preparation:
@@ -81,7 +83,7 @@ class ShareStates:
         return refused
 
     def make_state_topic(self, now: int) -> None:
-        """Create __share_group_state, as its first use does."""
+        """Create __share_group_state, as the first use of a share group does."""
         if SHARE_TOPIC not in self._cluster.topics:
             with suppress(OSError, ConfigError):  # the brokers' settings may be invalid for this topic
                 self._cluster.create_internal_topic(SHARE_TOPIC, now)
@@ -90,8 +92,8 @@ class ShareStates:
     def _rewrite(
         self, group: ShareGroup, change: Callable[[Preparation], Preparation], now: int
     ) -> Generator[None, Any, ErrorCode]:
-        """Change which partitions have a state, after other changes of the group, and write that down. Does nothing if the
-        group was deleted in the meantime.
+        """Change the set of partitions with a state, after other changes of the group, and write the change down. Does
+        nothing if the group was deleted in the meantime.
         """
         yield from self._groups.changes.settled([group.group_id])
         if group.preparation is not None and self._registry.groups.get(group.group_id) is not group:
@@ -123,8 +125,8 @@ class ShareStates:
     def alter_offsets(
         self, group_id: str, wanted: Mapping[str, Mapping[int, int]], now: int
     ) -> Generator[None, Any, Mapping[tuple[str, int], Refusal] | Refusal]:
-        """Let a group without members begin at other offsets, by topic and partition, in slices. The refused ones, or the
-        refusal.
+        """Let a group without members begin at other offsets, by topic and partition, in slices. Returns the refused
+        partitions, or the refusal of all.
         """
         group = self._groups.find(group_id, create=True)
         if isinstance(group, Refusal):
@@ -154,7 +156,8 @@ class ShareStates:
         return refused | {(names[topic_id], index): why for (topic_id, index), why in made.items()}
 
     def delete_offsets(self, group_id: str, names: Sequence[str], now: int) -> Generator[None, Any, Deleted | Refusal]:
-        """Forget the state of topics, for a group without members, in slices: name, topic id and refusal of each."""
+        """Forget the state of topics, for a group without members, in slices. Returns name, topic id and refusal of each
+        topic."""
         group = self._groups.find(group_id)
         if isinstance(group, Refusal):
             absent = f"Group {group_id} not found."
@@ -233,7 +236,7 @@ def _joined(one: Mapping[bytes, Prepared], other: Mapping[bytes, Prepared]) -> d
 
 
 def _initialized(held: Preparation, topics: Mapping[bytes, Prepared], failed: bool) -> Preparation:
-    """The preparation after these partitions were initialized, or were not."""
+    """Returns the preparation after these partitions were initialized, or after their initialization failed."""
     left = {}
     for topic_id, each in held.initializing.items():
         rest = each.partitions - topics[topic_id].partitions if topic_id in topics else each.partitions

@@ -1,7 +1,9 @@
-"""The assignor of share groups, "simple", which gives a partition to several members, in slices (Kafka's SimpleAssignor).
+"""The assignor "simple" of share groups. The assignor gives a partition to several members, and runs in slices (Kafka's
+SimpleAssignor).
 
 Every partition gets the same number of members, as far as possible, and every member about as many partitions. Members keep
-their partitions. The result is Kafka's for the same history, so it follows the order of Java's hash tables.
+their partitions where possible. The result equals Kafka's for the same history, so it depends on the order of Java's hash
+tables.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ class ShareSubscriber(NamedTuple):
 def simple(
     members: Mapping[str, ShareSubscriber], assignable: Mapping[bytes, Collection[int]], *, same: bool
 ) -> Generator[None, Any, dict[str, Partitions]]:
-    """The assignment of each member. `members` are in the order of Kafka's hash table, `assignable` the partitions that may be
-    given out; `same` says that all members subscribe to the same topics.
+    """Returns the assignment of each member. `members` are in the order of Kafka's hash table, and `assignable` are the
+    partitions that may be assigned. `same` says that all members subscribe to the same topics.
     """
     subscribers = list(members.values())
     if not any(each.topics for each in subscribers):
@@ -92,7 +94,7 @@ def _give_mixed(
 
 
 def as_partitions(places: Iterable[Place]) -> Partitions:
-    """These partitions by topic id."""
+    """Returns these partitions by topic id."""
     made: dict[bytes, list[int]] = {}
     for topic, index in sorted(places):
         made.setdefault(topic, []).append(index)
@@ -104,7 +106,7 @@ def _hash_of_place(place: Place) -> int:
 
 
 class _Balance:
-    """Gives partitions to members, by their numbers. `given` has each member's partitions, and is changed."""
+    """Gives partitions to members, by their numbers. Changes `given`, which has each member's partitions."""
 
     def __init__(
         self, members: Sequence[int], targets: Sequence[Place], given: list[set[Place]], hashed: Callable[[Place], int]
@@ -162,7 +164,7 @@ class _Balance:
             self._owners[place].discard(member)
 
     def _give(self) -> Generator[None, Any, None]:
-        """Go round the members with too few partitions."""
+        """Visit the members with too few partitions in turn."""
         unfilled = [member for member in self._members if len(self._given[member]) < self._wanted[member]]
         turn, gave = 0, False
         for place in self._in_order(self._owners, self._buckets):

@@ -32,4 +32,4 @@ PREVIOUS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
     ClassicGroupState.DEAD: frozenset(ClassicGroupState),
 }
-"""The states from which each may be entered."""
+"""For each state, the states that may precede it."""

@@ -1,7 +1,8 @@
 """The assignor of streams groups, in slices (StickyTaskAssignor in Kafka 4.3.1).
 
-Active tasks go to the member that had them, then to one that had a standby of them, then to the process with the least load;
-standby tasks alike, but never to a process that has the task already. Quotas keep the members' numbers of tasks level.
+An active task goes to the member that had it, or else to a member that had its standby task, or else to the process with the
+least load. Standby tasks follow the same order, but never go to a process that already has the task. Quotas keep the members'
+numbers of tasks about equal.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class _Process:
         return self._total / len(self.counts)
 
     def give(self, member_id: str) -> int:
-        """Give a task to a member. Returns its number of tasks."""
+        """Give a task to a member. Returns the member's number of tasks."""
         self._by_load = None
         return self._count(member_id)
 
@@ -70,14 +71,14 @@ class _Process:
 
 
 class _Quota:
-    """How many tasks a member may have before others get some."""
+    """The number of tasks that a member may have before other members get tasks."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
         self.limit = -(-tasks // members)
 
     def reached(self, count: int) -> None:
-        """A member now has `count` tasks."""
+        """Note that a member now has `count` tasks."""
         if count == self.limit:
             self._members -= 1
             self._tasks -= count
@@ -85,7 +86,7 @@ class _Quota:
 
 
 class _Assignment:
-    """One assignment in the making."""
+    """An assignment in progress."""
 
     def __init__(self, members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> None:
         active = sum(each.tasks for each in work)
@@ -122,7 +123,7 @@ class _Assignment:
         self._quota.reached(count)
 
     def _give_back(self, task: TaskId, member_id: str | None, quota: _Quota, *, active: bool) -> bool:
-        """Give the task to a member that had it, if there is one and its quota allows that."""
+        """Give the task to a member that had it, if its quota allows that."""
         if member_id is None or self._process_of[member_id].counts[member_id] >= quota.limit:
             return False
         self._give(member_id, task, self._process_of[member_id].give(member_id), active=active)
@@ -132,7 +133,7 @@ class _Assignment:
         return [(each.subtopology, index) for each in work for index in range(each.tasks)]
 
     def assign_active(self) -> Generator[None, Any, None]:
-        """Give out the active tasks."""
+        """Assign the active tasks."""
         tasks = sorted(self._tasks(self._work), key=lambda task: task[::-1])
         for find in (self._was_active.get, self._had_standby):
             tasks = yield from self._not_given_back(tasks, find)
@@ -158,7 +159,7 @@ class _Assignment:
         return self._least_loaded(self._was_standby.get(task), None)
 
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
-        """A member with little load among these; with `task`, a member of a process without that task."""
+        """Returns a member with little load among these; with `task`, a member of a process without that task."""
         if not members:
             return None
         first = best = members[0]
@@ -167,11 +168,11 @@ class _Assignment:
             less = process.load < chosen.load and process.counts[member_id] < chosen.counts[best]
             if less and (task is None or task not in process.tasks):
                 best = member_id
-        # As in Kafka: the process of the first one decides, not that of the chosen one.
+        # As in Kafka: the process of the first member decides, not the process of the chosen member.
         return best if task is None or task not in self._process_of[first].tasks else None
 
     def assign_standby(self) -> Generator[None, Any, None]:
-        """Give out the standby tasks, as far as there are processes for them."""
+        """Assign the standby tasks, as far as there are processes for them."""
         left: list[tuple[TaskId, int]] = []
         tasks = sorted(self._tasks(each for each in self._work if each.stateful), key=lambda task: task[::-1], reverse=True)
         for task in tasks:
@@ -212,7 +213,8 @@ class _Assignment:
 
 
 def sticky(members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> Generator[None, Any, Mapping[str, Tasks]]:
-    """The target of each member. `members` are in the order of Kafka's hash table, `work` in that of the subtopologies' ids."""
+    """Returns the target of each member. `members` are in the order of Kafka's hash table, and `work` is in the order of the
+    subtopologies' ids."""
     if not members:
         return {}
     made = _Assignment(members, work, standbys)

@@ -1,6 +1,6 @@
 """One streams group: its members, its topology, its epochs and its target assignment (Kafka's StreamsGroup, KIP-1071).
 
-It holds the state; `streams_groups` computes the result of each request and stores it here.
+The class holds the state; `streams_groups` computes the result of each request and stores it here.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.configured: Configured | None = None
         """The topology, configured with the cluster's topics; None after a restart, until a member sends a heartbeat."""
         self.configured_at = 0
-        """The end of the group's partition of __consumer_offsets at that moment."""
+        """The end offset of the group's partition of __consumer_offsets when the topology was configured."""
         self.valid_topology_epoch = 0
-        """The epoch of the topology that was ready when the group's epoch last rose; −1 if none was."""
+        """The epoch of the topology that was ready when the group's epoch last rose; −1 if no topology was ready."""
         self.configs: Mapping[str, str] = {}
         """The settings of the assignor when the epoch last rose."""
         self.endpoints_epoch = 0
-        """Rises when a member with an endpoint gets other tasks."""
+        """A counter that rises when a member with an endpoint gets other tasks."""
         self.shutdown_by: str | None = None
-        """The member that asked for the end of the whole application."""
+        """The id of the member that asked for the end of the whole application."""
         self._active: dict[TaskId, str] = {}
         self._others: tuple[dict[TaskId, set[str]], ...] = ({}, {})
 
@@ -58,26 +58,26 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @staticmethod
     def same_target(one: Tasks, other: Tasks) -> bool:
-        """Whether two targets have the same tasks."""
+        """Tells whether two targets have the same tasks."""
         return one.same(other)
 
     @property
     def holders(self) -> Holders:
-        """Which processes have which tasks."""
+        """The tasks of each process."""
         return Holders(self._active.get, self._others_of)
 
     def _others_of(self, task: TaskId) -> set[str]:
         return {process for held in self._others for process in held.get(task, ())}
 
     def subscribes(self, topic: str) -> bool:
-        """Whether members read the topic."""
+        """Tells whether members read the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.reader_of
 
     def has_since(self, member: StreamsMember, where: Where) -> int | None:
-        """Returns the epoch since which the member has the task that reads the partition, or None if the member does not have
-        it."""
+        """Returns the epoch at which the member got the task that reads the partition, or None if the member does not have
+        the task."""
         if where.topic is None:
-            return 0  # a deleted topic has no reader
+            return 0  # no task reads a deleted topic
         reader = self.topology.reader_of.get(where.topic, "") if self.topology is not None else ""
         task = (reader, where.partition)
         return member.assigned.active.get(task, member.revoking.active.get(task))
@@ -85,7 +85,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # Changes
 
     def update(self, member: StreamsMember) -> None:
-        """Add a member, or replace one that has changed."""
+        """Add a member, or replace a member that has changed."""
         self._disown(self.members.get(member.member_id))
         super().update(member)
         for held in (member.assigned, member.revoking):

@@ -25,7 +25,7 @@ from wirebroker.core.refusals import Refusal
 
 DELAY = "delay"
 MOST_ERRORS = 1000
-"""The number of topics whose creation failed that are remembered."""
+"""The largest number of remembered topics whose creation failed."""
 STANDBYS = "num.standby.replicas"
 Claims = Sequence[TaskIds] | None
 
@@ -55,7 +55,8 @@ class StreamsHeartbeat(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a member serves interactive queries, and the partitions (topic, indexes) of its active and standby tasks."""
+    """The address at which a member serves interactive queries, and the partitions (topic, indexes) of its active and standby
+    tasks."""
 
     address: tuple[str, int]
     active: Sequence[tuple[str, Sequence[int]]]
@@ -63,7 +64,7 @@ class Endpoint(NamedTuple):
 
 
 class StreamsHeartbeatResult(NamedTuple):
-    """The response to a heartbeat. A field is None if the member knows it already. The interval is in ms."""
+    """The response to a heartbeat. A field is None if the member already knows its value. The interval is in ms."""
 
     member_id: str
     epoch: int
@@ -77,7 +78,8 @@ class StreamsHeartbeatResult(NamedTuple):
 
 
 class CreationErrors:
-    """Why internal topics could not be created, for the time of two heartbeats of the group (ExpiringErrorCache)."""
+    """The reasons for which internal topics could not be created. A reason is kept for two heartbeat intervals of the group
+    (ExpiringErrorCache)."""
 
     def __init__(self, interval: Callable[[str], int]) -> None:
         self._interval = interval
@@ -94,7 +96,7 @@ class CreationErrors:
             self._held[topic] = (why, now + 2 * self._interval(group_id))
 
     def of(self, topics: Iterable[str], now: int) -> dict[str, str]:
-        """The topics among these that could not be created of late, and why."""
+        """Returns the topics among these that recently could not be created, with the reason for each topic."""
         return {name: self._held[name][0] for name in topics if name in self._held and self._held[name][1] > now}
 
 
@@ -137,7 +139,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         step.moved = step.new != updated
         yield from after(target.active)
         shown = request.member_epoch == 0 or step.old.assigned != step.new.assigned
-        # Kafka keeps these two apart from its records, so they hold even if this request is refused.
+        # Kafka keeps these two values apart from its records, so they hold even if the request is refused.
         group.endpoints_epoch += shown and step.new.endpoint is not None
         if request.shutdown_application:
             group.shutdown_by = group.shutdown_by or request.member_id
@@ -162,7 +164,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _step(
         self, group: StreamsGroup, requested: StreamsHeartbeat
     ) -> Generator[None, Any, StreamsStep | Refusal]:  # fmt: skip
-        """The group and the member after this heartbeat, except for their tasks."""
+        """Returns the group and the member after this heartbeat, except for their tasks."""
         request = requested.request
         old = self._member(group, request)
         if isinstance(old, Refusal):
@@ -216,17 +218,17 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return 0 if log is None else log.log_end_offset
 
     def shown(self, group: StreamsGroup) -> Configured | None:
-        """The topology, configured with the topics, as far as descriptions show it.
+        """Returns the configured topology, if descriptions of the group already show it.
 
-        Kafka describes the state of the last written record, and its own configured topology is not part of any record. So a
-        description shows that only after a further record of this or another group in the same partition.
+        Kafka describes the state of the last written record, and no record contains the configured topology. So a description
+        shows the configured topology only after a further record of any group in the same partition.
         """
         return group.configured if self._log_end(group) > group.configured_at else None
 
     # Targets
 
     def _target(self, step: StreamsStep, delayed: bool, now: int) -> Generator[None, Any, tuple[int, Tasks]]:
-        """The target epoch and the member's target, unless it is too early to assign tasks."""
+        """Returns the target epoch and the member's target, unless it is too early to assign tasks."""
         group, why = step.group, "initial rebalance delay"
         epoch, target = group.assignment_epoch, NOTHING
         if not delayed:
@@ -243,7 +245,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _assigned(
         group: StreamsGroup, configured: Configured, configs: Mapping[str, str], changed: StreamsMember | None
     ) -> Generator[None, Any, Mapping[str, Tasks]]:
-        """The targets of all members, with another version of one."""
+        """Returns the targets of all members, computed with a new version of one member."""
         members = {member_id: group.members[member_id] for member_id in group.in_order()}
         if changed is not None:
             members[changed.member_id] = changed
@@ -255,7 +257,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return (yield from sticky(assignable, work, int(configs.get(STANDBYS, "0"))))
 
     def _assign_delayed(self, group: StreamsGroup, now: int) -> Generator[None, Any, None]:
-        """The initial delay is over: compute the first targets, which the members get with their next heartbeats."""
+        """Compute the first targets after the initial delay. The members get their targets with their next heartbeats."""
         if not group.members or group.epoch <= group.assignment_epoch or group.configured is None:
             return
         if self.too_soon(group, now):
@@ -279,7 +281,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return step.group.log.epoch_record(step.group.group_id, step.epoch, step.valid_topology_epoch, step.configs)
 
     def epoch_record(self, group: StreamsGroup, epoch: int) -> CoordinatorRecord:
-        """The record of the group's next epoch."""
+        """Returns the record of the group's next epoch."""
         return group.log.epoch_record(group.group_id, epoch, group.valid_topology_epoch, group.configs)
 
     def _apply(self, step: StreamsStep, targets: Mapping[str, Tasks], now: int) -> None:
@@ -289,13 +291,14 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         group.valid_topology_epoch, group.configs = step.valid_topology_epoch, step.configs
 
     def _entered(self, group: StreamsGroup, now: int) -> None:
-        """Kafka makes another object of a new group, with only the state of the records."""
+        """Kafka builds a new group again from its records, so only the recorded state remains."""
         group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
 
     # Endpoints
 
     def _endpoints(self, step: StreamsStep) -> list[Endpoint] | None:
-        """The endpoints of all members with their partitions; None if a topic is missing; Kafka is not prepared for that."""
+        """Returns the endpoints of all members with their partitions, or None if a topic is missing, which makes Kafka
+        fail."""
         group = step.group
         others = [group.members[each] for each in group.in_order() if each != step.new.member_id]
         found = []
@@ -328,7 +331,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _leave(self, requested: StreamsHeartbeat, now: int) -> Generator[None, Any, Any]:
         group = self.find(requested.group_id)
         if isinstance(group, Refusal):
-            # Kafka has another message here for a group that does not exist.
+            # For a group that does not exist, Kafka has another message here.
             return group._replace(message=(group.message or "").replace("Streams group", "Group"))
         if requested.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or requested.member_id
@@ -343,7 +346,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
 
 def request_error(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
-    """The refusal of a request that is invalid for every group, or None."""
+    """Returns the refusal of a request that is invalid for every group, or None."""
     message = _not_offered(request) or _invalid(request)
     if message is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
@@ -361,7 +364,7 @@ def request_error(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
 
 
 def _not_offered(request: StreamsGroupHeartbeatRequest) -> str | None:
-    """Kafka's message for features that Kafka 4.3.1 does not offer yet."""
+    """Returns Kafka's message for features that Kafka 4.3.1 does not offer yet."""
     if request.instance_id is not None:
         return "Static membership is not yet supported."
     if request.task_offsets is not None:
@@ -395,7 +398,7 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _updated(member: StreamsMember, requested: StreamsHeartbeat) -> StreamsMember | None:
-    """The member with the data of this request; None if a tag is given twice; Kafka is not prepared for that."""
+    """Returns the member with the data of this request, or None if a tag is given twice, which makes Kafka fail."""
     request = requested.request
     tags = member.tags
     if request.client_tags is not None:
@@ -417,7 +420,8 @@ def _updated(member: StreamsMember, requested: StreamsHeartbeat) -> StreamsMembe
 
 
 def _topology(group: StreamsGroup, sent: Topology | Misfit | None) -> Topology | Refusal:
-    """The group's topology; the first member brings it, and later ones must have the same one or an older one."""
+    """Returns the group's topology. The first member sends the topology; later members must send the same topology or an
+    older topology."""
     if sent is None:
         return group.topology or Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     if isinstance(sent, Misfit):
@@ -465,7 +469,7 @@ def _pairs(tasks: Claims) -> list[tuple[str, Sequence[int]]] | None:
 
 
 def _claimed(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """Returns the tasks that the member claims to have, or None if it does not say so for each kind."""
+    """Returns the tasks that the member claims to have, or None if it does not name the tasks of every kind."""
     kinds = [_pairs(each) for each in (request.active_tasks, request.standby_tasks, request.warmup_tasks)]
     found = [
         {(key, index): 0 for key, indexes in pairs for index in indexes} for pairs in kinds if pairs is not None

@@ -23,7 +23,7 @@ T = TypeVar("T", current.TaskIds, target.TaskIds)
 
 
 def partitions_by_subtopology(tasks: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """The partitions of these tasks, sorted, by the id of the subtopology, in the order of the ids."""
+    """Returns the sorted partitions of these tasks by the id of the subtopology, in the order of the ids."""
     found: dict[str, list[int]] = {}
     for subtopology, partition in sorted(tasks):
         found.setdefault(subtopology, []).append(partition)
@@ -72,13 +72,13 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
         )  # fmt: skip
 
     def topology(self, group_id: str, held: Topology) -> CoordinatorRecord:
-        """The topology that the first member brought."""
+        """Returns the topology that the first member brought."""
         return CoordinatorRecord(self.topology_key(group_id=group_id), held.value)
 
     def epoch_record(
         self, group_id: str, epoch: int, valid_topology_epoch: int, configs: Mapping[str, str]
     ) -> CoordinatorRecord:  # fmt: skip
-        """A group's epoch."""
+        """Returns a group's epoch."""
         value = group_metadata.StreamsGroupMetadataValue(
             epoch=epoch, metadata_hash=0, validated_topology_epoch=valid_topology_epoch,
             last_assignment_configs=[
@@ -88,7 +88,7 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
         return self.epoch(group_id, value)
 
     def with_metadata(self, member: StreamsMember, value: metadata.StreamsGroupMemberMetadataValue) -> StreamsMember:
-        """The member with the fields that it has sent."""
+        """Returns the member with the fields that it has sent."""
         endpoint = value.user_endpoint
         return replace(
             member, rack_id=value.rack_id, rebalance_timeout=value.rebalance_timeout_ms, client_id=value.client_id,
@@ -100,7 +100,7 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
     def with_assignment(
         self, member: StreamsMember, value: current.StreamsGroupCurrentMemberAssignmentValue
     ) -> StreamsMember:  # fmt: skip
-        """The member with its epochs and tasks."""
+        """Returns the member with its epochs and tasks."""
         epoch = value.member_epoch
         return replace(
             member, epoch=epoch, previous_epoch=value.previous_member_epoch, state=MemberState(value.state),
@@ -112,7 +112,7 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
         )  # fmt: skip
 
     def read_target(self, value: target.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
-        """A member's target."""
+        """Returns a member's target."""
         return Tasks(*(_tasks(each) for each in (value.active_tasks, value.standby_tasks, value.warmup_tasks)))
 
 
@@ -131,7 +131,7 @@ def _since(tasks: Some) -> list[current.TaskIds]:
 
 
 def _tasks(held: Iterable[T], epoch: int = 0) -> dict[tuple[str, int], int]:
-    """Tasks, each with the epoch at which it was assigned; `epoch` where the record has none."""
+    """Returns the tasks, each with the epoch at which it was assigned. A task without an epoch in the record gets `epoch`."""
     found: dict[tuple[str, int], int] = {}
     for each in held:
         epochs = getattr(each, "assignment_epochs", None) or [epoch] * len(each.partitions)

@@ -15,7 +15,7 @@ from wirebroker.core.groups.modern_member import MemberState, ModernMember
 TaskId = tuple[str, int]
 """The id of a subtopology, and a partition."""
 Some = Mapping[TaskId, int]
-"""Tasks, each with the member epoch at which it was assigned; 0 where that does not matter."""
+"""Tasks, each with the member epoch at which it was assigned, or 0 where the epoch does not matter."""
 
 
 class Tasks(NamedTuple):
@@ -26,11 +26,11 @@ class Tasks(NamedTuple):
     warmup: Some = {}
 
     def overlaps(self, other: Tasks) -> bool:
-        """Whether they have a task of the same kind in common."""
+        """Tells whether both have a task of the same kind in common."""
         return any(one.keys() & two.keys() for one, two in zip(self, other, strict=True))
 
     def same(self, other: Tasks) -> bool:
-        """Whether they have the same tasks, whenever these were assigned."""
+        """Tells whether both have the same tasks, whatever the epochs of the tasks."""
         return all(one.keys() == two.keys() for one, two in zip(self, other, strict=True))
 
 
@@ -51,7 +51,7 @@ class StreamsMember(ModernMember):
     revoking: Tasks = NOTHING
 
     def owns_all(self, claimed: Sequence[Sequence[tuple[str, Sequence[int]]] | None]) -> bool:
-        """Whether the member has all tasks that it claims, of every kind; False if it leaves out a kind."""
+        """Tells whether the member has all tasks that it claims. False if it does not name the tasks of every kind."""
         for held, claims in zip(self.assigned, claimed, strict=True):
             known = {subtopology for subtopology, _ in held}
             if claims is None:
@@ -63,7 +63,7 @@ class StreamsMember(ModernMember):
 
 
 class Holders(NamedTuple):
-    """The processes that have each task, as the group knows it."""
+    """The processes that have each task, as far as the group knows."""
 
     active: Callable[[TaskId], str | None]
     others: Callable[[TaskId], set[str]]
@@ -78,7 +78,7 @@ class _Difference(NamedTuple):
 
 
 def reconcile(member: StreamsMember, epoch: int, target: Tasks, holders: Holders, claimed: Tasks | None) -> StreamsMember:
-    """The member one step closer to the target of this epoch; the same member if it has to wait."""
+    """Returns the member one step closer to the target of this epoch, or the same member if it has to wait."""
     if member.reconciled_to(epoch):
         return member
     current = member.epoch

@@ -1,7 +1,7 @@
-"""The topology of a streams group, and what the cluster's topics make of it (KIP-1071).
+"""The topology of a streams group, and its configuration with the cluster's topics (KIP-1071).
 
-`configure` is Kafka's InternalTopicManager: it finds out how many tasks each subtopology has, and which internal topics, with
-how many partitions, are still missing.
+`configure` is Kafka's InternalTopicManager: it computes the number of tasks of each subtopology, and the missing internal
+topics with their numbers of partitions.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from wirebroker.core.names import java_hash
 
 S = TypeVar("S", bound=Struct)
 Counts = Callable[[str], int | None]
-"""The number of partitions of a topic, or None if it does not exist."""
+"""The number of partitions of a topic, or None if the topic does not exist."""
 SHOWN = 3
-"""The number of topics that a message names."""
+"""The largest number of topics that a message names."""
 
 
 class Status(IntEnum):
-    """Why a member of a streams group cannot work as it wants to."""
+    """The reasons for which a member of a streams group cannot work as it wants to."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -44,7 +44,7 @@ class Told(NamedTuple):
 
 
 class Misfit(NamedTuple):
-    """The error of a topology that no topics would make valid; Kafka fails without a message where its code does not look."""
+    """The error of a topology that no topics would make valid. Where Kafka does not check, its failure has no message."""
 
     code: ErrorCode
     message: str | None = None
@@ -69,15 +69,15 @@ class ConfiguredSubtopology(NamedTuple):
 
     @property
     def inputs(self) -> list[str]:
-        """The topics that it reads, in the order of a set of their names."""
+        """The topics that the subtopology reads, in the order of a HashSet of their names."""
         return set_of_names([*set_of_names(self.topology.source_topics), *(each.name for each in self.sources)])
 
 
 class Configured(NamedTuple):
-    """A topology as far as the cluster's topics allow it. It is ready if nothing is `told`."""
+    """A topology, configured as far as the cluster's topics allow. The topology is ready if `told` is empty."""
 
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """By id, in their order; None if the topics do not fit."""
+    """The subtopologies by id, in their order; None if the topics do not fit."""
     missing: Mapping[str, InternalTopic]
     """The internal topics to create."""
     told: Told | None
@@ -91,7 +91,7 @@ class Topology:
         self.epoch = value.epoch
         by_id = {each.subtopology_id: each for each in value.subtopologies}
         self.subtopologies = {key: by_id[key] for key in hash_order(by_id, java_hash, buckets_for(len(by_id)))}
-        """By id, in the order of Java's hash table."""
+        """The subtopologies by id, in the order of Java's hash table."""
         self.reader_of: dict[str, str] = {}
         """The id of the subtopology that reads a topic."""
         for key, each in self.subtopologies.items():
@@ -112,7 +112,7 @@ class Topology:
 
 
 def topics_of(topology: Any) -> list[str]:
-    """All topics that a topology of a request or an answer names, each once."""
+    """Returns all topics that a topology in a request or a response names, each once."""
     found: dict[str, None] = {}
     for each in topology.subtopologies or ():
         found |= dict.fromkeys([*each.source_topics, *each.repartition_sink_topics])
@@ -121,7 +121,7 @@ def topics_of(topology: Any) -> list[str]:
 
 
 def from_request(sent: Struct) -> Topology | Misfit:
-    """The topology of a heartbeat."""
+    """Returns the topology of a heartbeat."""
     value = copied(StreamsGroupTopologyValue, sent)
     ids = [each.subtopology_id for each in value.subtopologies]
     if value.epoch < 0 or len(set(ids)) < len(ids):
@@ -130,7 +130,7 @@ def from_request(sent: Struct) -> Topology | Misfit:
 
 
 def copied(kind: type[S], source: Any) -> S:
-    """A struct with the fields of another one that has the same names."""
+    """Returns a struct with the fields of another struct that has the same field names."""
     fields = {}
     for declared in kind.__wire__:
         value = getattr(source, declared.name)
@@ -144,14 +144,14 @@ def _names(topics: Iterable[TopicInfo]) -> list[str]:
 
 
 class _TopicsDoNotFitError(Exception):
-    """The topics of the cluster do not fit the topology."""
+    """Raised if the topics of the cluster do not fit the topology."""
 
     def __init__(self, status: Status, detail: str) -> None:
         self.told = Told(status, detail)
 
 
 class _InvalidError(Exception):
-    """No topics would fit the topology."""
+    """Raised if no topics would fit the topology."""
 
     def __init__(self, message: str | None = None) -> None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if message is None else ErrorCode.STREAMS_INVALID_TOPOLOGY
@@ -171,7 +171,7 @@ def configure(topology: Topology, existing: Counts) -> Generator[None, Any, Conf
 
 
 def _copartitioned(subtopology: Subtopology) -> list[set[str]]:
-    """The groups of topics that must have as many partitions as each other."""
+    """Returns the groups of topics that must have as many partitions as each other."""
     sources, repartitioned = subtopology.source_topics, _names(subtopology.repartition_source_topics)
     found = []
     for group in subtopology.copartition_groups:
@@ -229,7 +229,8 @@ def _configured(topology: Topology, groups: Sequence[set[str]], existing: Counts
 
 
 def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None, Any, dict[str, int]]:
-    """The number of partitions of each repartition topic: its own, or as many as the largest input of its writer has."""
+    """Returns the number of partitions of each repartition topic: the topic's own number, or the number of its writer's
+    largest input."""
     everything = list(topology.subtopologies.values())
     counts = {
         topic.name: topic.partitions
@@ -241,8 +242,8 @@ def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None,
     for number, each in enumerate(everything):
         for name in _names(each.repartition_source_topics):
             readers.setdefault(name, []).append(number)
-    # Kafka goes through all subtopologies, in rounds, until every number is known. Here a subtopology has its turn in the round
-    # in which a topic that it reads becomes known, so that a long chain does not take as many rounds as it has links.
+    # Kafka visits all subtopologies, in rounds, until every number is known. Here a round visits only subtopologies with a
+    # newly known input, so that a long chain costs no visits of all subtopologies for each of its links.
     turns = [(0, number) for number in range(len(everything))]
     done: set[int] = set()
     pause = pauses(TOPICS)
@@ -278,11 +279,12 @@ def _repartition_counts(topology: Topology, existing: Counts) -> Generator[None,
 def _copartition(
     topology: Topology, groups: Sequence[set[str]], decided: dict[str, int], count: Callable[[str], int]
 ) -> Generator[None, Any, None]:
-    """Give repartition topics that are read together with others as many partitions (CopartitionedTopicsEnforcer)."""
+    """Give a repartition topic as many partitions as the topics that are read together with it
+    (CopartitionedTopicsEnforcer)."""
     infos = [topic for each in topology.subtopologies.values() for topic in each.repartition_source_topics]
     fixed = set_of_names(topic.name for topic in infos if topic.partitions != 0)
     internal = {topic.name for topic in infos}
-    fixed_counts: list[int] | None = None  # a group may not change them
+    fixed_counts: list[int] | None = None  # a group may not change these topics
     pause = weighted_pauses()
     for group in groups:
         if not group:
@@ -337,7 +339,7 @@ def _internal(topics: Sequence[TopicInfo], decided: Mapping[str, int]) -> list[I
 def _missing(
     configured: Iterable[ConfiguredSubtopology], topology: Topology, existing: Counts
 ) -> dict[str, InternalTopic]:  # fmt: skip
-    """The internal topics that do not exist, in the order of Java's hash table."""
+    """Returns the internal topics that do not exist, in the order of Java's hash table."""
     wanted = {topic.name: topic for each in configured for topic in (*each.sources, *each.changelogs)}
     for name in topology.required:
         found = existing(name)

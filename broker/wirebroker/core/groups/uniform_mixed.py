@@ -1,7 +1,8 @@
 """The uniform assignor for members with different subscriptions (Kafka's UniformHeterogeneousAssignmentBuilder).
 
-Every member keeps its partitions of the topics it still subscribes to. Each free partition goes to the subscriber with the
-fewest partitions. Then partitions move, topic by topic, from members with many to members with few, until nothing improves.
+Every member keeps its partitions of the topics to which it still subscribes. Each free partition goes to the subscriber with
+the fewest partitions. Then partitions move, topic by topic, from members with many partitions to members with few, until the
+balance no longer improves.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ FREE = -1
 
 
 Backwards = dict[bytes, dict[int, None]]
-"""The partitions of a member by topic id, in order, the topics from the last to the first.
+"""The partitions of a member by topic id. The topics are in order from the last to the first.
 
 HashMap.computeIfAbsent puts a new topic in front of the others in its bucket, and a dict can only append.
 """
 
 
 def backwards(given: Mapping[bytes, Sequence[int]]) -> Backwards:
-    """A copy to which partitions can be added."""
+    """Returns a copy to which partitions can be added."""
     return {topic: dict.fromkeys(given[topic]) for topic in reversed(list(given))}
 
 
 def forwards(given: Backwards) -> Mapping[bytes, Collection[int]]:
-    """The same in the order of Java's hash table."""
+    """Returns the partitions by topic id in the order of Java's hash table."""
     return {topic: given[topic] for topic in reversed(given)}
 
 
@@ -55,11 +56,11 @@ class _Balancer:
 
     @property
     def balanced(self) -> bool:
-        """Whether both ends have met, give or take one partition."""
+        """Tells whether both ends have met: their numbers of partitions differ by at most one."""
         return self._most_size - self._least_size <= 1
 
     def least(self) -> int:
-        """The next member to get a partition: all members with the fewest take turns."""
+        """Returns the next member to get a partition: all members with the fewest take turns."""
         if self._next_least >= self._least_end:
             self._least_size += 1
             while self._least_end < len(self._order) and self._sizes[self._order[self._least_end]] == self._least_size:
@@ -69,7 +70,7 @@ class _Balancer:
         return self._order[self._next_least - 1]
 
     def most(self) -> int | None:
-        """The next member to give up a partition, or None."""
+        """Returns the next member to give up a partition, or None."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 self._most_size = self._sizes[self._order[self._most_start - 1]]
@@ -84,7 +85,7 @@ class _Balancer:
         return self._order[self._next_most + 1]
 
     def exclude(self) -> None:
-        """The member that `most` returned last has no partition to give up."""
+        """Remove the member that `most` returned last: it has no partition to give up."""
         order, at, last = self._order, self._next_most + 1, self._most_end - 1
         order[at], order[last] = order[last], order[at]
         self._most_end -= 1
@@ -110,7 +111,7 @@ class MixedAssignment:
         self._pause = weighted_pauses()
 
     def build(self) -> Generator[None, Any, dict[str, Backwards]]:
-        """The partitions of each member; empty if no member subscribes to a topic."""
+        """Returns the partitions of each member; empty if no member subscribes to a topic."""
         for number, member_id in enumerate(self._members):
             for topic in self._topics[member_id]:
                 self._subscribers.setdefault(topic, []).append(number)
@@ -134,7 +135,7 @@ class MixedAssignment:
         return 2 * self._sizes[topic] + len(self._subscribers[topic])
 
     def _in_order(self, topics: Iterable[bytes]) -> list[bytes]:
-        """The topics, those with the most partitions per subscriber first."""
+        """Returns the topics. Topics with the most partitions per subscriber come first."""
 
         def place(topic: bytes) -> tuple[float, int, tuple[int, int]]:
             subscribers = len(self._subscribers[topic])

@@ -1,1 +1,2 @@
-"""Where `core.partition` keeps batches: the protocol `Log`, the log in memory, and which records compaction keeps."""
+"""The logs in which `core.partition` keeps batches: the protocol `Log`, the log in memory, and the choice of records that
+compaction keeps."""

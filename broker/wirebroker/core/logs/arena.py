@@ -1,8 +1,9 @@
 """Memory for records, in large pieces.
 
-The first write to a page of memory costs more than copying records into it. In pages of 2 MiB it costs a fifth of the
-time that it costs in pages of 4 KiB. So records go into large private mappings, with huge pages where the system has
-them. A mapping takes no memory before it is written to, and goes back to the system with its last `memoryview`.
+The first write to a page of memory costs more than copying records into it. With pages of 2 MiB, first writes take a fifth of
+the time that they take with pages of 4 KiB. Therefore records go into large private mappings, with huge pages where the
+system has them. A mapping takes no memory before the first write. The system frees the mapping with the end of its last
+`memoryview`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import contextlib
 import mmap
 
 HUGE_FROM = 2 * 1024 * 1024
-"""Bytes from which on a piece is mapped rather than allocated: the size of a huge page."""
+"""The smallest size of a piece that is mapped rather than allocated: the size of a huge page."""
 ARENA_SIZE = 16 * 1024 * 1024
 _LARGEST_SHARED = ARENA_SIZE // 4
 _ALIGNMENT = 64
 
 
 def allocate(size: int) -> memoryview:
-    """A writable piece of `size` bytes, all zero."""
+    """Returns a writable piece of `size` bytes, all zero."""
     if size < HUGE_FROM:
         return memoryview(bytearray(size))
     if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
@@ -38,7 +39,7 @@ class Arena:
         self._used = 0
 
     def take(self, size: int) -> memoryview:
-        """A writable piece of `size` bytes that belongs to the caller for as long as he holds it."""
+        """Returns a writable piece of `size` bytes. The piece belongs to the caller while the caller holds it."""
         if size > _LARGEST_SHARED:
             return allocate(size)
         if self._used + size > len(self._current):

@@ -1,15 +1,15 @@
 """Compaction keeps the last record of each key (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
 
-A round reads the closed segments up to the first open transaction twice: the new ones to learn the last offset of each
-key, then all of them to leave out older records. Offsets stay as they are. These stay as well:
+A round reads the closed segments up to the first open transaction. From new segments, the round learns the last offset of
+each key. Then it reads all segments and leaves out older records. Offsets do not change. The following batches stay as well:
 
-    a tombstone, and the marker of a transaction without batches, for delete.retention.ms after a round first saw it so
+    a tombstone, and the marker of a transaction without batches, for delete.retention.ms after the first round that read it
     the last batch of each producer, without its records, because startup reads the producer's sequences from it
     the last batch of the round
 
-This module changes no log: a log on disk and one in memory each write the remaining batches and replace their segments.
-Long work is a generator. It yields the number of records that it has read since the last yield, at most `STEP` or one
-batch, so that its caller can do other things in between.
+This module changes no log: the log on disk and the log in memory write the remaining batches and replace their segments
+themselves. Long work is a generator. A generator yields the number of records read since the last yield, at most `STEP` or
+one batch, so that the caller can do other work in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from wirebroker.core.logs.interface import Owner
 from wirebroker.core.producers import epoch_of, last_offset
 
 MOST_KEYS = 1_000_000
-"""The most keys of one round; the next round continues after them. (log.cleaner.dedupe.buffer.size)"""
+"""The largest number of keys in one round; the next round continues after them. (log.cleaner.dedupe.buffer.size)"""
 STEP = 256
 """The number of records after which a generator yields, also within a batch."""
 
@@ -52,14 +52,14 @@ class Readable(Protocol):
     first_timestamp: int
 
     def batches(self, position: int) -> Iterable[tuple[int, memoryview]]:
-        """Positions and batches from `position` on."""
+        """Yields positions and batches from `position` on."""
 
 
 S = TypeVar("S", bound=Readable)
 
 
 class LastRecord(NamedTuple):
-    """The offset of the last batch that a producer wrote; None if there is only a marker."""
+    """The offset of the last batch that a producer wrote; None if it wrote only a marker."""
 
     offset: int | None
     producer_epoch: int
@@ -82,7 +82,7 @@ class Task(NamedTuple, Generic[S]):
 def plan(
     segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
 ) -> tuple[float, Task[S]] | None:
-    """Returns how dirty a log is, and the task of compacting it, or None if it is not dirty enough (LogCleanerManager)."""
+    """Returns a log's dirtiness and the task of compacting it, or None if the log is not dirty enough (LogCleanerManager)."""
     if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
         return None
     first_dirty = cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset
@@ -120,12 +120,12 @@ class TransactionFilter:
         self._aborted = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._ongoing: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """Producers with a batch of their current transaction."""
+        """The producers with a batch of their current transaction."""
         self.kept: list[AbortedTransaction] = []
-        """Aborted transactions that still have batches, so that readers need them."""
+        """The aborted transactions that still have batches. Readers need these transactions."""
 
     def discards(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether the batch can go: it was aborted, or is the marker of a transaction without batches."""
+        """Tells whether the batch can be removed: it was aborted, or is the marker of a transaction without batches."""
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
             begun = self._aborted.pop()
             self._ongoing[begun.producer_id] = begun
@@ -135,7 +135,7 @@ class TransactionFilter:
                 return False
             self._seen.add(producer_id)
             aborted = self._ongoing.get(producer_id)
-            # Its marker may be gone, or before the segments of this round.
+            # The marker may be gone, or before the segments of this round.
             return aborted is not None and header.base_offset < aborted.last_offset
         marker = next((read_marker(record) for record in iter_records(batch)), None)
         if header.records_count == 0:
@@ -191,7 +191,7 @@ class Cleaning(Generic[S]):
         yield read + 1
 
     def groups(self, largest: int) -> Iterator[list[S]]:
-        """The segments of the round, in groups of neighbours with at most `largest` bytes."""
+        """Yields the segments of the round, in groups of neighbours with at most `largest` bytes."""
         group: list[S] = []
         for segment in self.task.segments:
             if segment.base_offset >= self.end:
@@ -205,7 +205,7 @@ class Cleaning(Generic[S]):
             yield group
 
     def left(self, batch: memoryview) -> Steps[memoryview | bytes]:
-        """The batch after compaction: the same, another one with fewer records or none, or None."""
+        """Returns the batch after compaction: the same batch, a new batch with fewer records or without records, or None."""
         header, now = read_header(batch), self.task.now
         unneeded = self.known.discards(header, batch)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
@@ -244,7 +244,7 @@ class Cleaning(Generic[S]):
         if offset >= self.end:
             return True
         if record.key is None:
-            return False  # a compacted topic accepts no such batch; the topic was of another kind before
+            return False  # the batch is from before the topic was compacted
         return offset >= self._latest.get(record.key, -1) and (record.value is not None or deletes)
 
 
@@ -268,13 +268,13 @@ def _is_last_of_producer(header: BatchHeader, last_records: Mapping[int, LastRec
 
 
 def _without_records(header: BatchHeader) -> bytes:
-    """A batch that only holds its place (DefaultRecordBatch.writeEmptyHeader)."""
+    """Returns a batch that only holds its place (DefaultRecordBatch.writeEmptyHeader)."""
     attributes = header.attributes & ~(DELETE_HORIZON | 0x07)
     return seal(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
 
 
 def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
-    """The batch with these records only; a delete horizon replaces the base timestamp."""
+    """Returns the batch with only these records. A delete horizon replaces the base timestamp."""
     base = header.base_timestamp if horizon is None else horizon
     shift = header.base_timestamp - base
     body = bytearray()

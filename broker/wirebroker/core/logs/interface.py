@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Slice(NamedTuple):
-    """Batches in one piece, the last perhaps cut off; `available` counts the bytes from its start to the end asked for."""
+    """Batches in one piece. The last batch may be incomplete; `available` counts the bytes from the piece's start to the
+    requested end."""
 
     data: memoryview
     available: int
@@ -22,11 +23,11 @@ class Slice(NamedTuple):
 
 EMPTY = Slice(memoryview(b""), 0)
 NO_TIMESTAMP = 2**63 - 1
-"""The `first_timestamp` of a segment that has none: later than every other."""
+"""The `first_timestamp` of a segment without timestamps: later than every timestamp."""
 
 
 class LogSegment(Protocol):
-    """Consecutive batches. Times are in ms since the epoch; `max_timestamp` is the largest of the records'."""
+    """Consecutive batches. Times are in ms since the epoch; `max_timestamp` is the largest timestamp of the records."""
 
     base_offset: int
     created: int
@@ -36,11 +37,11 @@ class LogSegment(Protocol):
     """The largest timestamp of the first batch, or NO_TIMESTAMP."""
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Append the batch; an `owned` buffer may be kept. Raises OSError if that fails."""
+        """Append the batch. The log may keep an `owned` buffer. Raises OSError if the write fails."""
 
 
 class Kept(NamedTuple):
-    """The state of a partition, beside its batches, that its log has kept over a restart."""
+    """The state of a partition, besides its batches, that its log has kept over a restart."""
 
     log_start_offset: int
     producers: dict[Key, bytes]
@@ -50,7 +51,7 @@ class Kept(NamedTuple):
 
 
 class Owner(Protocol):
-    """The partition, as a log on disk needs it."""
+    """The partition, as far as a log on disk needs it."""
 
     log_start_offset: int
 
@@ -72,17 +73,17 @@ class Log(Protocol):
 
     @property
     def segments(self) -> Sequence[LogSegment]:
-        """All segments; the last one is the active one."""
+        """All segments. The last segment is the active segment."""
 
     @property
     def active(self) -> LogSegment:
-        """The segment that is written to."""
+        """The segment to which the log appends."""
 
     end_offset: int
     """The offset of the next record."""
 
     largest_segment: int
-    """The most bytes of a segment, also if segment.bytes is larger."""
+    """The largest size of a segment in bytes, even if segment.bytes is larger."""
 
     @property
     def size(self) -> int:
@@ -90,42 +91,44 @@ class Log(Protocol):
 
     @property
     def cleaned_to(self) -> int:
-        """Compaction may have removed offsets before this one."""
+        """Compaction may have removed offsets before this offset."""
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
-        """Store a batch of `records` offsets at the end. Returns its base offset. Raises OSError if it cannot be stored."""
+        """Store a batch of `records` offsets at the end. Returns its base offset. Raises OSError if the batch cannot be
+        stored."""
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end; an empty one only gets a new time."""
+        """Begin a new segment at the end. An empty active segment only gets a new time."""
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
+        """Returns at most `max_bytes` below offset `limit`, beginning with the batch that holds `offset`. The last batch may
+        be incomplete.
 
-        Returns nothing if not even the first batch fits; with `at_least_one` the first batch is returned even then. It may
-        return less than there is.
+        Returns nothing if not even the first batch fits; with `at_least_one` the first batch is returned even then. A slice
+        may end before the log does.
         """
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or after the end of `size` bytes from the batch that holds `offset`."""
+        """Returns an offset at or after the end of `size` bytes from the batch that holds `offset`."""
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Every batch from the one that holds `start_offset`, one buffer each."""
+        """Returns every batch from the batch that holds `start_offset`, one buffer each."""
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """The batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
+        """Returns the batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
 
     def drop_segments_below(self, offset: int) -> None:
-        """Forget whole segments that end at or below `offset`; the active one stays."""
+        """Forget whole segments that end at or below `offset`, except the active segment."""
 
     def empty(self, offset: int, now: int, *, closes: bool) -> None:
-        """The log starts at `offset` now, which is its end if all is replicated: free its space.
+        """Start the log at `offset`, which is its end if all records are replicated, and free the space before.
 
-        On disk records stay in the active segment, as after DeleteRecords, because a new one takes a millisecond. With `closes`
-        the segment is closed, so that a restart finds the producers' states as they are now. Raises OSError.
+        On disk, records stay in the active segment, as after DeleteRecords, because a new segment takes a millisecond. With
+        `closes`, close the segment, so that a restart finds the producers' states as they are now. Raises OSError.
         """
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the batch that holds `offset` and all later ones."""
+        """Forget the batch that holds `offset` and all later batches."""
 
     def start_at(self, offset: int, now: int) -> None:
         """Delete everything, and continue at `offset`."""
@@ -133,10 +136,10 @@ class Log(Protocol):
     # For a log on disk
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Set the partition as owner. Returns the state that the log has kept, None for a log in memory."""
+        """Set the partition as owner. Returns the state that the log has kept; None for a log in memory."""
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Stop ("clean" or with a "kill") and start. Returns the state that the log has kept, None for a log in memory."""
+        """Stop ("clean" or with a "kill") and start. Returns the state that the log has kept; None for a log in memory."""
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
         """Replace the leader epochs after a change."""

@@ -1,7 +1,7 @@
 """A partition's log in memory: segments of whole batches, in buffers that a Fetch can send without copying.
 
-Small batches are copied once, into a chunk that they share with their neighbours, so that a million of them cost no
-million objects; a large batch keeps the buffer it came in. A chunk is never moved or shrunk, so the `memoryview` of a
+The log copies small batches once, into a chunk shared with their neighbours, so that a million batches are not a million
+objects. A large batch stays in the buffer in which it arrived. A chunk is never moved or shrunk, so the `memoryview` of a
 slow reader stays valid while the log changes.
 """
 
@@ -24,12 +24,14 @@ LARGEST_CHUNK = 4 * 1024 * 1024
 OWN_BUFFER_FROM = 100 * 1024
 """A batch of at least this size in bytes has a buffer of its own."""
 COPIED = 1024 * 1024
-"""The bytes of several buffers that are copied into one for a reader: consumers' default max.partition.fetch.bytes."""
+"""The largest number of bytes copied from several buffers into one buffer for a reader: consumers' default
+max.partition.fetch.bytes."""
 INDEX_INTERVAL = 4096
-"""Bytes between two entries of Kafka's index of offsets."""
+"""The number of bytes between two entries of Kafka's index of offsets."""
 ANY_SIZE = 2**31 - 1
 INTERNAL_SEGMENT = 512 * 1024
-"""Bytes after which a segment of an internal topic is closed, so that it can be compacted. Kafka has 100 MiB on its disk."""
+"""The number of bytes after which a segment of an internal topic is closed, so that compaction can begin. Kafka has 100 MiB
+on its disk."""
 _START = struct.Struct(">qii")
 
 
@@ -57,7 +59,7 @@ class Segment:
         self._next_chunk = chunk
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Append the batch. A large `owned` buffer is kept, any other is copied."""
+        """Append the batch. Keeps a large `owned` buffer, and copies any other buffer."""
         size = len(batch)
         if owned and size >= OWN_BUFFER_FROM:
             self._begin(memoryview(batch), timestamp)
@@ -69,7 +71,7 @@ class Segment:
             chunk, at = self._chunk, self._at
             chunk[at : at + size] = batch
         self._at = at + size
-        # The base offset and the leader epoch lie outside the CRC and are the broker's to write.
+        # The broker may write the base offset and the leader epoch, which lie outside the CRC.
         _START.pack_into(chunk, at, base_offset, size - 12, leader_epoch)
         self.bases.append(base_offset)
         self.positions.append(self.size)
@@ -86,14 +88,14 @@ class Segment:
         self._chunk, self._at, self._capacity = chunk, 0, len(chunk)
 
     def view(self, start: int, stop: int) -> memoryview:
-        """The bytes from `start` to `stop`, or to the end of the buffer that holds `start`."""
+        """Returns the bytes from `start` to `stop`, or to the end of the buffer that holds `start`."""
         index = bisect_right(self._starts, start) - 1
         base = self._starts[index]
         held = self._starts[index + 1] - base if index + 1 < len(self._starts) else self.size - base
         return self._views[index][start - base : min(stop - base, held)]
 
     def copied(self, start: int, stop: int) -> memoryview:
-        """The bytes from `start` to `stop`, from several buffers."""
+        """Returns the bytes from `start` to `stop`, from several buffers."""
         pieces = []
         while start < stop:
             pieces.append(self.view(start, stop))
@@ -101,26 +103,27 @@ class Segment:
         return memoryview(b"".join(pieces))
 
     def batch(self, index: int) -> memoryview:
-        """The bytes of the batch with this index."""
+        """Returns the bytes of the batch with this index."""
         start = self.positions[index]
         stop = self.positions[index + 1] if index + 1 < len(self.positions) else self.size
         return self.view(start, stop)
 
     def find(self, offset: int) -> int:
-        """The index of the first batch that ends at or after `offset`, which is before the next segment."""
+        """Returns the index of the first batch that ends at or after `offset`. The caller ensures that `offset` is before the
+        next segment."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def batches(self, position: int) -> Iterator[tuple[int, memoryview]]:
-        """Positions and batches from `position` on."""
+        """Yields positions and batches from `position` on."""
         for index in range(bisect_left(self.positions, position), len(self.bases)):
             yield self.positions[index], self.batch(index)
 
     def up_to(self, index: int) -> Self:
-        """A segment of the batches before this index, in the same buffers. Readers of this segment may continue."""
+        """Returns a segment of the batches before this index, in the same buffers. Readers of this segment may continue."""
         made = type(self)(self.base_offset, self.created)
         made.size = self.positions[index] if index < len(self.positions) else self.size
         made.bases, made.positions, made.timestamps = self.bases[:index], self.positions[:index], self.timestamps[:index]
-        # Later batches go into a new chunk: a slow reader may still hold the bytes that were cut off.
+        # Later batches go into a new chunk, because a slow reader may still hold the removed bytes.
         count = bisect_left(self._starts, made.size)
         made._starts, made._views = self._starts[:count], self._views[:count]
         made.max_timestamp = max(made.timestamps, default=-1)
@@ -130,7 +133,7 @@ class Segment:
 
 
 class CleanedSegment(Segment):
-    """A segment after compaction: offsets may be missing between two batches."""
+    """A segment after compaction, in which offsets may be missing between two batches."""
 
     __slots__ = ("lasts",)
 
@@ -139,17 +142,18 @@ class CleanedSegment(Segment):
         self.lasts = array("q")
 
     def keep(self, batch: Buffer) -> None:
-        """Append a batch, which has its offsets already."""
+        """Append a batch that already has its offsets."""
         header = read_header(batch)
         self.append(batch, header.base_offset, header.partition_leader_epoch, header.max_timestamp, False)
         self.lasts.append(header.last_offset)
 
     def find(self, offset: int) -> int:
-        """The index of the first batch that ends at or after `offset`; the number of batches if there is none."""
+        """Returns the index of the first batch that ends at or after `offset`, or the number of batches without such a
+        batch."""
         return bisect_left(self.lasts, offset)
 
     def up_to(self, index: int) -> Self:
-        """A segment of the batches before this index, in the same buffers."""
+        """Returns a segment of the batches before this index, in the same buffers."""
         made = super().up_to(index)
         made.lasts = self.lasts[:index]
         return made
@@ -180,7 +184,7 @@ class MemoryLog:
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end; an empty one only gets a new time."""
+        """Begin a new segment at the end. An empty active segment only gets a new time."""
         if not self.active.bases:
             self.active.created = now
             return
@@ -188,9 +192,10 @@ class MemoryLog:
         self.segments.append(self.active)
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
+        """Returns at most `max_bytes` below offset `limit`, beginning with the batch that holds `offset`. The last batch may
+        be incomplete.
 
-        The slice ends at the latest with its segment, as in Kafka, or with its buffer if it then has COPIED bytes or more.
+        The slice ends at the end of its segment, as in Kafka, or at the end of a buffer once it has COPIED bytes or more.
         Returns nothing if not even the first batch fits; with `at_least_one` the first batch is returned even then.
         """
         if offset >= limit:
@@ -204,7 +209,7 @@ class MemoryLog:
             stop = segment.positions[bisect_right(segment.bases, limit - 1)]
         available = stop - start
         if available <= 0:
-            return EMPTY  # every batch from the offset begins after the limit
+            return EMPTY  # all batches from the offset on begin after the limit
         if available > max_bytes:
             behind = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
             if max_bytes < behind - start:
@@ -218,9 +223,9 @@ class MemoryLog:
         return Slice(data, available)
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or after the end of `size` bytes that begin with the batch which holds `offset`.
+        """Returns an offset at or after the end of `size` bytes from the batch that holds `offset`.
 
-        Kafka finds it in a sparse index, and so a little late; with this one it is late by at most 4 KiB.
+        Kafka searches a sparse index, so its offset may be a little larger. The index here is at most 4 KiB off.
         """
         segment, first = self._find(offset)
         if first == len(segment.bases):
@@ -231,14 +236,14 @@ class MemoryLog:
         return self.end_offset if segment is self.active else self._segment_behind(segment).base_offset
 
     def batches(self, start_offset: int = 0) -> list[memoryview]:
-        """Every batch from the one that holds `start_offset`, one buffer each."""
+        """Returns every batch from the batch that holds `start_offset`, one buffer each."""
         found = []
         for segment in self.segments[self._segment_of(start_offset) :]:
             found += [segment.batch(i) for i in range(segment.find(start_offset), len(segment.bases))]
         return found
 
     def batches_since(self, timestamp: int, from_offset: int) -> list[memoryview]:
-        """The batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
+        """Returns the batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
         found = []
         for segment in self.segments[self._segment_of(from_offset) :]:
             if segment.max_timestamp >= timestamp:
@@ -248,7 +253,7 @@ class MemoryLog:
         return found
 
     def drop_segments_below(self, offset: int) -> None:
-        """Forget whole segments that end at or below `offset`; the active one stays."""
+        """Forget whole segments that end at or below `offset`, except the active segment."""
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             del self.segments[0]
 
@@ -260,7 +265,7 @@ class MemoryLog:
             self.drop_segments_below(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the batch that holds `offset` and all later ones."""
+        """Forget the batch that holds `offset` and all later batches."""
         if offset >= self.end_offset:
             return
         end = self.end_offset
@@ -298,7 +303,7 @@ class MemoryLog:
         self.segments = [self.active]
 
     def compact(self, cleaning: Cleaning[Segment], owner: Owner) -> Steps[None]:
-        """Write the remaining records to new segments and replace the old ones, group by group."""
+        """Write the remaining records to new segments and replace the old segments, group by group."""
         yield from cleaning.learn()
         known, most = cleaning.known, min(cleaning.task.segment_bytes, self.largest_segment)
         for group in cleaning.groups(most):
@@ -310,13 +315,13 @@ class MemoryLog:
                     if left:
                         made.keep(left)
             if not self._take(made, group):
-                return  # truncation or retention was faster; the next round sees what there is now
+                return  # truncation or retention was faster; the next round reads the present segments
             following = self._segment_behind(made)
             self.cleaned_to = max(self.cleaned_to, min(cleaning.end, following.base_offset))
             owner.transactions.keep_aborted(made.base_offset, following.base_offset, known.kept[aborted_before:])
 
     def _take(self, made: CleanedSegment, group: Sequence[Segment]) -> bool:
-        """Replace the old segments with the new one, if all of them are still there and closed."""
+        """Replace the old segments with the new segment, if all old segments still exist and are closed."""
         at = next((i for i, segment in enumerate(self.segments) if segment is group[0]), None)
         if at is None or self.segments[at : at + len(group)] != group or self.active in group:
             return False
@@ -329,21 +334,21 @@ class MemoryLog:
     # A log in memory survives every stop of a broker, because all brokers are one process
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Nothing was kept."""
+        """Returns None, because nothing was kept."""
         return None
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """The partition decides what Kafka would find on its disk."""
+        """Returns None: the partition decides which records Kafka would find on its disk."""
         return None
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Nothing to do: the partition has the epochs."""
+        """Does nothing, because the partition keeps the epochs."""
 
     def delete(self) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def _find(self, offset: int) -> tuple[Segment, int]:
-        """The segment and the index of the first batch that ends at or after `offset`."""
+        """Returns the segment and the index of the first batch that ends at or after `offset`."""
         active = self.active
         if offset >= active.base_offset:
             return active, active.find(offset)

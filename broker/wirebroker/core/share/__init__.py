@@ -1,1 +1,2 @@
-"""Share groups (KIP-932): records that several consumers share, each given out under a lock and acknowledged on its own."""
+"""Share groups (KIP-932). Several consumers share the records; the broker gives out each record under a lock, and a consumer
+acknowledges it."""

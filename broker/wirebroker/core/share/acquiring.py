@@ -1,7 +1,7 @@
 """Acquiring records of a share partition for a member (SharePartition.acquire).
 
-A record that has often been delivered may be one that its consumers cannot handle. So from half of the limit of deliveries
-on fewer and fewer records are given out at once, and the last delivery of a record comes alone.
+Consumers may be unable to handle a record that has often been delivered. So from half of the limit of deliveries on, the
+partition gives out fewer and fewer records at once, and a record's last delivery contains no other record.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Acquisition:
         self.acquired: list[Acquired] = []
 
     def acquire(self, fetch_offset: int, max_records: int) -> list[Acquired]:
-        """Acquire up to `max_records`; in the mode "batch_optimized" up to the end of the last record's batch."""
+        """Acquire up to `max_records`, or in the mode "batch_optimized" up to the end of the last record's batch."""
         partition, fetched = self._partition, self._batches
         if not fetched or max_records <= 0 or fetched[-1].last < partition.start_offset:
             return []
@@ -75,7 +75,7 @@ class Acquisition:
         return self.acquired
 
     def _make_room(self, fetch_offset: int, max_records: int) -> None:
-        """Set how many records may be acquired. At the limit of records in flight only released ones are."""
+        """Set how many records may be acquired. At the limit of records in flight, only released records may be acquired."""
         partition = self._partition
         self._limit = min(max_records, partition.limits.in_flight - partition.in_flight)
         if self._limit <= 0 and fetch_offset <= partition.end_offset:
@@ -83,7 +83,7 @@ class Acquisition:
             self._last = min(self._last, partition.end_offset)
 
     def _acquire_held(self, base: int, held: Sequence[InFlightBatch]) -> None:
-        """Acquire what is available in these batches and, after a restart, in the gaps between them."""
+        """Acquire the available records in these batches and, after a restart, in the gaps between them."""
         partition = self._partition
         at = base
         for batch in held:
@@ -100,7 +100,7 @@ class Acquisition:
                 return
 
     def _acquire_batch(self, batch: InFlightBatch) -> bool:
-        """Acquire what is available in a batch; False if nothing else is given out with it."""
+        """Acquire the available records in a batch. Returns False if no other record may be given out with them."""
         room = self._limit - self.count
         throttled = self._is_throttled(batch)
         if throttled and self.count > 0:
@@ -139,7 +139,7 @@ class Acquisition:
         return max(available, default=0) >= self._throttle
 
     def _acquire_some(self, records: dict[int, InFlight], room: int) -> int:
-        """Acquire single records of a batch; their number."""
+        """Acquire single records of a batch. Returns their number."""
         limit = self._partition.limits.deliveries
         taken: list[Acquired] = []
         at_most = -1
@@ -181,14 +181,15 @@ class Acquisition:
         self.count += last - first + 1
 
     def _end_of_batch(self, offset: int) -> int:
-        """The last offset of the fetched batch with this offset; the offset itself if there is none."""
+        """Returns the last offset of the fetched batch with this offset, or the offset itself without such a batch."""
         for batch in self._batches:
             if batch.base <= offset <= batch.last:
                 return batch.last
         return offset
 
     def _make(self, first: int, last: int, room: int) -> list[Acquired]:
-        """New batches for these records, at the fetched batches' borders and not larger than necessary."""
+        """Returns new batches for these records. The new batches end where the fetched batches end, and are not larger than
+        necessary."""
         if self._by_records and last - first + 1 > room:
             return [self._make_partly(first, last, room)]
         made = []
@@ -207,7 +208,7 @@ class Acquisition:
         return made
 
     def _make_partly(self, first: int, last: int, room: int) -> Acquired:
-        """A new batch of which only the first records are acquired."""
+        """Returns a new batch of which only the first records are acquired."""
         partition = self._partition
         batch = InFlightBatch(first, last, InFlight(RecordState.AVAILABLE, 0, NOBODY))
         for offset, record in batch.split(partition.lock).items():
@@ -219,7 +220,7 @@ class Acquisition:
 
 
 def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
-    """First and last offset and number of deliveries, with neighbours of equal number joined."""
+    """Yields first offset, last offset and number of deliveries. Joins neighbours with equal numbers."""
     found: list[tuple[int, int, int]] = []
     for first, last, _, count in taken:
         if found and found[-1][1] + 1 == first and found[-1][2] == count:
@@ -230,7 +231,7 @@ def _joined(taken: Sequence[Acquired]) -> list[tuple[int, int, int]]:
 
 
 def without(acquired: Sequence[Acquired], aborted: Sequence[FetchedBatch]) -> list[Acquired]:
-    """The acquired records without those of aborted batches, in order."""
+    """Returns the acquired records in order, without the records of aborted batches."""
     left = list(acquired)
     for gone in aborted:
         cut: list[Acquired] = []

@@ -1,6 +1,7 @@
 """Merging the batches of a share partition's state (PersisterStateBatchCombiner).
 
-Where batches overlap, the one with the higher number of deliveries wins, and with equal numbers the one with the later state.
+Where batches overlap, the batch with the higher number of deliveries wins. With equal numbers, the batch with the later state
+wins.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ _first, _last = attrgetter("first"), attrgetter("last")
 
 
 def combined(held: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """All batches, without overlaps and without what lies before the start offset (−1: unknown), in order.
+    """Returns all batches in order, without overlaps and without offsets before the start offset (−1: unknown).
 
-    `held` are combined already, so only batches that overlap or touch `new` are compared. But as in Kafka, neighbours of
-    the same kind may be left; the next call joins them wherever they are.
+    The batches in `held` are combined already, so this function compares only batches that overlap or touch `new`. As in
+    Kafka, neighbours of the same kind may remain until the next call joins them.
     """
     if start_offset != -1:
         held, new = _from(held, start_offset), _from(new, start_offset)

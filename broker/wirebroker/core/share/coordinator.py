@@ -1,7 +1,8 @@
 """The share coordinator: the state of share partitions in __share_group_state (Kafka's ShareCoordinatorShard).
 
-Each share partition has a coordinator, found by its key `group:topicId:partition`. All brokers of the process share this one.
-A snapshot record has the whole state of a share partition, an update record what has changed since.
+The key `group:topicId:partition` determines the coordinator of a share partition. All brokers of the process share one
+coordinator object. A snapshot record has the whole state of a share partition; an update record has the changes since the
+previous record.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ LogPlace = tuple[int, int]
 PRUNE = "share.coordinator.state.topic.prune.interval.ms"
 COLD = "share.coordinator.cold.partition.snapshot.interval.ms"
 WRITES = 64
-"""The number of records that are written in a slice."""
+"""The number of records written in one slice."""
 UNKNOWN = -1
-"""No start offset: the group's share.auto.offset.reset decides. Also: no epoch is given."""
+"""The value that means no start offset: the group's share.auto.offset.reset decides. The value also means that no epoch is
+given."""
 
 
 class ShareState(NamedTuple):
@@ -46,7 +48,7 @@ class ShareState(NamedTuple):
     leader_epoch: int
     start_offset: int
     completed: int
-    """The number of completed records from the start offset on; −1 if that is unknown."""
+    """The number of completed records from the start offset on; −1 if the number is unknown."""
     batches: tuple[StateBatch, ...]
     created: int
     written: int
@@ -65,7 +67,7 @@ UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server d
 
 
 def coordinator_key(key: Key) -> str:
-    """The text by which FindCoordinator asks for a share partition's coordinator."""
+    """Returns the text by which FindCoordinator asks for a share partition's coordinator."""
     group_id, topic_id, index = key
     return f"{group_id}:{format_uuid(topic_id)}:{index}"
 
@@ -91,7 +93,8 @@ class ShareCoordinator:
         self._begin_work(now)
 
     def _begin_work(self, now: int) -> None:
-        """Kafka works periodically from its start on. A broker without share groups would only take long to move its clock."""
+        """Kafka works periodically from its start on. In a broker without share groups, such work would only make moves of
+        the clock slow."""
         if self._needed and not self._works:
             self._works = True
             self._every(PRUNE, self._prune, now)
@@ -103,11 +106,11 @@ class ShareCoordinator:
         timers.every(lambda: configs.integer(setting), last, lambda now: timers.work(work(now)))
 
     def coordinator_error(self, key: Key, node_id: int) -> ErrorCode:
-        """NONE if this broker coordinates the share partition, else NOT_COORDINATOR."""
+        """Returns NONE if this broker coordinates the share partition, else NOT_COORDINATOR."""
         return self._cluster.coordinator_error("share", coordinator_key(key), node_id)
 
     def log_deleted(self) -> None:
-        """__share_group_state is deleted, and all state with it."""
+        """Forget all state, because __share_group_state is deleted."""
         self.states.clear()
         self._updates.clear()
         self._leader_epochs.clear()
@@ -126,7 +129,7 @@ class ShareCoordinator:
     # The operations
 
     def initialize(self, key: Key, state_epoch: int, start_offset: int, now: int) -> Refusal | None:
-        """Begin, or begin again with a higher state epoch. Returns the refusal, or None."""
+        """Begin the state of a share partition, or begin it again with a higher state epoch. Returns the refusal, or None."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -139,7 +142,7 @@ class ShareCoordinator:
         return self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, completed, (), now, now), now)
 
     def read(self, key: Key, leader_epoch: int, now: int) -> ShareState | Refusal:
-        """The state, for a leader with this epoch, which is remembered."""
+        """Returns the state for a leader with this epoch, and remembers the epoch."""
         held = self.states.get(key)
         if refused := self._place_error(key):
             return refused
@@ -175,7 +178,7 @@ class ShareCoordinator:
         return self._update(key, held, new, now)
 
     def summary(self, key: Key) -> ShareState | Refusal:
-        """The state without a check of epochs."""
+        """Returns the state without a check of epochs."""
         return self._place_error(key) or self._unknown(key) or self.states.get(key, NOTHING)
 
     def delete(self, key: Key, now: int) -> Refusal | None:
@@ -326,8 +329,8 @@ class ShareCoordinator:
             self._cluster.report(LogStartChange(log.topic, index, before, log.log_start_offset))
 
     def _write_again(self, now: int) -> Iterator[None]:
-        """Write snapshots of share partitions that have had none for long, so that older records are not needed. Where all have
-        got one that way, nothing is in use, and no further ones are written.
+        """Write snapshots of share partitions whose last snapshot is old, so that older records are not needed. If every
+        share partition got a snapshot in this way, no group is in use, and no further snapshots are written.
         """
         pause, least = pauses(WRITES), self._cluster.configs.integer(COLD)
         for needed in list(self._needed.values()):

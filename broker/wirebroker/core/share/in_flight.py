@@ -1,6 +1,6 @@
 """The records that a share partition has given out, and the batches in which it keeps them (Kafka's InFlightBatch).
 
-A batch has one state for all its records until a client treats some of them differently. Then each has its own.
+A batch has one state for all its records until a client treats some records differently. Then each record has its own state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOBODY = ""
 
 
 class RecordState(IntEnum):
-    """A record's state; the numbers are those of the state topic."""
+    """A record's state, with its number in the state topic."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -28,7 +28,7 @@ class RecordState(IntEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the record is never delivered again."""
+        """Tells whether the record is never delivered again."""
         return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
@@ -53,31 +53,32 @@ class InFlight:
         self.lock = lock
         """The timer that ends the acquisition."""
         self.moving = False
-        """Whether its state has changed and is not written down yet."""
+        """Tells whether the state has changed and is not written down yet."""
 
     @property
     def available(self) -> bool:
-        """Whether a member may acquire it."""
+        """Tells whether a member may acquire the record."""
         return self.state is RecordState.AVAILABLE and not self.moving
 
     @property
     def completed(self) -> bool:
-        """Whether it is never delivered again."""
+        """Tells whether the record is never delivered again."""
         return self.state.is_terminal and not self.moving
 
     def acquire(self, member_id: str) -> None:
-        """An available record is given to a member."""
+        """Give an available record to a member."""
         self.state, self.member_id = RecordState.ACQUIRED, member_id
         self.delivery_count += 1
 
     def settle(self, wanted: RecordState, limit: int) -> None:
-        """An acquired record gets its next state. One that has been delivered `limit` times is archived, not released."""
+        """Give an acquired record its next state. A record that has been delivered `limit` times is archived, not
+        released."""
         if wanted is RecordState.AVAILABLE and self.delivery_count >= limit:
             wanted = RecordState.ARCHIVED
         self.state, self.member_id = wanted, NOBODY
 
     def archive(self) -> None:
-        """It is not delivered again."""
+        """Archive the record, so that it is not delivered again."""
         self.state, self.member_id = RecordState.ARCHIVED, NOBODY
         self.unlock()
 
@@ -93,7 +94,8 @@ NewLock = Callable[[str, int, int, int], Timer]
 
 
 class InFlightBatch:
-    """Consecutive records: a state for all of them (`whole`), or a state for each (`records`, by offset, in order)."""
+    """Consecutive records, with a state for all records (`whole`) or a state for each record (`records`, by offset, in
+    order)."""
 
     __slots__ = ("_whole", "first", "last", "records")
 
@@ -105,7 +107,7 @@ class InFlightBatch:
 
     @property
     def whole(self) -> InFlight:
-        """The state of all records; only while `records` is None."""
+        """The state of all records. Read this property only while `records` is None."""
         assert self.records is None
         return self._whole
 
@@ -113,7 +115,7 @@ class InFlightBatch:
         return self.last - self.first + 1
 
     def states(self) -> Iterator[tuple[int, int, InFlight]]:
-        """First offset, last offset and state of each part."""
+        """Yields first offset, last offset and state of each part."""
         if self.records is None:
             yield self.first, self.last, self._whole
         else:
@@ -121,7 +123,7 @@ class InFlightBatch:
                 yield offset, offset, record
 
     def split(self, new_lock: NewLock) -> dict[int, InFlight]:
-        """Give each record a state, and a lock that ends when the batch's would have ended."""
+        """Give each record a state, and a lock that ends when the batch's lock would have ended."""
         if self.records is None:
             whole = self._whole
             self.records = {}
@@ -156,23 +158,23 @@ class Batches:
         return self._held[self._firsts[-1]]
 
     def put(self, batch: InFlightBatch) -> None:
-        """Add a batch; it replaces a batch with the same first offset."""
+        """Add a batch. The batch replaces a batch with the same first offset."""
         if batch.first not in self._held:
             insort(self._firsts, batch.first)
         self._held[batch.first] = batch
 
     def floor(self, offset: int) -> InFlightBatch | None:
-        """The last batch that begins at or before this offset."""
+        """Returns the last batch that begins at or before this offset."""
         at = bisect_right(self._firsts, offset)
         return self._held[self._firsts[at - 1]] if at else None
 
     def after(self, offset: int) -> InFlightBatch | None:
-        """The first batch that begins after this offset."""
+        """Returns the first batch that begins after this offset."""
         at = bisect_right(self._firsts, offset)
         return self._held[self._firsts[at]] if at < len(self._firsts) else None
 
     def between(self, first: int, last: int) -> list[InFlightBatch]:
-        """The batches that begin from offset `first` to `last`."""
+        """Returns the batches that begin from offset `first` to `last`."""
         return [self._held[each] for each in self._firsts[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]]
 
     def drop_before(self, offset: int) -> None:

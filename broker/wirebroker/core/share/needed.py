@@ -1,4 +1,4 @@
-"""Which records of a partition of __share_group_state are still needed (Kafka's ShareCoordinatorOffsetsManager)."""
+"""Finds the records of a partition of __share_group_state that are still needed (Kafka's ShareCoordinatorOffsetsManager)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from wirebroker.core.share.in_flight import Key
 
 
 class NeededRecords:
-    """Where each share partition's latest snapshot is. Records before the earliest snapshot are not needed."""
+    """The offsets of the share partitions' latest snapshots. Records before the earliest snapshot are not needed."""
 
     def __init__(self) -> None:
         self._snapshots: dict[Key, int] = {}
         self._deleted: int | None = None
-        """The offset of the last record, if it deletes a state: it counts until the next record, as in Kafka."""
+        """The offset of the last record, if it deletes a state. As in Kafka, that record is needed until the next record."""
 
     def written(self, key: Key, offset: int) -> None:
-        """A snapshot is written at this offset."""
+        """Note that a snapshot is written at this offset."""
         self._snapshots[key] = offset
         self._deleted = None
 
     def deleted(self, key: Key, offset: int) -> None:
-        """The record at this offset deletes the state."""
+        """Note that the record at this offset deletes the state."""
         self._snapshots.pop(key, None)
         self._deleted = offset
 

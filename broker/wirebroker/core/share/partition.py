@@ -1,8 +1,9 @@
 """A share partition: the records of one partition as one share group sees them (Kafka's SharePartition).
 
-It has no clock and no log. Records are available, acquired by a member under a lock, acknowledged, or archived. The start
-offset moves up to the first record that is neither acknowledged nor archived; what lies before it is forgotten. Every
-change of a client is written down before it counts; acquisitions are not, so a restart releases them.
+The class has no clock and no log. Records are available, acquired by a member under a lock, acknowledged, or archived. The
+start offset moves up to the first record that is neither acknowledged nor archived. The share partition forgets the records
+before it. Every change by a client is written down before it counts. Acquisitions are not written down, so a restart releases
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ NEXT_STATE = {
 
 
 class Acknowledged(NamedTuple):
-    """A client's acknowledgement of the records from `first` to `last`: a type for all of them, or a type for each."""
+    """A client's acknowledgement of the records from `first` to `last`, with a type for all records or a type for each
+    record."""
 
     first: int
     last: int
@@ -39,30 +41,30 @@ class Limits(Protocol):
 
     @property
     def lock_ms(self) -> int:
-        """How long an acquisition lasts (share.record.lock.duration.ms)."""
+        """The time in ms that an acquisition lasts (share.record.lock.duration.ms)."""
 
     @property
     def deliveries(self) -> int:
-        """How often a record is delivered at most (share.delivery.count.limit)."""
+        """The largest number of deliveries of a record (share.delivery.count.limit)."""
 
     @property
     def in_flight(self) -> int:
-        """How many records may be in flight (share.partition.max.record.locks)."""
+        """The largest number of records in flight (share.partition.max.record.locks)."""
 
     @property
     def renews(self) -> bool:
-        """Whether members may renew a lock (share.renew.acknowledge.enable)."""
+        """Tells whether members may renew a lock (share.renew.acknowledge.enable)."""
 
 
 class Stored(Protocol):
-    """Where the state of the share partition is written down."""
+    """The log of the share partition's state."""
 
     def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
-        """Write down these changes; why not, or None."""
+        """Write down these changes. Returns the reason for a refusal, or None."""
 
 
 class Broken(Exception):
-    """Kafka fails on this request with an unexpected exception, and the client gets UNKNOWN_SERVER_ERROR."""
+    """Raised for a request on which Kafka fails with an unexpected exception. The client gets UNKNOWN_SERVER_ERROR."""
 
 
 What = Literal["acquired", "released", "settled", "lock_expired"]
@@ -76,7 +78,8 @@ NO_RENEWAL = Refusal(INVALID, "Renewing acquisition locks is not enabled for the
 class SharePartition:
     """One group's state of one partition. Times are in ms since the epoch.
 
-    `woken` is called with the time whenever more records may be available. `report` gets what happens to records.
+    `woken` is called with the time whenever more records may be available. The partition calls `report` for each change of
+    records' states.
     """
 
     def __init__(
@@ -95,16 +98,16 @@ class SharePartition:
         self.completed = 0
         """The number of acknowledged or archived records from the start offset on."""
         self.looks_for_next = False
-        """Whether a record before the end may be available."""
+        """Tells whether a record before the end may be available."""
         self._gap: tuple[int, int] | None = None
-        """After loading: an offset from which records may be missing in the state, and the end offset at that time."""
+        """After loading, the offset from which records may be missing in the state, and the end offset at that time."""
         self._timers = timers
         self._stored = stored
         self._woken = woken
         self._report = report
 
     def load(self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch]) -> None:
-        """Continue from the written state. Raises Broken if it contradicts itself."""
+        """Continue from the written state. Raises Broken if the state contradicts itself."""
         self.start_offset, self.state_epoch = start_offset, state_epoch
         before, gap = start_offset - 1, -1
         for batch in batches:
@@ -133,7 +136,7 @@ class SharePartition:
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def move_gap(self, offset: int) -> None:
-        """Records up to this offset were acquired."""
+        """Note that records up to this offset were acquired."""
         if self._gap is not None:
             inside = self._gap[1] == self.end_offset and offset <= self._gap[1]
             self._gap = (offset, self._gap[1]) if inside else None
@@ -144,7 +147,7 @@ class SharePartition:
         return self.end_offset - self.start_offset + 1 if len(self.batches) else 0
 
     def next_fetch_offset(self) -> int:
-        """The offset of the next record to acquire."""
+        """Returns the offset of the next record to acquire."""
         if not len(self.batches) or self.start_offset > self.batches.last.last:
             self.looks_for_next = False
             return self.end_offset
@@ -168,17 +171,17 @@ class SharePartition:
         return None
 
     def can_acquire(self) -> bool:
-        """Whether the limit of records in flight allows more."""
+        """Tells whether the limit of records in flight allows more."""
         return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight < self.limits.in_flight
 
     # Locks
 
     def lock(self, member_id: str, first: int, last: int, when: int) -> Timer:
-        """A lock on these records that ends at `when`."""
+        """Returns a lock on these records that ends at `when`."""
         return self._timers.at(when, lambda now: self._expire(member_id, first, last, now))
 
     def _expire(self, member_id: str, first: int, last: int, now: int) -> None:
-        """The lock has ended: release what is still acquired."""
+        """Release the records that are still acquired after their lock has ended."""
         floor = self.batches.floor(first)
         if floor is None:
             return
@@ -228,7 +231,8 @@ class SharePartition:
     # Acknowledgements
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledged], now: int) -> Refusal | list[Undo]:
-        """A member acknowledges records: all of these batches or none. Refused, or the changes to `finish`. Raises Broken."""
+        """Acknowledge records for a member: all of these batches or none. Returns the refusal, or the changes to `finish`.
+        Raises Broken."""
         changed: list[Undo] = []
         for batch in batches:
             if batch.last < self.start_offset:
@@ -318,7 +322,7 @@ class SharePartition:
             record.state, record.member_id, record.moving = state, member_id, False
 
     def release(self, member_id: str) -> list[Undo]:
-        """The member's session has ended: release all that it has acquired. Returns the changes to `finish`."""
+        """Release all records that the member has acquired, after its session has ended. Returns the changes to `finish`."""
         changed: list[Undo] = []
         for batch in self.batches:
             if (
@@ -334,8 +338,8 @@ class SharePartition:
         return changed
 
     def finish(self, changed: Sequence[Undo], now: int) -> Refusal | None:
-        """Write down changes; if that fails, undo them and return why. Kafka does this in the background: a fetch that comes
-        with the acknowledgements does not see their effect.
+        """Write down changes. If the write fails, undo the changes and return the reason. Kafka writes in the background, so
+        a fetch in the same request does not see the effect of the acknowledgements.
         """
         if not changed:
             return None
@@ -391,7 +395,7 @@ class SharePartition:
         return record is not None and record.completed
 
     def _last_completed(self) -> tuple[int, int]:
-        """The last of the completed records that come first, and how many of them are not before the start offset."""
+        """Returns the end of the leading run of completed records, and the number of them at or after the start offset."""
         found, count, gap = -1, 0, self.gap_start
         for batch in self.batches:
             if gap is not None and batch.last >= gap:
@@ -404,7 +408,7 @@ class SharePartition:
         return found, count
 
     def log_starts_at(self, offset: int) -> None:
-        """The partition's log begins later: archive the available records before that. Acquired ones stay acquired."""
+        """Archive the available records before the new start of the partition's log. Acquired records stay acquired."""
         if offset <= self.start_offset:
             return
         if not len(self.batches):
@@ -427,7 +431,7 @@ class SharePartition:
         )
 
     def archive_stale(self, fetch_offset: int, base_offset: int) -> None:
-        """Archive what is available between the two offsets: the log has no records there, perhaps after compaction."""
+        """Archive the available records between the two offsets: the log has no records there, perhaps after compaction."""
         if not len(self.batches) or fetch_offset >= base_offset:
             return
         floor = self.batches.floor(fetch_offset)
@@ -457,7 +461,7 @@ class SharePartition:
         return found
 
     def close(self) -> None:
-        """The share partition is forgotten: end its locks."""
+        """End all locks, because the share partition is forgotten."""
         for batch in self.batches:
             for _, _, record in batch.states():
                 record.unlock()

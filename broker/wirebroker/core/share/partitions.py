@@ -30,14 +30,14 @@ _AS_SEEN = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""The share coordinator's errors as a member sees them; all others are UNKNOWN_SERVER_ERROR."""
+"""The share coordinator's errors as a member sees them. Every other error becomes UNKNOWN_SERVER_ERROR."""
 _FENCES = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Errors after which the broker forgets its share partition, and reads the state again."""
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A share partition at its leader. It gives out records once it is loaded."""
+    """A share partition at its leader. The leader gives out records after it has loaded the state."""
 
     share: SharePartition
     partition: Partition
@@ -45,7 +45,7 @@ class Held:
     settings: ShareSettings
     active: bool = False
     looked_at: int = -1
-    """The offset from which a fetch has last tried to read (Kafka's fetchOffsetMetadata)."""
+    """The offset from which the last fetch tried to read (Kafka's fetchOffsetMetadata)."""
 
     @property
     def key(self) -> Key:
@@ -54,7 +54,7 @@ class Held:
 
 
 class Settling(NamedTuple):
-    """Acknowledgements that are valid, and are not written down yet."""
+    """Valid acknowledgements that are not written down yet."""
 
     held: Held
     changed: Sequence[Undo]
@@ -71,18 +71,18 @@ class SharePartitions:
         self._waiting: dict[Key, dict[Woken, None]] = {}
 
     def settings(self, group_id: str) -> ShareSettings:
-        """The settings of a group."""
+        """Returns the settings of a group."""
         return ShareSettings(group_id, self._cluster.configs)
 
     def restart(self) -> None:
-        """All brokers restart: records acquired but not acknowledged are available again."""
+        """Handle a restart of all brokers: acquired records without acknowledgement become available again."""
         for held in list(self._held.values()):
             self.forget(held)
         self._waiting.clear()
         self.sessions.clear()
 
     def broker_down(self, node_id: int) -> None:
-        """A broker has died, and with it its sessions."""
+        """Forget the sessions of a broker that has died."""
         self.sessions.clear_at(node_id)
         for held in [held for held in self._held.values() if held.node_id == node_id]:
             self.forget(held)
@@ -90,11 +90,11 @@ class SharePartitions:
     # Waiting
 
     def watch(self, key: Key, callback: Woken) -> None:
-        """Call this with the time when more records of the share partition may be available."""
+        """Register a callback: it gets the time whenever more records of the share partition may be available."""
         self._waiting.setdefault(key, {})[callback] = None
 
     def unwatch(self, key: Key, callback: Woken) -> None:
-        """Do not call it any more."""
+        """Remove the callback."""
         waiting = self._waiting.get(key)
         if waiting is not None:
             waiting.pop(callback, None)
@@ -102,14 +102,14 @@ class SharePartitions:
                 del self._waiting[key]
 
     def wake(self, key: Key, now: int) -> None:
-        """More records of the share partition may be available."""
+        """Call the callbacks, because more records of the share partition may be available."""
         for callback in list(self._waiting.get(key, ())):
             callback(now)
 
     # Share partitions
 
     def find(self, key: Key, node_id: int) -> Held | None:
-        """The share partition, if this broker has opened it and still leads the partition."""
+        """Returns the share partition, if this broker has opened it and still leads the partition."""
         held = self._held.get(key)
         if held is not None and (held.partition.deleted or held.partition.leader != held.node_id):
             self.forget(held)
@@ -117,7 +117,7 @@ class SharePartitions:
         return held if held is not None and held.node_id == node_id else None
 
     def open(self, key: Key, partition: Partition, node_id: int) -> Held:
-        """Open a share partition, which has to be loaded."""
+        """Open a share partition. The caller must then load its state."""
         settings = self.settings(key[0])
         share = SharePartition(
             partition.topic, key, partition.leader_epoch, settings, self._cluster.timers, self,
@@ -127,7 +127,7 @@ class SharePartitions:
         return held
 
     def load(self, held: Held, now: int) -> Refusal | None:
-        """Read the state of a share partition; why that is not possible, or None."""
+        """Read the state of a share partition. Returns the reason for a failure, or None."""
         state = self._coordinator.read(held.key, held.share.leader_epoch, now)
         if isinstance(state, Refusal):
             self.forget(held)
@@ -151,7 +151,7 @@ class SharePartitions:
         return found.offset
 
     def starts_at_log_start(self, held: Held) -> None:
-        """The log begins after the next offset of the share partition."""
+        """Move the share partition to the log's start, which is after its next offset."""
         held.share.log_starts_at(held.partition.offset_for(EARLIEST).offset)
 
     def follow_logs(self, now: int) -> None:
@@ -176,7 +176,7 @@ class SharePartitions:
         return iter(list(self._held.values()))
 
     def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
-        """Write down changes of a share partition; why not, or None."""
+        """Write down changes of a share partition. Returns the reason for a failure, or None."""
         refused = self._coordinator.write(
             (partition.group_id, partition.topic_id, partition.index), partition.state_epoch, partition.leader_epoch,
             partition.start_offset, partition.completed, batches, now,
@@ -188,7 +188,8 @@ class SharePartitions:
     def acknowledge(
         self, key: Key, node_id: int, member_id: str, batches: Sequence[Acknowledged], now: int
     ) -> Refusal | Settling:
-        """Check a member's acknowledgements. They count once they are finished. Raises Broken."""
+        """Check a member's acknowledgements. The acknowledgements count after the caller has finished the result. Raises
+        Broken."""
         held = self.find(key, node_id)
         if held is None:
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -197,7 +198,7 @@ class SharePartitions:
         return changed if isinstance(changed, Refusal) else Settling(held, changed)
 
     def finish(self, settling: Settling, now: int) -> Refusal | None:
-        """Write down acknowledgements; why not, or None."""
+        """Write down acknowledgements. Returns the reason for a failure, or None."""
         held, changed = settling
         refused = held.share.finish(changed, now)
         if refused is not None and refused.code in _FENCES:
@@ -229,7 +230,7 @@ class SharePartitions:
             self.finish(each, now)
 
     def disconnected(self, connection: int, now: int) -> None:
-        """A connection has closed: the session that it began ends; a broker forgets a group without sessions."""
+        """End the session that a closed connection began. A broker forgets a group without sessions."""
         ended = self.sessions.disconnected(connection)
         if ended is not None:
             self._cluster.timers.work(self._end(ended, now))

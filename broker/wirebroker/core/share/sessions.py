@@ -1,7 +1,7 @@
-"""Share sessions (Kafka's ShareSessionCache): a broker remembers which partitions a member of a share group fetches.
+"""Share sessions: a broker remembers the partitions that a member of a share group fetches (Kafka's ShareSessionCache).
 
-A session belongs to a member. It ends with a final request, or when the connection that began it closes; then all that the
-member has acquired is released.
+A session belongs to a member. A session ends with a final request, or when the connection that began it closes. The broker
+then releases all records that the member has acquired.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class Cached:
-    """A partition of a session; `shown` says that the next response names it even without records."""
+    """A partition of a session. `shown` says that the next response names the partition even without records."""
 
     topic: str | None
     shown: bool
@@ -38,7 +38,7 @@ class Cached:
 
 @dataclass(slots=True)
 class ShareSession:
-    """The partitions that a member fetches, in order. The next request must carry `epoch`."""
+    """The partitions that a member fetches, in order. `epoch` is the epoch that the next request must carry."""
 
     key: MemberKey
     connection: int
@@ -46,29 +46,29 @@ class ShareSession:
     partitions: dict[Place, Cached] = field(default_factory=dict)
 
     def wanted(self) -> list[Wanted]:
-        """The partitions in order."""
+        """Returns the partitions in order."""
         return [Wanted(cached.topic, place) for place, cached in self.partitions.items()]
 
     def add(self, wanted: Wanted, *, shown: bool = True) -> None:
-        """Fetch another partition; the next response names it, unless the session begins with it."""
+        """Fetch another partition. The next response names the partition, unless the session begins with it."""
         self.partitions.setdefault(wanted.place, Cached(wanted.topic, shown))
 
     def forget(self, forgotten: Iterable[Place]) -> None:
-        """Fetch these partitions no longer."""
+        """Stop fetching these partitions."""
         for place in forgotten:
             self.partitions.pop(place, None)
 
     def names(self, place: Place, error: int, has_records: bool) -> bool:
-        """Whether a response with this result for a partition names the partition."""
+        """Tells whether a response with this result for a partition names the partition."""
         cached = self.partitions.get(place)
         return cached is not None and (cached.shown or has_records or bool(error))
 
     def answered(self, place: Place, error: int, has_records: bool) -> None:
-        """A response has this result for a partition."""
+        """Note that a response has this result for a partition."""
         cached = self.partitions.get(place)
         if cached is not None:
             cached.shown = bool(error)
-            if has_records:  # it goes to the end of the line
+            if has_records:  # the partition goes to the end of the session
                 self.partitions[place] = self.partitions.pop(place)
 
     def advance(self) -> None:
@@ -77,7 +77,8 @@ class ShareSession:
 
 
 class Ended(NamedTuple):
-    """The sessions that end with a connection: a member's session, if it still exists, and perhaps a group's last session."""
+    """The effect of a closed connection: the member's session, if it still exists, and whether the session was the group's
+    last session."""
 
     session: ShareSession | None
     node_id: int
@@ -87,7 +88,7 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class _Began:
-    """The member whose session a connection began last; `stale` if that session has ended."""
+    """The member whose session a connection began last. `stale` says that this session has ended."""
 
     key: MemberKey
     stale: bool = False
@@ -117,15 +118,15 @@ class ShareSessions:
             self.remove(key)
 
     def get(self, key: MemberKey) -> ShareSession | None:
-        """The member's session."""
+        """Returns the member's session."""
         return self._sessions.get(key)
 
     def count(self, node_id: int) -> int:
-        """The number of sessions at a broker."""
+        """Returns the number of sessions at a broker."""
         return sum(number for (node, _), number in self._members.items() if node == node_id)
 
     def of_group(self, node_id: int, group_id: str) -> int:
-        """The number of a group's sessions at a broker."""
+        """Returns the number of a group's sessions at a broker."""
         return self._members.get((node_id, group_id), 0)
 
     def enter(self, session: ShareSession) -> None:
@@ -135,7 +136,7 @@ class ShareSessions:
         self._connections[session.connection] = _Began(session.key)
 
     def remove(self, key: MemberKey) -> ShareSession | None:
-        """End a member's session. Returns None if it has none."""
+        """End a member's session. Returns None if the member has no session."""
         session = self._sessions.pop(key, None)
         if session is not None:
             self._members[key[:2]] -= 1
@@ -145,7 +146,8 @@ class ShareSessions:
         return session
 
     def check(self, key: MemberKey, epoch: int) -> ShareSession | ErrorCode:
-        """The session of a request with this epoch, which is not initial. The next request must carry the next epoch."""
+        """Returns the session of a request with this epoch, which is not initial. The next request must carry the next
+        epoch."""
         session = self._sessions.get(key)
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -157,7 +159,7 @@ class ShareSessions:
         return session
 
     def disconnected(self, connection: int) -> Ended | None:
-        """A connection has closed; None if it never began a session."""
+        """Note that a connection has closed. Returns None if the connection never began a session."""
         began = self._connections.pop(connection, None)
         if began is None:
             return None

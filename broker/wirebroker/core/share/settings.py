@@ -1,4 +1,4 @@
-"""The settings of a share group: its own, else the broker's."""
+"""The settings of a share group: the group's own values, else the broker's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 
 @lru_cache
 def _parsed(name: str, own: str | None) -> str:
-    """The text of a setting with this value of its own, else with its default."""
+    """Returns a setting's own value as text, or else its default as text."""
     setting = GROUP_SETTINGS[name]
     return setting.text(setting.parse((setting.default or "") if own is None else own))
 
@@ -37,31 +37,32 @@ class ShareSettings:
 
     @property
     def lock_ms(self) -> int:
-        """How long an acquisition lasts."""
+        """The time in ms that an acquisition lasts."""
         return self._number("share.record.lock.duration.ms")
 
     @property
     def deliveries(self) -> int:
-        """How often a record is delivered at most."""
+        """The largest number of deliveries of a record."""
         return self._number("share.delivery.count.limit")
 
     @property
     def in_flight(self) -> int:
-        """How many records of a partition may be in flight."""
+        """The largest number of records of a partition in flight."""
         return self._number("share.partition.max.record.locks")
 
     @property
     def renews(self) -> bool:
-        """Whether members may renew a lock."""
+        """Tells whether members may renew a lock."""
         return self._text("share.renew.acknowledge.enable") == "true"
 
     @property
     def committed(self) -> bool:
-        """Whether the isolation level is read_committed."""
+        """Tells whether the isolation level is read_committed."""
         return self._text("share.isolation.level") == "read_committed"
 
     def reset_time(self, now: int) -> int:
-        """The time from which a new group reads, or one of the constants of ListOffsets for the earliest and latest offset."""
+        """Returns the time from which a new group reads, or the constant of ListOffsets for the earliest or the latest
+        offset."""
         reset = self._text("share.auto.offset.reset")
         if not reset.startswith(BY_DURATION):
             return EARLIEST if reset == "earliest" else LATEST

@@ -1,8 +1,8 @@
 """The transaction coordinator gives producers their ids and epochs, and decides how transactions end.
 
-The rules are those of TransactionCoordinator in Kafka 4.3.1. All brokers of the process share it. A broker that does not
-coordinate the transactional id responds NOT_COORDINATOR. Markers are written as soon as the end is decided, so that no client
-waits between the response to EndTxn and the next transaction.
+The rules come from TransactionCoordinator in Kafka 4.3.1. All brokers of the process share the coordinator. A broker that
+does not coordinate the transactional id responds NOT_COORDINATOR. The coordinator writes markers as soon as it has decided
+about the end, so that no client waits between the response to EndTxn and the next transaction.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from wirebroker.core.transactions.states import TransactionState
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, NO_EPOCH, NO_ID, TopicPartition, Transaction, is_exhausted
 
 CompleteOffsets = Callable[[int, int, bool], None]
-"""Called with a marker in __consumer_offsets: the partition, the producer id, and whether it commits."""
+"""Called after a marker was written to __consumer_offsets, with the partition, the producer id, and whether the marker
+commits."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 AWAITED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT})
-"""The errors after which a marker is tried again when the partition changes."""
+"""The errors after which the coordinator tries a marker again when the partition changes."""
 MARKERS = 128
 """The number of markers written in one slice."""
 RETRY_MS = 20
@@ -36,7 +37,7 @@ NO_ID_YET = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class ProducerResult(NamedTuple):
-    """A producer's id and epoch, and the error if it has none."""
+    """A producer's id and epoch, or the error of a producer without them."""
 
     code: ErrorCode
     producer_id: int = NO_ID
@@ -53,7 +54,7 @@ class InitRequest(NamedTuple):
 
 
 class EndRequest(NamedTuple):
-    """An EndTxn, or an end that the coordinator itself decided (`fences`: the epoch has already been raised)."""
+    """An EndTxn, or an end by the coordinator's own decision (`fences`: the epoch has already been raised)."""
 
     transactional_id: str
     producer_id: int
@@ -75,11 +76,11 @@ class TransactionCoordinator:
         self._retrying: set[Transaction] = set()
         """The transactions that continue at a set time."""
         self._runs: dict[Transaction, object] = {}
-        """The latest writer of each transaction's markers, which takes over from earlier ones."""
+        """The latest writer of each transaction's markers. The latest writer takes over from earlier writers."""
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
-        """Continue from the written records, as `moved` does."""
+        """Load the written records again, as `moved` does."""
         self._set_timers(now)
         self._awaiting.clear()
         self._runs.clear()
@@ -87,12 +88,13 @@ class TransactionCoordinator:
         self._finish_all(now)
 
     def load(self, batches: Iterable[memoryview], now: int) -> None:
-        """Load a partition of __transaction_state, and write markers that are missing."""
+        """Load a partition of __transaction_state, and write missing markers."""
         read_transactions(batches, self.transactions)
         self._finish_all(now)
 
     def move_time(self, ms: int) -> None:
-        """The clock was moved by `ms`, perhaps back: each open transaction has as long to go as before."""
+        """Move all times by `ms`, perhaps back, as the clock was moved. The remaining times of open transactions stay the
+        same."""
         self._started += ms
         for transaction in self.transactions.values():
             transaction.updated += ms
@@ -100,7 +102,7 @@ class TransactionCoordinator:
                 transaction.started += ms
 
     def log_deleted(self) -> None:
-        """__transaction_state is deleted, and all transactional ids with it (TransactionCoordinator.onResignation)."""
+        """Forget all transactional ids, because __transaction_state is deleted (TransactionCoordinator.onResignation)."""
         self.transactions.clear()
         self._awaiting.clear()
         self._runs.clear()
@@ -111,13 +113,15 @@ class TransactionCoordinator:
             self._load(transaction, now)
 
     def moved(self, index: int, now: int) -> None:
-        """Another broker, or none, leads a partition of __transaction_state: it completes the prepared transactions."""
+        """Handle a new leader, or the loss of the leader, of a partition of __transaction_state. The new leader completes the
+        prepared transactions."""
         for transaction in self.transactions.values():
             if self._cluster.coordinator_partition("transaction", transaction.transactional_id) == index:
                 self._load(transaction, now)
 
     def _load(self, transaction: Transaction, now: int) -> None:
-        """The records have everything but the previous epoch. A client that still sends it is fenced, as in Kafka."""
+        """Continue from the records, which have everything but the previous epoch. A client that still sends the previous
+        epoch is fenced, as in Kafka."""
         transaction.last_producer_epoch = NO_EPOCH
         transaction.is_stuck = False
         self._watch(transaction, now)
@@ -125,7 +129,7 @@ class TransactionCoordinator:
 
     @property
     def _level(self) -> int:
-        """The level of transaction.version: that of the coordinator's own decisions, which no request asks for."""
+        """The level of transaction.version. The level holds for the coordinator's own decisions."""
         return self._cluster.configs.features[TRANSACTION]
 
     def _log_error(self, transactional_id: str) -> ErrorCode:
@@ -138,13 +142,13 @@ class TransactionCoordinator:
         timers.every(lambda: configs.integer(expires), now, self._expire)
 
     def coordinator_error(self, transactional_id: str, node_id: int) -> ErrorCode:
-        """Whether this broker coordinates the transactional id."""
+        """Returns NONE if this broker coordinates the transactional id, else the error."""
         return self._cluster.coordinator_error("transaction", transactional_id, node_id)
 
     # Producers
 
     def init_producer_id(self, requested: InitRequest, now: int) -> ProducerResult:
-        """A producer starts, or starts again: it gets the next epoch, and the producer with the last epoch is fenced."""
+        """Start a producer. The producer gets the next epoch, and a producer with the previous epoch is fenced."""
         if not requested.transactional_id:
             return ProducerResult(ErrorCode.INVALID_REQUEST)
         if not 0 < requested.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
@@ -236,7 +240,8 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Check that each partition is part of the producer's transaction; TRANSACTION_ABORTABLE if not."""
+        """Check that each partition is part of the producer's transaction. The error of a partition that is not is
+        TRANSACTION_ABORTABLE."""
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
             return dict.fromkeys(partitions, error)
@@ -260,7 +265,8 @@ class TransactionCoordinator:
     # Ends
 
     def end(self, requested: EndRequest, now: int) -> ProducerResult:
-        """Commit or abort. Returns the producer's next id and epoch, which only transaction version 2 sends to it."""
+        """Commit or abort. Returns the producer's next id and epoch. Only transaction version 2 sends the next id and epoch
+        to the producer."""
         if not requested.transactional_id:
             return ProducerResult(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(requested.transactional_id)
@@ -294,10 +300,11 @@ class TransactionCoordinator:
         return ProducerResult(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
     def _finish(self, transaction: Transaction, now: int) -> None:
-        """Write the markers, and wait for their replication, as soon as possible; the markers of many partitions in slices.
+        """Write the markers as soon as possible, and wait for their replication. The markers of many partitions are written
+        in slices.
 
-        A fenced marker leaves the transaction as it is, as in Kafka. A marker that cannot be stored is tried again after
-        `RETRY_MS`.
+        A fenced marker does not change the transaction, as in Kafka. The coordinator tries again after `RETRY_MS` to store a
+        marker that could not be stored.
         """
         self._cluster.timers.work(self._finishing(transaction, now))
 
@@ -317,7 +324,7 @@ class TransactionCoordinator:
         for where in sorted(transaction.partitions):
             if pause():
                 yield
-            if self._runs.get(transaction) is not run:  # another call has taken over, perhaps because of a marker
+            if self._runs.get(transaction) is not run:  # another call has continued the end, perhaps because of a marker
                 return
             if code := self._mark(transaction, where, marker, now):
                 missing[where] = code
@@ -349,7 +356,7 @@ class TransactionCoordinator:
             self._cluster.timers.at(when, again)
 
     def _mark(self, transaction: Transaction, where: TopicPartition, marker: EndMarker, now: int) -> ErrorCode:
-        """End the transaction on one partition; REQUEST_TIMED_OUT while in-sync replicas lack its marker."""
+        """End the transaction on one partition. Returns REQUEST_TIMED_OUT while in-sync replicas lack its marker."""
         partition = self._cluster.partition(*where)
         if partition is None:
             return ErrorCode.NONE
@@ -393,9 +400,9 @@ class TransactionCoordinator:
     # Time
 
     def _watch(self, transaction: Transaction, now: int) -> None:
-        """While a transaction is open, timed-out ones are looked for at the multiples of an interval since the start.
+        """While any transaction is open, look for timed-out transactions at the multiples of an interval since the start.
 
-        Kafka always does so. Here a clock that is moved by a year would stop three million times.
+        Kafka always does so. Here, a clock moved by a year would then stop three million times.
         """
         if transaction.state is TransactionState.ONGOING and not self._looks_for_timeouts:
             self._looks_for_timeouts = True
@@ -417,7 +424,8 @@ class TransactionCoordinator:
                 self.forget(transaction, now)
 
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
-        """A transactional id has expired; its next user is a new producer. The id stays if this cannot be written down."""
+        """Forget an expired transactional id. The next user of the id is a new producer. The id stays if the tombstone cannot
+        be written down."""
         after = transaction.copy()
         after.enter(TransactionState.DEAD, now)
         error = self._change(transaction, after, now)
@@ -455,7 +463,7 @@ class TransactionCoordinator:
 
 
 def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Whether a client with this producer id can be the producer, perhaps by its previous id."""
+    """Tells whether a client with this producer id can be the producer, perhaps by its previous id."""
     if known.producer_epoch == NO_EPOCH or producer_id == known.producer_id:
         return True
     return producer_id == known.previous_producer_id and is_exhausted(producer_epoch)
@@ -464,8 +472,8 @@ def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
 def _judge_end(transaction: Transaction, requested: EndRequest) -> ErrorCode | None:
     """Returns the response to an EndTxn that changes nothing, or None for an EndTxn that ends the transaction.
 
-    In version 2 the epoch rises with every end, so a repetition has the previous epoch; a transaction that never began may
-    be aborted, which raises the epoch. In earlier versions only the state shows a repetition.
+    In version 2 the epoch rises with every end, so a repetition has the previous epoch. The abort of a transaction that never
+    began is allowed, and raises the epoch. In earlier versions only the state shows a repetition.
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch

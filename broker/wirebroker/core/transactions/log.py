@@ -15,12 +15,13 @@ from wirebroker.core.transactions.transaction import NO_EPOCH, Transaction
 
 
 def value_version(level: int) -> int:
-    """The version of the records with this level of transaction.version."""
+    """Returns the version of the records with this level of transaction.version."""
     return min(level, 1)
 
 
 def transaction_batch(transaction: Transaction, level: int, now: int) -> bytes:
-    """The batch with the record of the transactional id's state, or with a tombstone if it is dead. Raises EncodeError."""
+    """Returns the batch with the record of the transactional id's state, or with a tombstone if the id is dead. Raises
+    EncodeError."""
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
     value = None if transaction.state is TransactionState.DEAD else _value(transaction)
     return build_batch([Record(0, 0, *CoordinatorRecord(key, value, value_version(level)).encode())], base_timestamp=now)

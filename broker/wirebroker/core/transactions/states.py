@@ -1,7 +1,8 @@
 """The states of a transactional id, and the allowed transitions (Kafka's TransactionState).
 
-Everything that changes a state goes through `Transaction.enter`, which reads this table. Kafka has one more state,
-PrepareEpochFence, which lasts while a write to the log is in progress. Here no write is ever in progress.
+Every change of a state goes through `Transaction.enter`, which reads this table. Kafka has one more state,
+PrepareEpochFence, which lasts while a write to the log is in progress. Here a write is done at once, so the state is not
+needed.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ class TransactionState(Enum):
     PREPARE_ABORT = "PrepareAbort"
     """The transaction will abort; its markers are being written."""
     COMPLETE_COMMIT = "CompleteCommit"
-    """All markers are written."""
+    """All markers of the transaction are written."""
     COMPLETE_ABORT = "CompleteAbort"
-    """All markers are written."""
+    """All markers of the transaction are written."""
     DEAD = "Dead"
     """Expired."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """Never entered here. It exists because clients may filter by it."""
+    """Never entered here. The state exists because clients may filter by it."""
 
     @property
     def number(self) -> int:
@@ -36,12 +37,12 @@ class TransactionState(Enum):
 
     @property
     def ending(self) -> bool:
-        """Whether markers are being written."""
+        """Tells whether markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def may_expire(self) -> bool:
-        """Whether a transactional id in this state is forgotten after transactional.id.expiration.ms."""
+        """Tells whether a transactional id in this state is forgotten after transactional.id.expiration.ms."""
         return self in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
@@ -65,4 +66,5 @@ PREVIOUS: dict[TransactionState, frozenset[TransactionState]] = {
     ),
     TransactionState.PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""The states from which each may be entered. From transaction version 2 on, a transaction that never began may be aborted."""
+"""For each state, the states that may precede it. From transaction version 2 on, a client may abort a transaction that never
+began."""

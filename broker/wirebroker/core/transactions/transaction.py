@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether a producer id has used all its epochs; the last epoch is reserved for fencing it."""
+    """Tells whether a producer id has used all its epochs. The last epoch is reserved for fencing."""
     return producer_epoch >= LAST_EPOCH - 1
 
 
@@ -30,21 +30,21 @@ class Transaction:
     state: TransactionState = TransactionState.EMPTY
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH
-    """The previous epoch, of a client that may not know the new epoch yet."""
+    """The previous epoch, which a client may still send that does not know the new epoch."""
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
     """The id that the producer will have once the markers are written, if its epochs are used up."""
     partitions: set[TopicPartition] = field(default_factory=set)
     marked: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """The position of the marker that ends it, by partition: the leader's epoch, and the log end offset after it."""
+    """The position of the transaction's marker, by partition: the leader's epoch, and the log end offset after the marker."""
     started: int = -1
     client_version: int = 0
     """The client's transaction version, as its requests show it."""
     is_stuck: bool = False
-    """Whether Kafka would wait forever for a record that transaction.version 0 cannot have, until the coordinator moves."""
+    """Tells whether Kafka would wait for a record that transaction.version 0 cannot have, until the coordinator moves."""
 
     def copy(self) -> Transaction:
-        """A copy, to be changed and written down before it takes effect (TxnTransitMetadata)."""
+        """Returns a copy. The caller changes the copy, and writes it down before it takes effect (TxnTransitMetadata)."""
         return replace(self, partitions=set(self.partitions), marked=dict(self.marked))
 
     def become(self, other: Transaction) -> None:
@@ -54,11 +54,11 @@ class Transaction:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the producer needs a new id for its next epoch."""
+        """Tells whether the producer needs a new id for its next epoch."""
         return is_exhausted(self.producer_epoch)
 
     def enter(self, state: TransactionState, now: int, producer_id: int | None = None) -> None:
-        """Enter this state. Raises ValueError if the table does not allow it from the present state."""
+        """Enter this state. Raises ValueError if the table does not allow this transition from the present state."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.value} to {state.value}")
         self.state = state
@@ -68,14 +68,14 @@ class Transaction:
             self.producer_id = producer_id
 
     def initialize(self, timeout_ms: int, now: int, producer_id: int | None = None) -> None:
-        """A producer was initialized: nothing is open."""
+        """Note that a producer was initialized and has no open transaction."""
         self.enter(TransactionState.EMPTY, now, producer_id)
         self.timeout_ms = timeout_ms
         self.partitions = set()
         self.started = -1
 
     def add(self, partitions: set[TopicPartition], client_version: int, now: int) -> None:
-        """Partitions join the transaction, which begins if none is open."""
+        """Add partitions to the transaction. The transaction begins if no transaction is open."""
         if self.state is not TransactionState.ONGOING:
             self.started = now
         self.enter(TransactionState.ONGOING, now)
@@ -83,7 +83,7 @@ class Transaction:
         self.client_version = client_version
 
     def prepare(self, commit: bool, client_version: int, next_producer_id: int, now: int) -> None:
-        """The transaction's end is decided. From version 2 on, the producer's epoch rises with it."""
+        """Prepare the decided end of the transaction. From version 2 on, the end raises the producer's epoch."""
         began = self.state is TransactionState.ONGOING
         self.enter(TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT, now)
         if client_version >= BUMPS_EPOCH:

@@ -1,8 +1,7 @@
 """The coordinator's verification of a transactional batch before it is stored (KIP-890).
 
-Old clients add partitions to the transaction themselves, and the partition's leader verifies that. For clients of
-transaction version 2 the leader adds them. The rules are those of AddPartitionsToTxnManager and ReplicaManager in Kafka
-4.3.1.
+Old clients add partitions to the transaction themselves, and the partition's leader verifies that. For clients of transaction
+version 2, the leader adds the partitions. The rules come from AddPartitionsToTxnManager and ReplicaManager in Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ class TransactionalProducer(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The result: the partitions that may be written to for the first time, and the errors of others.
+    """The result: the partitions to which the producer may write for the first time, and the errors of other partitions.
 
-    On a partition that is in neither, the transaction is already open.
+    The transaction is already open on a partition that is in neither set.
     """
 
     first_writes: frozenset[TopicPartition]

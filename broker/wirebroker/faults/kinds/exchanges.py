@@ -34,7 +34,7 @@ Ms = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 
 class lose_request(Rule):
-    """The request never arrives; `then` the connection closes or goes silent."""
+    """The request never arrives, and `then` the connection closes or goes silent."""
 
     then: Then = "disconnect"
 
@@ -48,7 +48,7 @@ class lose_request(Rule):
 
 
 class lose_ack(Rule):
-    """The request is handled, and its response never arrives; `then` the connection closes or goes silent."""
+    """The request is handled, but its response never arrives, and `then` the connection closes or goes silent."""
 
     then: Then = "disconnect"
 
@@ -60,7 +60,7 @@ class lose_ack(Rule):
 
 
 class error(Rule):
-    """The response has this error `code`, a number or a name, and the request is not handled; with `after` it is handled."""
+    """The response has this error `code` (a number or a name), and the request is not handled; with `after` it is handled."""
 
     code: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)] | ErrorName
     after: bool = False
@@ -84,7 +84,8 @@ class error(Rule):
 
 
 class delay(Rule):
-    """The request is handled `ms` later, by the broker's clock; with `after` it is handled at once and answered later."""
+    """The request is handled `ms` later, by the broker's clock; with `after` it is handled at once, and the response leaves
+    later."""
 
     ms: Ms
     after: bool = False
@@ -139,7 +140,7 @@ class reorder(Rule):
 
 
 class answer(Rule):
-    """A Python function gets the request's facts and the request, and may return the response; if it raises, the error is
+    """A Python function gets the request's facts and the request, and may return the response. If it raises, the error is
     logged and the connection closes."""
 
     answerer: Callable[[Facts, Message], Message | None]

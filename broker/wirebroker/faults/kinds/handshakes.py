@@ -19,7 +19,7 @@ Wait = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
 
 class _OfHandshakes:
-    """The base of both kinds: they know the broker and the listener, and no request."""
+    """The base of both kinds, which know the broker and the listener, but no request."""
 
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.HANDSHAKE
     match_words: ClassVar[tuple[str, ...]] = ("node",)
@@ -34,8 +34,8 @@ class _OfHandshakes:
 
 
 class stall_handshake(_OfHandshakes, Rule):
-    """The handshake goes on `ms` later, or when the rule is unloaded; a rule can choose its `node` and its `listener`, and
-    which handshakes."""
+    """The handshake continues `ms` later, or when the rule is unloaded. A rule can choose a `node`, a `listener`, and the
+    handshakes."""
 
     ms: Wait | None = None
     listener: str | None = None
@@ -51,8 +51,8 @@ class stall_handshake(_OfHandshakes, Rule):
 
 
 class expire_certificate(_OfHandshakes, Rule):
-    """The broker's certificate expires `ms` after the rule was loaded: clients are shown one that has expired, if wirebroker
-    made the certificate; a rule can choose its `node` and its `listener`."""
+    """The broker's certificate expires `ms` after the rule was loaded: clients then get an expired certificate, if wirebroker
+    made the certificate. A rule can choose a `node` and a `listener`."""
 
     ms: Later = 0
     listener: str | None = None

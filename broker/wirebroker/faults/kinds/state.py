@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 LONGEST_MS = 366 * 86_400_000
-"""The clock moves at most so far, in ms."""
+"""The largest move of the clock, in ms."""
 
 
 class expire_producer(Rule):
@@ -96,7 +96,8 @@ class fence(Rule):
 
 
 class slow_reassignment(Rule):
-    """A reassignment of the next `ms` is in progress until they have passed: only then are its new replicas in sync."""
+    """A reassignment that begins in the next `ms` stays in progress until they have passed: only then do its new replicas get
+    in sync."""
 
     ms: Positive
 
@@ -110,7 +111,7 @@ class slow_reassignment(Rule):
 
 class expire_member(Rule):
     """The session of the group's member that sends the request ends, as if its heartbeats had not arrived: the coordinator
-    removes it."""
+    removes the member."""
 
     example = 'faults.expire_member(api="OffsetCommit", group="team", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = (
@@ -126,7 +127,7 @@ class expire_member(Rule):
 
 
 class move_leader(Rule):
-    """The partitions of the request that match get another leader: another in-sync replica, or another broker, to which the
+    """The matching partitions of the request get another leader: another in-sync replica, or another broker, to which the
     replica moves."""
 
     example = 'faults.move_leader(api="Produce", topic="orders", nth=3)'
@@ -178,8 +179,8 @@ class restart(Rule):
 
 
 class truncate(Rule):
-    """The partition loses everything from the batch with this `offset` on, and its producers' state too, as after an
-    unclean election."""
+    """The partition loses all records from the batch with this `offset` on, and its producers' state from these records, as
+    after an unclean election."""
 
     offset: NonNegative
 
@@ -194,7 +195,8 @@ class truncate(Rule):
 
 
 class lose_coordinator(Rule):
-    """Requests that look for the coordinator get COORDINATOR_NOT_AVAILABLE, requests sent to it NOT_COORDINATOR."""
+    """Requests that look for the coordinator get COORDINATOR_NOT_AVAILABLE; requests sent to the coordinator get
+    NOT_COORDINATOR."""
 
     example = 'faults.lose_coordinator(group="team", times=3)'
     only_apis: ClassVar[tuple[str, ...]] = (
@@ -203,7 +205,7 @@ class lose_coordinator(Rule):
         "ShareGroupHeartbeat", "ShareGroupDescribe", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
         "TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions",
     )  # fmt: skip
-    """The APIs that only a coordinator handles, and the one that finds it."""
+    """The APIs that only a coordinator handles, and the API that finds the coordinator."""
 
     def matching(self, facts: Facts) -> list[Batch | None]:
         coordinated = facts.api in self.only_apis and bool(facts.groups or facts.transactional_ids)

@@ -16,8 +16,8 @@ PRODUCE = ("Produce",)
 
 
 class fail_write(Rule):
-    """The response is KAFKA_STORAGE_ERROR, and neither the log nor the producer's state changes; a duplicate is not written,
-    so it does not fail."""
+    """The response is KAFKA_STORAGE_ERROR, and neither the log nor the producer's state changes. A duplicate does not fail,
+    because it is not written."""
 
     example = 'faults.fail_write(topic="orders", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
@@ -31,7 +31,7 @@ class fail_write(Rule):
 
 
 class slow_write(Rule):
-    """Writing takes `ms` by the broker's clock, and later writes to the same partition wait for it."""
+    """The write takes `ms` by the broker's clock, and later writes to the same partition wait for it."""
 
     ms: Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
 
@@ -46,9 +46,9 @@ class slow_write(Rule):
 
 
 class disk_full(Rule):
-    """From the matched batch on the directory of its broker is offline: the partitions that the broker leads, or the named
+    """From the matched batch on, the directory of its broker is offline: the partitions that the broker leads, or the named
     `topic` and `partition`, return KAFKA_STORAGE_ERROR to reads and writes, until another broker leads or the rule is
-    unloaded; internal topics are spared unless they are named."""
+    unloaded. Internal topics are spared unless they are named."""
 
     example = 'faults.disk_full(topic="orders", nth=10)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE
@@ -63,8 +63,8 @@ class disk_full(Rule):
 
 
 class crash_after_write(Rule):
-    """The broker is killed after the batch is written and before it is acknowledged, and starts again; if there are other
-    brokers, they lead now; both the log and the producer's state have the batch."""
+    """The broker is killed after it has written the batch and before it acknowledges the batch, and starts again. Other
+    brokers, if any, lead afterwards. Both the log and the producer's state have the batch."""
 
     example = 'faults.crash_after_write(topic="orders", nth=2)'
     only_apis: ClassVar[tuple[str, ...]] = PRODUCE

@@ -19,15 +19,15 @@ __all__ = ["bandwidth", "close", "corrupt", "cut", "refuse", "reset", "slice"]
 __tracebackhide__ = True  # pytest shows the caller's line
 
 HEADER_BYTES = 8
-"""The bytes of a request up to its API and version."""
+"""The number of bytes of a request up to its API and version."""
 PIECE_S = 0.02
-"""Seconds between two pieces of a response with limited bandwidth."""
+"""The time in seconds between two pieces of a response with limited bandwidth."""
 
 Milliseconds = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
 
 
 class cut(Rule):
-    """Only the first `bytes` of the response arrive, its size among them, and the connection closes; with `request` it closes
+    """Only the first `bytes` of the response arrive, its size included, and the connection closes. With `request` it closes
     when this many bytes of the request have arrived, and the request is not handled."""
 
     bytes: NonNegative
@@ -84,7 +84,7 @@ class slice(Rule):
 
 
 class bandwidth(Rule):
-    """The response comes at `rate`."""
+    """The response arrives at `rate`."""
 
     rate: Annotated[int, Meta(ge=1, extra={"unit": "bytes per second"})]
 
@@ -97,8 +97,8 @@ class bandwidth(Rule):
 
 
 class corrupt(Rule):
-    """This many `bytes` of the response arrive with their bits turned: from `at` on (negative: counted from its end), or
-    anywhere after its size, drawn from the seed."""
+    """This many `bytes` of the response arrive with inverted bits: from `at` on (negative: counted from the end of the
+    response), or at places after its size that the seed determines."""
 
     bytes: Positive = 1
     at: int | None = None
@@ -131,7 +131,7 @@ class reset(Rule):
 
 
 class refuse(Rule):
-    """A new connection is reset as soon as it is made; a rule can choose its `node`, and which connections."""
+    """A new connection is reset as soon as it is made. A rule can choose a `node`, and the connections."""
 
     example = "faults.refuse(node=2, times=5)"
     acts_at: ClassVar[InjectionPoint] = InjectionPoint.CONNECTION
