@@ -41,10 +41,10 @@ class LostTask(RuntimeError):
 
 
 class SparkExecutor(Executor):
-    """Runs calls on a cluster. They are pickled, also functions that are no module's.
+    """Runs calls on a cluster. It pickles them, also functions inside functions.
 
     Every call is a job of one partition, so its result is known at once, and Spark runs a call again if its executor is lost
-    (`spark.task.maxFailures` times). An exception of the call itself is no reason to run it again.
+    (`spark.task.maxFailures` times). Spark does not run a call again because the call itself raised an exception.
     """
 
     def __init__(self, master: str | None, name: str, folders: Sequence[Path] = ()) -> None:
