@@ -22,6 +22,7 @@ from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA
 from wirebroker.campaign.misfortunes import Choice, cases, places
 from wirebroker.campaign.outcomes import OUTCOMES
 from wirebroker.campaign.show import Screen
+from wirebroker.campaign.workers import workers
 from wirebroker.commands.cli import main
 from wirekit import FEW_PLUGINS
 
@@ -328,12 +329,14 @@ def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
         return {"id": case["id"], "square": int(case["id"]) ** 2}
 
     first = Results(tmp_path / "runs.jsonl")
-    half = list(play_all(table, play, first, jobs=1, go_on=lambda: len(played) < 3, abandon=lambda: None))
+    with workers(jobs=1) as players:
+        half = list(play_all(table, play, first, players, go_on=lambda: len(played) < 3))
     first.close()
     with (tmp_path / "runs.jsonl").open("a") as file:
         file.write('{"id": "3", "squ')  # the machine went down here
     second = Results(tmp_path / "runs.jsonl", resume=True)
-    whole = list(play_all(table, play, second, jobs=2, go_on=lambda: True, abandon=lambda: None))
+    with workers(jobs=2) as players:
+        whole = list(play_all(table, play, second, players, go_on=lambda: True))
     assert len(half) == 3
     assert sorted(each["square"] for each in whole) == [0, 1, 4, 9, 16, 25]
     assert len(played) == 6

@@ -11,13 +11,15 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import kafka
 import pytest
 
-from wirebroker import clients
+from requesting import produce_request
+from wirebroker import MockKafka, clients
 from wirebroker.clients import CLIENTS, ClientName
 from wirebroker.commands.cli import main
 from wirebroker.mock import StoredRecord
@@ -27,6 +29,8 @@ from wirebroker.scenarios.play import Result, play
 from wirebroker.scenarios.reading import find, names, read
 from wirebroker.scenarios.scenario import Expect, ScenarioError
 from wirebroker.scenarios.show import catalogue
+from wirebroker.scenarios.watch import Watch
+from wirekit import batch, client
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMED = [name for name in names() if not re.fullmatch(r"B\d+", name)]
@@ -412,3 +416,14 @@ def test_the_table_of_clients_has_every_scenario() -> None:
     rows = [tuple(cell.strip(" `") for cell in line.split("|")[1:3]) for line in text.splitlines() if line.startswith("| `")]
     expected = [(each.name, part.name) for each in map(find, names()) for part in each.parts]
     assert rows == [pair for pair in expected if set(find(pair[0]).clients) != {"wire"}], "run scripts/client-table"
+
+
+@pytest.mark.mock_kafka(topics={"orders": 2})
+def test_a_request_for_two_partitions_is_one_request(mock_kafka: MockKafka) -> None:
+    watch = Watch(mock_kafka)
+    request = produce_request("orders", batch(tag="A"))
+    request.topic_data[0].partition_data += produce_request("orders", batch(tag="B"), 1).topic_data[0].partition_data
+    with closing(client(mock_kafka)) as connections:
+        connections.request(request, 9)
+        connections.request(produce_request("orders", batch(tag="C")), 9)
+    assert [event.what for event in watch.events()] == ["A0", "B0", "C0"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -234,3 +234,18 @@ class Schedule:
                     raise Violation(f"a transaction of {producer.name} was read in part: {outcome.values}")
                 if outcome.said != "unknown" and shown[0] != (outcome.said == "committed"):
                     raise Violation(f"a transaction of {producer.name} was {outcome.said}, and reading says otherwise")
+
+
+def play_case(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Run some schedules, as a case of a campaign: their steps, and what went wrong, made as small as it still goes wrong."""
+    steps = 0
+    for seed in range(case["first"], case["first"] + case["schedules"]):
+        schedule = Schedule(seed)
+        try:
+            schedule.run()
+        except Violation as found:
+            shape, smaller = shrink(seed, found)
+            wrong = f"{found}\n\nas small as it still goes wrong: {shape}\n{smaller}"
+            return {**case, "schedules": seed - case["first"], "steps": steps, "wrong": wrong}
+        steps += schedule.world.steps
+    return {**case, "steps": steps, "wrong": None}

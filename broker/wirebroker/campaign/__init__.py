@@ -1,6 +1,7 @@
 """Many runs, one misfortune in each: which one breaks an application?
 
-cases        a table of cases, played at once by several threads, with results as JSON lines
+cases        a table of cases, played at once by workers, with results as JSON lines
+workers      threads, processes, or the executors of a Spark cluster
 errors       the errors that Kafka returns for each API
 misfortunes  from the requests of a run without faults to cases
 application  one run: a broker of its own, a fault, the user's command

@@ -1,18 +1,21 @@
-"""A campaign: a table of cases, played at once by several threads. The results are JSON lines, so that a campaign can go on."""
+"""A campaign: a table of cases, and workers that play them. The results are JSON lines, so that a campaign can go on."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from wirebroker.campaign.workers import Workers
+
 Case = Mapping[str, Any]
 """Plain data; `id` names the case, the same in each campaign of the same table."""
 Result = dict[str, Any]
-"""Plain data; it has the `id` of its case."""
+"""Plain data; it has the `id` of its case. `files` are texts by name, for the folder of the results and not for their file."""
 
 
 class DamagedResults(ValueError):
@@ -24,6 +27,7 @@ class Results:
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         """With `resume` the results in the file stay; else they are deleted. OSError, DamagedResults."""
+        self.path = path
         self.known: dict[str, Result] = {}
         if resume and path.exists():
             self._read(path)
@@ -48,9 +52,22 @@ class Results:
         self._file.write(json.dumps(result) + "\n")
 
     def add(self, result: Result) -> None:
-        """Write a result; one with the same id is replaced for readers."""
+        """Write a result, and its files; one with the same id is replaced for readers. OSError."""
+        for name, text in result.pop("files", {}).items():
+            path = self.path.parent / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         self.known[result["id"]] = result
         self._write(result)
+
+    def write_parquet(self) -> Path:
+        """Write the results as a table for Spark and its like, beside their file; what is nested is JSON. Needs pyarrow."""
+        rows = [{name: _cell(value) for name, value in result.items()} for result in self.known.values()]
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+        path = self.path.with_suffix(".parquet")
+        import_module("pyarrow.parquet").write_table(import_module("pyarrow").table(columns), path)
+        return path
 
     def close(self) -> None:
         """Close the file."""
@@ -58,31 +75,29 @@ class Results:
 
 
 def play_all(
-    cases: Iterable[Case], play: Callable[[Case], Result], results: Results, *, jobs: int, go_on: Callable[[], bool],
-    abandon: Callable[[], None],
+    cases: Iterable[Case], play: Callable[[Case], Result], results: Results, players: Workers, *, go_on: Callable[[], bool],
 ) -> Iterator[Result]:  # fmt: skip
     """Play the cases that have no result yet. Yields each result as it is known, those of earlier campaigns too.
 
     No further case begins once `go_on` is false; those under way end first. If one raises, or the campaign is interrupted,
-    `abandon` must let those under way end soon.
+    those under way are abandoned.
     """
     running: set[Future[Result]] = set()
-    with ThreadPoolExecutor(jobs, "wirebroker-case") as pool:
-        try:
-            for case in cases:
-                if case["id"] in results.known:
-                    yield results.known[case["id"]]
-                    continue
-                if not go_on():
-                    break
-                running.add(pool.submit(play, case))
-                if len(running) == jobs:
-                    yield from _ended(running, results)
-            while running:
+    try:
+        for case in cases:
+            if case["id"] in results.known:
+                yield results.known[case["id"]]
+                continue
+            if not go_on():
+                break
+            running.add(players.executor.submit(play, case))
+            if len(running) >= players.width():
                 yield from _ended(running, results)
-        except BaseException:
-            abandon()
-            raise
+        while running:
+            yield from _ended(running, results)
+    except BaseException:
+        players.abandon()
+        raise
 
 
 def _ended(running: set[Future[Result]], results: Results) -> Iterator[Result]:
@@ -92,6 +107,10 @@ def _ended(running: set[Future[Result]], results: Results) -> Iterator[Result]:
     for future in ended:
         results.add(result := future.result())
         yield result
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict) else value
 
 
 def in_shard(case: Case, shard: tuple[int, int] | None) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from wirebroker.campaign.cases import Case, Result, Results, in_shard, play_all
 from wirebroker.campaign.misfortunes import Asked, Choice, Place, cases, delays, is_slow, pairs, places
 from wirebroker.campaign.outcomes import KAFKAS_OWN, OUTCOMES, SILENT_OUTCOMES, Expectation, expectation, intend, sentence
 from wirebroker.campaign.words import faults_of, ways
+from wirebroker.campaign.workers import Workers
 
 LONGEST_S = 30.0
 """A run that hangs is played again if it ends by force within this time (`Application.limit`)."""
@@ -31,7 +33,6 @@ class Exploration:
     choice: Choice = field(default_factory=Choice)
     topics: Sequence[str] = ()
     intended: Sequence[Intended] | None = None
-    jobs: int = 4
     depth: int = 1
     """2 tries pairs of faults, too"""
     shard: tuple[int, int] | None = None
@@ -41,8 +42,8 @@ class Exploration:
     plain: Run = field(default_factory=lambda: Run(0, 0.0))
     places: dict[Place, list[Asked]] = field(default_factory=dict)
     table: list[Case] = field(default_factory=list)
-    folder: Path | None = None
-    """where the traces and outputs of runs go that broke the application"""
+    keeps: bool = False
+    """whether a result has the trace and the output of a run that broke the application"""
     began: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
@@ -79,17 +80,17 @@ class Exploration:
             )
         return run
 
-    def play(self, results: Results, more: Callable[[int], None] = lambda _: None) -> Iterator[Result]:
+    def play(self, results: Results, players: Workers, more: Callable[[int], None] = lambda _: None) -> Iterator[Result]:
         """Play the cases, and those that the results of the first ones suggest. `more` hears of further cases."""
         quick = [case for case in self.table if not is_slow(case)]
         silent = [case for case in self.table if is_slow(case)]
         found: list[Result] = []
-        for result in self._round(quick, results):
+        for result in self._round(quick, results, players):
             found.append(result)
             yield result
         by_id = {case["id"]: case for case in silent}
         later: list[Case] = []
-        for result in self._round(silent, results):
+        for result in self._round(silent, results, players):
             found.append(result)
             yield result
             waited = result["seconds"] - self.plain.seconds
@@ -97,18 +98,26 @@ class Exploration:
                 later += delays(by_id[result["id"]], waited, self.application.limit)
         self.table += later
         more(len(later))
-        yield from self._round(later, results)
+        yield from self._round(later, results, players)
         if self.depth > 1:
             known = self._in_order(found)
             again = [case for case in pairs(self.places, known, self.choice) if in_shard(case, self.shard)]
             self.table += again
             more(len(again))
-            yield from self._round(again, results)
+            yield from self._round(again, results, players)
 
-    def _round(self, table: Sequence[Case], results: Results) -> Iterator[Result]:
-        return play_all(
-            table, self.case, results, jobs=self.jobs, go_on=self.has_time, abandon=self.application.abandon
-        )  # fmt: skip
+    def _round(self, table: Sequence[Case], results: Results, players: Workers) -> Iterator[Result]:
+        player = self._elsewhere() if players.elsewhere else self
+        try:
+            yield from play_all(table, player.case, results, players, go_on=self.has_time)
+        except BaseException:
+            self.application.abandon()
+            raise
+
+    def _elsewhere(self) -> Exploration:
+        """What plays cases in another process, where nothing of this one is but the files."""
+        application = replace(self.application, cwd=self.application.cwd or os.getcwd(), thread=None, processes=set())
+        return replace(self, application=application, plain=replace(self.plain, rows=[], stored={}), places={}, table=[])
 
     def _in_order(self, results: Sequence[Result]) -> list[Result]:
         """The results in the order of the table; they were known in any order."""
@@ -125,11 +134,13 @@ class Exploration:
         result = self.result(case, run)
         if set(result["outcomes"]) & {"lost", "reordered"} and self._is_kafkas_own(case):
             result["outcomes"] = [KAFKAS_OWN]
-        if self.folder is not None and is_broken(result) and "#" not in case["id"]:
-            _keep(run, trace_file(self.folder, case["id"]))
+        if self.keeps and is_broken(result) and "#" not in case["id"]:
+            name = trace_file(case["id"])
+            rows = "".join(f"{row.as_json()}\n" for row in run.rows)
+            result["files"] = {str(name): rows, str(name.with_suffix(".txt")): run.output}
         return result
 
-    def confirm(self, results: Sequence[Result], store: Results) -> None:
+    def confirm(self, results: Sequence[Result], store: Results, players: Workers) -> None:
         """Play one case of each way to break again, until three runs are known, and note how often it broke."""
         found = [same[0] for outcome in SILENT_OUTCOMES for _, same in ways(outcome, results)]
         first = list({each["id"]: each for each in found}.values())
@@ -141,7 +152,7 @@ class Exploration:
             for each in first
             for number in (2, 3)
         ]
-        played = {result["id"]: result["outcomes"] for result in self._round(again, store)}
+        played = {result["id"]: result["outcomes"] for result in self._round(again, store, players)}
         for each in first:
             outcomes = [played.get(f"{each['id']}#{number}") for number in (2, 3)]
             known = [each["outcomes"], *(found for found in outcomes if found is not None)]
@@ -197,13 +208,6 @@ def is_broken(result: Result) -> bool:
     return any(name in SILENT_OUTCOMES for name in result["outcomes"])
 
 
-def trace_file(folder: Path, case_id: str) -> Path:
-    """The trace of a run that broke the application."""
-    return folder / "traces" / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', case_id)}.jsonl"
-
-
-def _keep(run: Run, path: Path) -> None:
-    """Write down what a run did: its trace, and beside it what the command said."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{row.as_json()}\n" for row in run.rows), encoding="utf-8")
-    path.with_suffix(".txt").write_text(run.output, encoding="utf-8")
+def trace_file(case_id: str) -> Path:
+    """The trace of a run that broke the application, in the folder of the report. Beside it is what the command said."""
+    return Path("traces", f"{re.sub(r'[^A-Za-z0-9_.-]', '_', case_id)}.jsonl")

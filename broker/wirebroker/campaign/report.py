@@ -135,7 +135,7 @@ def _curl(result: Result) -> str:
 
 def _rows(folder: Path, result: Result) -> Iterator[Row]:
     """The trace of a run, if it was kept."""
-    path = trace_file(folder, result["id"])
+    path = folder / trace_file(result["id"])
     if path.exists():
         with path.open(encoding="utf-8") as file:
             yield from (row_from_json(json.loads(text)) for text in file)

@@ -26,6 +26,12 @@ MOST_WAYS = 12
 """Ways to one outcome that are shown; explore.json has all."""
 
 
+def bar(console: Console) -> Progress:
+    """The progress of a campaign; nothing where no one watches."""
+    columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
 class Screen:
     """Prints an exploration."""
 
@@ -53,9 +59,8 @@ class Screen:
     @contextmanager
     def progress(self, exploration: Exploration) -> Iterator[Progress]:
         """A bar while the cases are played; nothing where no one watches."""
-        columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         requests = sum(map(len, exploration.places.values()))
-        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
+        with bar(self.console) as progress:
             progress.add_task(f"trying faults at {requests} requests", total=len(exploration.table))
             yield progress
 

@@ -258,6 +258,8 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--limit", type=_seconds, default=180.0, metavar="S", help="a run that takes longer hangs (%(default)g s)")
     add("--budget", metavar="T", help="begin no further run after this time, like 10m")
     add("--jobs", type=_jobs, metavar="N", help="runs at once (two for each core)")
+    add("--master", type=_named, metavar="URL", help="run the cases on a Spark cluster, such as spark://host:7077 or local[4]; "
+        "needs the extra audit")  # fmt: skip
     add("--shard", metavar="I/N", help="try only this part of the faults, such as 3/10, for several machines")
     add("--resume", action="store_true", help="go on where an exploration with the same --out was interrupted")
     add(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import signal
 import time
@@ -19,6 +18,7 @@ from wirebroker.campaign.misfortunes import Choice
 from wirebroker.campaign.outcomes import OUTCOMES, SILENT_OUTCOMES
 from wirebroker.campaign.report import FAULTS, PAGE, write_cases, write_junit, write_page, write_sarif
 from wirebroker.campaign.show import Screen
+from wirebroker.campaign.workers import NoSpark, workers
 from wirebroker.commands.usage import UsageError, pair
 from wirebroker.common.complaints import complain
 from wirebroker.common.suggestions import did_you_mean
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         return _explore(exploration, options)
     except OSError as failure:
         complain("explore", f"{failure.filename}: {failure.strerror}" if failure.filename else failure)
-    except (ValueError, CannotRun) as wrong:
+    except (ValueError, CannotRun, NoSpark) as wrong:
         complain("explore", wrong)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -55,14 +55,18 @@ def _explore(exploration: Exploration, options: argparse.Namespace) -> int:
         exploration.begin()
         screen.plain(exploration)
         found: list[Result] = []
-        with screen.progress(exploration) as progress:
+        with workers(jobs=options.jobs, master=options.master) as players, screen.progress(exploration) as progress:
             task = progress.task_ids[0]
-            exploration.folder = out
-            for result in exploration.play(results, lambda count: progress.update(task, total=len(exploration.table))):
+            exploration.keeps = True
+            for result in exploration.play(
+                results, players, lambda count: progress.update(task, total=len(exploration.table))
+            ):  # fmt: skip
                 found.append(result)
                 progress.update(task, completed=len(found))
             progress.update(task, description="playing again what broke it")
-            exploration.confirm(found, results)
+            exploration.confirm(found, results, players)
+        if options.master is not None:
+            results.write_parquet()
     finally:
         results.close()
     summary = exploration.summary(found)
@@ -106,7 +110,9 @@ def _exploration(options: argparse.Namespace) -> Exploration:
             raise UsageError(f"--fail-on: there is no outcome {name!r}{did_you_mean(name, OUTCOMES)}")
     settings: dict[str, Any] = {"topics": options.topic, "configs": dict(pair(each, "--config") for each in options.config)}
     if options.port is not None:
-        settings["port"] = options.port
+        if options.master is not None:
+            raise UsageError("--port: not with --master, which runs several cases at once on each machine")
+        settings["port"], options.jobs = options.port, 1
     application = Application(
         options.words, settings, options.env, options.setup, options.check, options.limit,
     )  # fmt: skip
@@ -115,7 +121,6 @@ def _exploration(options: argparse.Namespace) -> Exploration:
         Choice.of([api_named(each) for each in _names(options.api)], _names(options.faults), every=options.every),
         topics=options.output,
         intended=None if options.intended is None else intended_rows(options.intended),
-        jobs=1 if options.port is not None else options.jobs or 2 * (os.cpu_count() or 1),
         depth=options.depth,
         shard=_shard(options.shard),
         budget=_seconds(options.budget),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -233,7 +233,11 @@ def _plain(value: Any) -> str:
 
 def who(result: Result) -> str:
     """Returns the client and its version."""
-    return result.client if result.client == "wire" else f"{result.client} {result.version}"
+    return _with_version(result.client, result.version)
+
+
+def _with_version(client: str, version: str) -> str:
+    return client if client == "wire" else f"{client} {version}"
 
 
 def summary(counts: Counts) -> str:
@@ -326,24 +330,28 @@ def _linked(source: str) -> str:
     return source
 
 
-def outcomes(results: Sequence[Result]) -> str:
-    """Returns the outcomes of many runs of several clients, as tables in Markdown."""
-    heads = list(dict.fromkeys(map(who, results)))
+def outcomes(results: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the outcomes of many runs of several clients (`as_json`), as tables in Markdown."""
+    heads = list(dict.fromkeys(map(_head, results)))
     lines = [f"| scenario | part | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
-    for (name, part), runs in groupby(results, key=lambda each: (each.scenario.name, each.part.name)):
-        found = {who(each): each for each in runs}
+    for (name, part), runs in groupby(results, key=lambda each: (each["scenario"], each["part"])):
+        found = {_head(each): each for each in runs}
         cells = [_cell(found.get(head)) for head in heads]
         lines.append(f"| `{name}` | {part} | {' | '.join(cells)} |")
     lines += ["", "## Findings", ""]
     for each in results:
-        if not each.met:
-            where = f"`{each.scenario.name}`" + (f", {each.part.name}" if each.part.name else "")
-            lines.append(f"* **{who(each)}** in {where}: {'; '.join(each.differences)}.")
-            lines += [f"  {note.what}: {_cut(note.error)}" for note in each.journal.notes[:2]]
+        if not each["met"]:
+            where = f"`{each['scenario']}`" + (f", {each['part']}" if each["part"] else "")
+            lines.append(f"* **{_head(each)}** in {where}: {'; '.join(each['findings'])}.")
+            lines += [f"  {what}: {_cut(error)}" for what, error in each["calls"][:2]]
     return "\n".join(lines) + "\n"
 
 
-def _cell(result: Result | None) -> str:
+def _head(result: Mapping[str, Any]) -> str:
+    return _with_version(result["client"], result["version"])
+
+
+def _cell(result: Mapping[str, Any] | None) -> str:
     if result is None:
         return "–"
-    return result.outcome.name if result.met else f"**{result.outcome.name}**"
+    return str(result["outcome"]) if result["met"] else f"**{result['outcome']}**"

@@ -127,9 +127,12 @@ class _Join:
         return Event(records.get(row.partition, ""), row=row, unanswered=row.acks != 0 and request not in self._responses)
 
     def _request(self, row: FaultRow) -> Iterable[Event]:
-        self._known[row.connection, row.correlation_id] = look = next(self._looks)
+        request = (row.connection, row.correlation_id)
+        if request in self._known:
+            return  # a Produce has a row for each of its batches
+        self._known[request] = look = next(self._looks)
         if row.api in SHOWN:
-            response = self._responses.get((row.connection, row.correlation_id))
+            response = self._responses.get(request)
             yield Event(look.what, unanswered=response is None, errors=", ".join(response.errors) if response else "")
 
     def _fault(self, row: FaultRow) -> Event:

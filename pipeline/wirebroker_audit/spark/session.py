@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 LOCAL = {
     "spark.ui.enabled": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1500m",  # the heap; the whole JVM stays below 2 GiB
     "spark.log.level": "ERROR",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM eight times for each column in a query
@@ -26,7 +24,9 @@ LOCAL = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
 }
-"""Settings for a session on this machine; a cluster has its own."""
+"""Settings for a session that this process begins."""
+LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""Where the executors are on this machine. Those of a cluster could not reach the driver there."""
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 ONCE = {"spark.driver.defaultJavaOptions": _FIRST_COMPILER}
 """For one audit. It runs many queries once, mostly to plan them, and the second compiler takes more time for their code than it
@@ -35,17 +35,21 @@ BRIEF = {"spark.driver.defaultJavaOptions": f"{_FIRST_COMPILER} -XX:+UseSerialGC
 """For one audit of a small log."""
 
 
-def get_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session for the audit; `settings` apply to a session on this machine. Raises NoJava."""
+def get_session(
+    master: str | None = None, settings: Mapping[str, str] | None = None, name: str = "wirebroker-audit"
+) -> SparkSession:  # fmt: skip
+    """A session with this name; `settings` apply unless `spark-submit` has begun the session. Raises NoJava."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    builder = SparkSession.builder.appName("wirebroker-audit")
+    builder = SparkSession.builder.appName(name)
     if not submitted:
         provide_java()
+        master = master or "local[*]"
+        builder = builder.master(master)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.master(master or "local[*]")
-        for name, value in {**LOCAL, **(settings or {})}.items():
-            builder = builder.config(name, value)
+        if here := master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        for word, value in {**LOCAL, **(LOOPBACK if here else {}), **(settings or {})}.items():
+            builder = builder.config(word, value)
     spark: SparkSession = builder.getOrCreate()
     _remember_functions(spark.sparkContext)
     return spark

@@ -1,0 +1,74 @@
+"""Who plays the cases of a campaign: threads of this process, more processes, or the executors of a Spark cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Literal
+
+from kafkawire.extras import how_to_install
+
+NEEDED = ("pyspark", "pyarrow")
+"""What `--master` needs of the extra `audit`."""
+
+
+class NoSpark(RuntimeError):
+    """Spark cannot be used; the message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Play cases, and any number of threads may give them some."""
+
+    executor: Executor
+    width: Callable[[], int]
+    """how many cases to give them at once; a cluster may grow"""
+    abandon: Callable[[], None] = lambda: None
+    """ends the cases under way soon"""
+    elsewhere: bool = False
+    """whether they may be on other machines"""
+
+
+@contextmanager
+def workers(
+    kind: Literal["threads", "processes"] = "threads", jobs: int | None = None, *, master: str | None = None,
+    folders: Sequence[Path] = (),
+) -> Iterator[Workers]:  # fmt: skip
+    """Workers of this kind, `jobs` at once, or on the Spark cluster with this master. Raises NoSpark.
+
+    Without `jobs` a core has one process or two threads, which mostly wait. `folders` have modules that executors of
+    Spark lack; the executors need wirebroker in the driver's version.
+    """
+    cores = os.cpu_count() or 1
+    if master is not None:
+        with _on_spark(master, jobs, folders) as made:
+            yield made
+        return
+    count = jobs or (cores if kind == "processes" else 2 * cores)
+    executor = ProcessPoolExecutor(count) if kind == "processes" else ThreadPoolExecutor(count, "wirebroker-case")
+    with executor:
+        yield Workers(executor, lambda: count, lambda: executor.shutdown(wait=False, cancel_futures=True))
+
+
+@contextmanager
+def _on_spark(master: str, jobs: int | None, folders: Sequence[Path]) -> Iterator[Workers]:
+    for name in NEEDED:
+        try:
+            import_module(name)
+        except ImportError:
+            raise NoSpark(f"--master needs {name}; {how_to_install('audit')}") from None
+    spark = import_module("wirebroker_audit.spark.executor")
+    try:
+        executor = spark.SparkExecutor(master, "wirebroker-campaign", folders)
+    except spark.CANNOT_START as failed:
+        raise NoSpark(f"--master {master}: {spark.in_a_line(failed)}") from None
+    try:
+        with executor:
+            yield Workers(executor, (lambda: jobs) if jobs else executor.width, executor.cancel, elsewhere=True)
+    except spark.LostTask as lost:
+        raise NoSpark(f"--master {master}: {lost}") from None

@@ -1,0 +1,128 @@
+"""Spark as a `concurrent.futures.Executor`: each call is a task. Spark gives the tasks of a lost executor to another one."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from zipfile import ZipFile
+
+from py4j.protocol import Py4JError
+from pyspark import cloudpickle as untyped
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from wirebroker_audit.spark.java import NoJava
+from wirebroker_audit.spark.session import BRIEF, get_session
+
+P = ParamSpec("P")
+T = TypeVar("T")
+CANNOT_START = (NoJava, PySparkException, Py4JError)
+AHEAD = 2
+"""Tasks under way for each core, so that no core waits for the driver, and a cluster that can grow does."""
+MOST = 4096
+"""Tasks under way at most; each has a thread of the driver, which waits."""
+
+REASON = re.compile(r"(ModuleNotFoundError|ImportError|AttributeError|\w*\.?PicklingError|SyntaxError)\b.*: ")
+"""What an executor says that does not have the driver's packages."""
+JAVA = re.compile(r": (?:[\w$]+\.)+[\w$]+: ")
+"""The name of an exception's class, before its message."""
+
+cloudpickle: Any = untyped
+
+
+class LostTask(RuntimeError):
+    """Spark gave a task up; the message is a sentence."""
+
+
+class SparkExecutor(Executor):
+    """Runs calls on a cluster. It pickles them, also functions inside functions.
+
+    Every call is a job of one partition, so its result is known at once, and Spark runs a call again if its executor is lost
+    (`spark.task.maxFailures` times). Spark does not run a call again because the call itself raised an exception.
+    """
+
+    def __init__(self, master: str | None, name: str, folders: Sequence[Path] = ()) -> None:
+        """A session for this master, or that of `spark-submit`. `folders` have modules for the executors.
+
+        Raises `CANNOT_START`.
+        """
+        self._is_mine = SparkSession.getActiveSession() is None
+        self._spark = get_session(master, BRIEF, name)
+        self._context = self._spark.sparkContext
+        self._threads = ThreadPoolExecutor(MOST, "wirebroker-spark")
+        self._cancelled = False
+        self._folder = tempfile.TemporaryDirectory()  # executors that join later fetch its files, too
+        for number, source in enumerate(folders):
+            self._context.addPyFile(str(_zipped(source, Path(self._folder.name, f"modules-{number}.zip"))))
+
+    def width(self) -> int:
+        """How many calls to submit at once."""
+        return min(AHEAD * self._context.defaultParallelism, MOST)
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Future[T]:
+        """Run a call on the cluster. The result raises LostTask if Spark gave it up."""
+        return self._threads.submit(self._run, partial(function, *args, **options))
+
+    def _run(self, call: Callable[[], T]) -> T:
+        if self._cancelled:
+            raise LostTask("the task was cancelled")
+        pickled: bytes = cloudpickle.dumps(call)
+        try:
+            (result,) = self._context.parallelize([pickled], 1).mapPartitions(_played).collect()
+        except (PySparkException, Py4JError) as failed:
+            raise LostTask(f"Spark gave a task up: {in_a_line(failed)}") from None
+        value, error = cloudpickle.loads(result)
+        if isinstance(error, ImportError):
+            raise LostTask(f"the executors lack what the driver has: {error}")
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    def cancel(self) -> None:
+        """End the calls under way."""
+        self._cancelled = True
+        with suppress(Py4JError, OSError):
+            self._context.setLogLevel("OFF")
+            self._context.cancelAllJobs()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for the calls under way, and end the session if it began here."""
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+        if self._is_mine:
+            with suppress(Py4JError, OSError):
+                self._spark.stop()
+        self._folder.cleanup()
+
+
+def _zipped(folder: Path, target: Path) -> Path:
+    """The modules of a folder, and its folders, as a package without `__init__` is one."""
+    with ZipFile(target, "w") as made:
+        for path in folder.rglob("*"):
+            if path.suffix == ".py" or (path.is_dir() and path.name.isidentifier() and path.name != "__pycache__"):
+                made.write(path, path.relative_to(folder))
+    return target
+
+
+def _played(calls: Iterable[bytes]) -> Iterable[bytes]:
+    """On an executor: the results of calls, or what they raised."""
+    for pickled in calls:
+        value: Any = None
+        error: Exception | None = None
+        try:
+            value = cloudpickle.loads(pickled)()
+        except Exception as raised:
+            error = raised
+        yield cloudpickle.dumps((value, error))
+
+
+def in_a_line(failed: BaseException) -> str:
+    """The line of an error of Spark that gives the reason: what Python said on the executor, else Java's exception."""
+    lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
+    reason = next((line for line in lines if REASON.match(line)), None)
+    return reason or next((line for line in lines if JAVA.match(line)), lines[0] if lines else type(failed).__name__)
