@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.varints import read_varint, write_varint
 
@@ -52,26 +52,48 @@ class _Pattern(NamedTuple):
     number_size: int
     null_key: bool
     still: Walked
-    """The result of `latest_run` if all timestamps are the base timestamp."""
+    """The result of `latest_run` for records of this shape alone if all timestamps are the base timestamp."""
 
 
-_Latest = tuple[Callable[[memoryview], "re.Match[bytes] | None"], int, _Pattern]
+class _Latest(NamedTuple):
+    """How the latest body was walked: `head_records` records of the shape `head`, if any, and all others by `pattern`.
+
+    Records of one length need two shapes if there are more than 64 of them: a larger offset delta takes a second byte.
+    """
+
+    fullmatch: Callable[..., re.Match[bytes] | None]
+    size: int
+    pattern: _Pattern
+    head: _Pattern | None
+    head_records: int
+
 
 _patterns: dict[Shape, _Pattern] = {}
 _seen: dict[Shape, int] = {}
 _latest: list[_Latest | None] = [None]
 """The pattern that matched last; its `fullmatch` and `size` are at hand."""
+_new: Any = tuple.__new__
 _noting = Lock()
 """Several threads may walk at the same time."""
 
 
 def latest_run(body: memoryview, count: int) -> Walked | None:
-    """Walks all records if they have the shape that matched last; otherwise returns None."""
+    """Walks all records if they have the shapes of the body that was walked last; otherwise returns None."""
     latest = _latest[0]
     if latest is None:
         return None
-    fullmatch, size, pattern = latest
+    fullmatch, size, pattern, head, head_records = latest
     end = len(body)
+    if head is not None:
+        start = head_records * head.size
+        if end - start != (count - head_records) * size or start >= end or count > _MOST_AT_ONCE:
+            return None
+        if not fullmatch(body, start) or not head.match.fullmatch(body, 0, start):
+            return None
+        low, high = _deltas(body, start, end, pattern)
+        first_low, first_high = _deltas(body, 0, start, head)
+        low, high = min(first_low, low), max(first_high, high)
+        return _new(Walked, (high, low, pattern.null_key or head.null_key))  # type: ignore[no-any-return]
     if end != count * size or count > _MOST_AT_ONCE or not fullmatch(body):
         return None
     if pattern.delta_size == 1 and body[pattern.delta_at :: size].tobytes().count(0) == count:
@@ -97,7 +119,9 @@ def find_run(
         return None
     records = min((matched.end() - pos) // size, until - first)
     stop = pos + records * size
-    _latest[0] = (pattern.match.fullmatch, size, pattern)
+    before = _latest[0].pattern if first and _latest[0] is not None else None
+    head = before if before is not None and first * before.size == pos else None
+    _latest[0] = _Latest(pattern.match.fullmatch, size, pattern, head, first)
     low, high = _deltas(body, pos, stop, pattern)
     return stop, records, low, high, not numbers or _numbered(body, pos, stop, pattern, first)
 
