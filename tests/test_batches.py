@@ -33,10 +33,12 @@ from kafkawire.batches import (
     read_header,
     read_marker,
     seal,
+    write_record,
 )
 from kafkawire.compression import GZIP, NAMES, TooLarge, compress
 from kafkawire.errors import ProtocolError
-from kafkawire.record_walk import Walked, walk_records
+from kafkawire.record_patterns import Walked
+from kafkawire.record_walk import walk_in_order, walk_records
 from kafkawire.varints import read_varint, write_varint
 from wirekit import NOW, batch
 
@@ -164,17 +166,37 @@ def test_a17_a_wrong_count_is_damage(count: int) -> None:
             walk_records(_uniform(16), count)
 
 
-def test_a17_a_flipped_byte_inside_a_run_of_alike_records_is_noticed() -> None:
-    body = _uniform(16)
+@pytest.mark.parametrize(
+    ("count", "record", "places"),
+    [(16, 7, [0, 1, 5, 9, 10, -1]), (160, 7, [0, 1, 5, 9, 10, -1]), (160, 70, [0, 1, 6, 10, 11, -1])],
+    ids=["one shape", "the first of two shapes", "the second of two shapes"],
+)
+def test_a17_a_flipped_byte_inside_a_run_of_alike_records_is_noticed(count: int, record: int, places: list[int]) -> None:
+    """`places` have the lengths of the record, its key and its value, and the number of its headers."""
+    body = _uniform(count)
     for _ in range(5):
-        walk_records(body, 16)
-    size = len(body) // 16
-    structural = [0, 1, 5, 9, 10, size - 1]  # lengths of record, key and value, and the header count
-    for place in structural:
+        walk_records(body, count)
+    size = 112
+    start = record * size + max(record - 64, 0)
+    end = start + size + (record >= 64)
+    for place in places:
         damaged = bytearray(body)
-        damaged[7 * size + place] ^= 0x04
+        damaged[end + place if place < 0 else start + place] ^= 0x04
         with pytest.raises(ProtocolError):
-            walk_records(memoryview(damaged), 16)
+            walk_records(memoryview(damaged), count)
+
+
+@pytest.mark.parametrize("swapped", [(7, 8), (63, 64), (70, 71), (8000, 8190), (8500, 8501)], ids=str)
+def test_a17_wrong_numbers_inside_a_run_of_alike_records_are_noticed(swapped: tuple[int, int]) -> None:
+    numbers = list(range(9000))
+    for _ in range(5):
+        assert walk_in_order(_uniform(9000), 9000)[1]
+    first, second = swapped
+    numbers[first], numbers[second] = second, first
+    body = bytearray()
+    for number in numbers:
+        write_record(body, Record(number, number % 60, b"key", b"x" * 100))
+    assert not walk_in_order(memoryview(body), 9000)[1]
 
 
 @settings(max_examples=300)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.varints import read_varint, write_varint
 
@@ -23,51 +23,93 @@ _SEEN_BEFORE_COMPILED = 3
 records."""
 _MOST_AT_ONCE = 1 << 16
 """The most records of one match."""
+_ONE_BYTE = bytes(number << 1 for number in range(1 << 6))
+"""The varints of the numbers that take one byte, by number."""
+_LOW_OF_TWO = bytes(number << 1 & 127 | 128 for number in range(1 << 13))
+"""The first bytes of the numbers' varints in two bytes, by number."""
+_HIGH_OF_TWO = bytes(number >> 6 for number in range(1 << 13))
 _MOST_PATTERNS = 256
 _MOST_SHAPES = 4096
 
 
+class Walked(NamedTuple):
+    """The result of a walk: the largest and smallest timestamp delta, in ms, and whether some record has no key."""
+
+    max_delta: int
+    min_delta: int
+    null_key: bool
+
+
 class _Pattern(NamedTuple):
-    """A shape's pattern. `delta_at` is where a record's timestamp delta is, relative to its start, `size` its length."""
+    """A shape's pattern. `size` is a record's length. `delta_at` and `number_at` say where its timestamp delta and its offset
+    delta are, relative to its start."""
 
     match: re.Pattern[bytes]
     size: int
     delta_at: int
     delta_size: int
+    number_at: int
+    number_size: int
     null_key: bool
-    still: tuple[int, int, bool]
-    """The result of `latest_run` if all timestamps are the base timestamp."""
+    still: Walked
+    """The result of `latest_run` for records of this shape alone if all timestamps are the base timestamp."""
 
 
-_Latest = tuple[Callable[[memoryview], "re.Match[bytes] | None"], int, _Pattern]
+class _Latest(NamedTuple):
+    """How the latest body was walked: `head_records` records of the shape `head`, if any, and all others by `pattern`.
+
+    Records of one length need two shapes if there are more than 64 of them: a larger offset delta takes a second byte.
+    """
+
+    fullmatch: Callable[..., re.Match[bytes] | None]
+    size: int
+    pattern: _Pattern
+    head: _Pattern | None
+    head_records: int
+
 
 _patterns: dict[Shape, _Pattern] = {}
 _seen: dict[Shape, int] = {}
 _latest: list[_Latest | None] = [None]
 """The pattern that matched last; its `fullmatch` and `size` are at hand."""
+_new: Any = tuple.__new__
 _noting = Lock()
 """Several threads may walk at the same time."""
 
 
-def latest_run(body: memoryview, count: int) -> tuple[int, int, bool] | None:
-    """Returns the smallest and largest timestamp delta, and whether keys are missing, if all records have the shape that
-    matched last."""
+def latest_run(body: memoryview, count: int) -> Walked | None:
+    """Walks all records if they have the shapes of the body that was walked last; otherwise returns None."""
     latest = _latest[0]
     if latest is None:
         return None
-    fullmatch, size, pattern = latest
+    fullmatch, size, pattern, head, head_records = latest
     end = len(body)
+    if head is not None:
+        start = head_records * head.size
+        if end - start != (count - head_records) * size or start >= end or count > _MOST_AT_ONCE:
+            return None
+        if not fullmatch(body, start) or not head.match.fullmatch(body, 0, start):
+            return None
+        low, high = _deltas(body, start, end, pattern)
+        first_low, first_high = _deltas(body, 0, start, head)
+        low, high = min(first_low, low), max(first_high, high)
+        return _new(Walked, (high, low, pattern.null_key or head.null_key))  # type: ignore[no-any-return]
     if end != count * size or count > _MOST_AT_ONCE or not fullmatch(body):
         return None
     if pattern.delta_size == 1 and body[pattern.delta_at :: size].tobytes().count(0) == count:
         return pattern.still
     low, high = _deltas(body, 0, end, pattern)
-    return low, high, pattern.null_key
+    return Walked(high, low, pattern.null_key)
 
 
-def find_run(shape: Shape, body: memoryview, pos: int, most: int) -> tuple[int, int, int] | None:
-    """Returns the end of a run of this shape from `pos` on, its smallest and its largest delta, or None without at least two
-    records."""
+def find_run(
+    shape: Shape, body: memoryview, pos: int, first: int, until: int, numbers: bool
+) -> tuple[int, int, int, int, bool] | None:
+    """Walks a run of at least two records of this shape, from `pos` on, where record `first` begins; otherwise returns None.
+
+    The run ends before record `until`. Returns the position where the run ends, its number of records, their smallest and
+    largest timestamp delta, and, if `numbers` asks for it, whether their offset deltas are `first`, `first` + 1 …
+    """
     pattern = _patterns.get(shape)
     if pattern is None:
         return None
@@ -75,10 +117,13 @@ def find_run(shape: Shape, body: memoryview, pos: int, most: int) -> tuple[int, 
     matched = pattern.match.match(body, pos, pos + size * _MOST_AT_ONCE)
     if matched is None or matched.end() <= pos + size:
         return None
-    stop = min(matched.end(), pos + most * size)
-    _latest[0] = (pattern.match.fullmatch, size, pattern)
+    records = min((matched.end() - pos) // size, until - first)
+    stop = pos + records * size
+    before = _latest[0].pattern if first and _latest[0] is not None else None
+    head = before if before is not None and first * before.size == pos else None
+    _latest[0] = _Latest(pattern.match.fullmatch, size, pattern, head, first)
     low, high = _deltas(body, pos, stop, pattern)
-    return stop, low, high
+    return stop, records, low, high, not numbers or _numbered(body, pos, stop, pattern, first)
 
 
 def note(shape: Shape) -> None:
@@ -114,7 +159,8 @@ def _compile(shape: Shape) -> _Pattern:
     )
     # Greedy and not possessive: possessive repeats end in the middle of a record in CPython before 3.11.5.
     match = re.compile(b"(?:" + one + b")+", re.DOTALL)
-    return _Pattern(match, size, size - inside + 1, delta_size, key < 0, (0, 0, key < 0))
+    at = size - inside + 1
+    return _Pattern(match, size, at, delta_size, at + delta_size, offset_size, key < 0, Walked(0, 0, key < 0))
 
 
 def _varint(number: int) -> bytes:
@@ -143,3 +189,16 @@ def _deltas(body: memoryview, start: int, stop: int, pattern: _Pattern) -> tuple
             return min(column) >> 1, max(column) >> 1
     deltas = [read_varint(body, position)[0] for position in range(at, stop, pattern.size)]
     return min(deltas), max(deltas)
+
+
+def _numbered(body: memoryview, start: int, stop: int, pattern: _Pattern, first: int) -> bool:
+    """Tells whether the offset deltas of a run that has matched are `first`, `first` + 1 …"""
+    at = start + pattern.number_at
+    until = first + (stop - start) // pattern.size
+    if pattern.number_size == 1:
+        return body[at : stop : pattern.size].tobytes() == _ONE_BYTE[first:until]
+    if pattern.number_size == 2:
+        low, high = body[at : stop : pattern.size].tobytes(), body[at + 1 : stop : pattern.size].tobytes()
+        return low == _LOW_OF_TWO[first:until] and high == _HIGH_OF_TWO[first:until]
+    positions = range(at, stop, pattern.size)
+    return all(read_varint(body, position)[0] == number for number, position in enumerate(positions, first))

@@ -9,10 +9,10 @@ A large body is matched and copied in pieces, because a match and a copy keep al
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkawire.errors import ProtocolError
-from kafkawire.record_patterns import Shape, find_run, latest_run, note
+from kafkawire.record_patterns import Shape, Walked, find_run, latest_run, note
 from kafkawire.varints import read_varint
 
 if TYPE_CHECKING:
@@ -25,42 +25,24 @@ _WINDOW = 1 << 16
 _new: Final[Any] = tuple.__new__
 
 
-class Walked(NamedTuple):
-    """The result of a walk: the largest and smallest timestamp delta, in ms, and whether some record has no key."""
-
-    max_delta: int
-    min_delta: int
-    null_key: bool
-
-
 def walk_records(body: memoryview, count: int) -> Walked:
     """Walk `count` records that must fill `body` exactly. Raises ProtocolError (Kafka's DefaultRecord.readFrom)."""
     if _COMPILED:
         walked, _ = walk_in_order(body, count)
         return walked
     if (found := latest_run(body, count)) is not None:
-        low, high, keyless = found
-        return Walked(high, low, keyless)
-    walk = _Walk(body)
-    try:
-        _walk_runs(walk, body, count)
-    except IndexError as damage:
-        raise ProtocolError("a record runs past the end of its batch") from damage
-    return walk.result()
+        return found
+    return _walk(body, count, numbers=False).result()
 
 
 def walk_in_order(body: memoryview, count: int) -> tuple[Walked, bool]:
-    """Like `walk`, and also tells whether the records are numbered 0, 1, 2 …"""
-    if len(body) <= _WINDOW:
+    """Like `walk_records`, and also tells whether the records are numbered 0, 1, 2 …"""
+    if _COMPILED and len(body) <= _WINDOW:
         raw = bytes(body)
         walked, stop, low, high, keyless, ordered = _walk_each(raw, 0, 0, count)
         if walked == count and stop == len(raw):
             return _new(Walked, (high, low, keyless)), ordered
-    walk = _Walk(body)
-    try:
-        walk.go_on(count)
-    except IndexError as damage:
-        raise ProtocolError("a record runs past the end of its batch") from damage
+    walk = _walk(body, count, numbers=True)
     return walk.result(), walk.ordered
 
 
@@ -78,7 +60,7 @@ class _Walk:
         self._walked = 0
         self.pos = 0
         self.ordered = True
-        """Whether the records that were walked one by one are numbered 0, 1, 2 …"""
+        """Whether the records so far are numbered 0, 1, 2 …"""
 
     def go_on(self, count: int) -> None:
         """Walk the next `count` records one by one. Raises ProtocolError, and IndexError at the end of the body."""
@@ -95,13 +77,13 @@ class _Walk:
                 self._raw = bytes(self._body[self.pos : self.pos + _WINDOW])
             else:
                 _, stop, delta, keyless, number = _parse(self._body, self.pos, self._end)
-                self.ordered = self.ordered and number == self._walked
-                self.passed(stop, 1, delta, delta, keyless)
+                self.passed(stop, 1, delta, delta, keyless, number == self._walked)
 
-    def passed(self, stop: int, records: int, low: int, high: int, keyless: bool) -> None:
+    def passed(self, stop: int, records: int, low: int, high: int, keyless: bool, ordered: bool) -> None:
         """Note that these records, which end at `stop`, have been walked in another way."""
         self.pos = stop
         self._walked += records
+        self.ordered = self.ordered and ordered
         self._see(low, high, keyless)
 
     def _see(self, low: int, high: int, keyless: bool) -> None:
@@ -120,25 +102,39 @@ class _Walk:
         return walked
 
 
-def _walk_runs(walk: _Walk, body: memoryview, count: int) -> None:
+def _walk(body: memoryview, count: int, *, numbers: bool) -> _Walk:
+    """Walk `count` records. `numbers` asks whether they are numbered in order."""
+    walk = _Walk(body)
+    try:
+        if _COMPILED:
+            walk.go_on(count)
+        else:
+            _walk_runs(walk, body, count, numbers)
+    except IndexError as damage:
+        raise ProtocolError("a record runs past the end of its batch") from damage
+    return walk
+
+
+def _walk_runs(walk: _Walk, body: memoryview, count: int, numbers: bool) -> None:
     """Alternates: walks all next records of one shape by its pattern, and then some records of different shapes one by
     one."""
-    left, end = count, len(body)
-    while left > 0:
+    end = len(body)
+    number = 0
+    """How many records have been walked; also the number that the next one should have."""
+    while number < count:
         start = walk.pos
-        shape, stop, delta, keyless, _ = _parse(body, start, end)
-        run = find_run(shape, body, start, left) if shape is not None else None
+        shape, stop, delta, keyless, numbered = _parse(body, start, end)
+        run = find_run(shape, body, start, number, count, numbers) if shape is not None else None
         if run is not None:
-            stop, low, high = run
-            walked = (stop - start) // shape[0] if shape is not None else 0
-            walk.passed(stop, walked, low, high, keyless)
+            stop, records, low, high, ordered = run
+            walk.passed(stop, records, low, high, keyless, ordered)
         else:
-            walk.passed(stop, 1, delta, delta, keyless)
-            walked = min(left, _ONE_BY_ONE)
-            walk.go_on(walked - 1)
-            if shape is not None and walk.pos - stop == shape[0] * (walked - 1) and walked > 1:
+            walk.passed(stop, 1, delta, delta, keyless, numbered == number)
+            records = min(count - number, _ONE_BY_ONE)
+            walk.go_on(records - 1)
+            if shape is not None and walk.pos - stop == shape[0] * (records - 1) and records > 1:
                 note(shape)
-        left -= walked
+        number += records
 
 
 def _walk_each(  # noqa: C901, PLR0912, PLR0915 - one loop without calls: it runs for every record

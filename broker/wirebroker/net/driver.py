@@ -335,17 +335,20 @@ class Driver(Generic[C]):
             current: Connection | None = None
             for effect in effects:
                 if effect[0] is not current:  # usually all belong to one connection
-                    self._send(current, parts)
+                    if parts:
+                        self._send(current, parts)
                     current, parts = effect[0], []
                     concerned.append(effect[0])
                 if isinstance(effect, Respond):
                     parts += effect[1]
                 else:
-                    self._send(current, parts)
-                    parts = []
+                    if parts:
+                        self._send(current, parts)
+                        parts = []
                     if (client := self.clients.get(effect[0])) is not None:
                         client.perform(effect)
-            self._send(current, parts)
+            if parts:
+                self._send(current, parts)
             for connection in concerned:
                 if (client := self.clients.get(connection)) is not None and client.has_more:
                     client.go_on()
@@ -366,7 +369,7 @@ class Driver(Generic[C]):
         return True
 
     def _send(self, connection: Connection | None, parts: Sequence[Buffer]) -> None:
-        if connection is None or not parts or (client := self.clients.get(connection)) is None:
+        if connection is None or (client := self.clients.get(connection)) is None:
             return
         write = client.write
         small: list[Buffer] = []

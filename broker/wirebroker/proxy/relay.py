@@ -206,12 +206,10 @@ class Relay:
         The shortcut has handled the bytes before `pos`. `begin` is the position of the first byte that is not forwarded.
         """
         reader, begin, end, needed, refused = way.reader, 0, len(data), 0, ""
-        while True:
+        while pos < end:
             if reader.passing:
-                pos += reader.passed(end - pos)
-            pos = way.pass_known(data, pos)
-            if pos == end:
-                break
+                pos = way.pass_known(data, pos + reader.passed(end - pos))
+                continue
             needed, refused = way.look(data[pos:])
             if needed or refused:
                 break
@@ -223,6 +221,8 @@ class Relay:
             whole, pos = memoryview(bytes(data[pos:begin])), begin
             if not way.take(whole, now):
                 break
+            if pos < end:
+                pos = way.pass_known(data, pos)
         if pos > begin:
             way.send(bytes(data[begin:pos]))
         if refused:

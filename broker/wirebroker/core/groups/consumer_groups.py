@@ -56,6 +56,12 @@ class GroupHeartbeat(NamedTuple):
     sees: Callable[[str], bool] | None = None
     """Tells whether a regular expression may match a topic for this client. A client with None may match all topics."""
 
+    def changes_no_field_of(self, member: ConsumerMember) -> bool:
+        """Tells whether the member stays as it is, as in nearly all heartbeats."""
+        sent = (self.instance_id, self.rack_id, self.rebalance_timeout, self.topics, self.regex, self.assignor)
+        client = (member.client_id, member.client_host, member.classic)
+        return sent == (None, None, -1, None, None, None) and (self.client_id, self.client_host, None) == client
+
 
 @dataclass(slots=True, kw_only=True)
 class Change(Step[ConsumerGroup, ConsumerMember]):
@@ -437,6 +443,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
 
 def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMember:
     """Returns the member with the data of this request."""
+    if requested.changes_no_field_of(member):
+        return member
     return replace(
         member,
         instance_id=member.instance_id if requested.instance_id is None else requested.instance_id,

@@ -77,6 +77,12 @@ class Step(Generic[G, M]):
         """Tells whether the group's epoch rises."""
         return self.epoch != self.group.epoch
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the member and the group stay as they are, so that there is nothing to write down."""
+        known = self.group.members.get(self.new.member_id)
+        return known is self.new and self.replaces is None and self.targets is None and not self.rose
+
     def changed_targets(self) -> dict[str, Any]:
         """Returns the targets that have changed."""
         group, member_id = self.group, self.new.member_id
@@ -207,7 +213,11 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
         A timer limits the time for giving up partitions or tasks.
         """
-        group, targets = step.group, step.changed_targets()
+        group = step.group
+        if step.changes_nothing and self.registry.groups.get(group.group_id) is group:
+            group.facts = step.facts
+            return ErrorCode.NONE
+        targets = step.changed_targets()
         records = self._records(step, targets, now)
         if error := (yield from self.write(group, records, now)):
             return error
