@@ -169,6 +169,32 @@ def test_an_endless_loop_hangs(explore: Explore) -> None:
     assert [run["outcomes"] for run in found["runs"]] == [["hung"]]
 
 
+def test_a_record_that_is_sent_again_is_doubled(explore: Explore) -> None:
+    code, found = explore("resend.py again", "--api", "Produce", "--faults", "cut,INVALID_RECORD")
+    assert code == 1
+    doubled = [(run["fault"]["kind"], run["nth"]) for run in found["runs"] if run["outcomes"] == ["doubled"]]
+    assert sorted(doubled) == [("cut", 1), ("cut", 2), ("cut", 3)]
+    assert found["summary"]["as_before"] == 3
+
+
+def test_a_client_that_tries_again_itself_gives_no_alarm(explore: Explore) -> None:
+    code, found = explore("resend.py", "--api", "Produce", "--faults", "cut,crash_after_write,INVALID_RECORD")
+    assert code == 0
+    assert (found["summary"]["as_before"], found["summary"]["failed"]) == (6, 3)
+
+
+def test_gathered_exceptions_are_lost_if_nobody_looks(explore: Explore) -> None:
+    flags = ("--api", "Produce", "--faults", "MESSAGE_TOO_LARGE,lose_ack")
+    code, found = explore("gathered.py unseen", *flags)
+    assert code == 1
+    assert [run["fault"]["code"] for run in found["runs"] if run["outcomes"] == ["lost"]] == ["MESSAGE_TOO_LARGE"]
+    code, found = explore("gathered.py", *flags)
+    assert code == 0
+    assert {run["fault"].get("code"): run["outcomes"] for run in found["runs"]} == {
+        "MESSAGE_TOO_LARGE": ["failed"], None: ["as_before"],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
