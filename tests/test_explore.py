@@ -230,8 +230,21 @@ def test_two_faults_break_what_survives_one(explore: Explore, mock_kafka: MockKa
     code, found = explore("fire_and_forget.py once", *flags, "--depth", "2")
     assert code == 1
     lost = [run for run in found["runs"] if run["outcomes"] == ["lost"]]
-    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2), (2, 3), (6, 7)]
+    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2)]  # after the others the same follows
     assert len(mock_kafka.faults.load(tmp_path / "report" / lost[0]["file"])) == 2
+
+
+def test_a_second_fault_strikes_where_the_first_one_led(explore: Explore) -> None:
+    faults = "INVALID_RECORD,MESSAGE_TOO_LARGE,throttle"
+    code, found = explore("spare.py", "--api", "Produce", "--faults", faults, "--depth", "2")
+    assert code == 1
+    single, double = ([run for run in found["runs"] if ("second" in run) is two] for two in (False, True))
+    assert [run["outcomes"] for run in single] == [["as_before"]] * 3
+    assert len({run["dialogue"] for run in single}) == 2  # after both errors the same follows, and one of them goes on
+    assert {run["fault"]["code"] for run in double} == {"MESSAGE_TOO_LARGE"}
+    assert {run["second"]["client_id"] for run in double} == {"spare"}  # who sends nothing in the plain run
+    assert [run["second"]["code"] for run in double if run["outcomes"] == ["lost"]] == ["MESSAGE_TOO_LARGE", "INVALID_RECORD"]
+    assert not any("later" in run for run in found["runs"])
 
 
 # In pytest
