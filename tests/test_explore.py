@@ -169,6 +169,32 @@ def test_an_endless_loop_hangs(explore: Explore) -> None:
     assert [run["outcomes"] for run in found["runs"]] == [["hung"]]
 
 
+def test_a_record_that_is_sent_again_is_doubled(explore: Explore) -> None:
+    code, found = explore("resend.py again", "--api", "Produce", "--faults", "cut,INVALID_RECORD")
+    assert code == 1
+    doubled = [(run["fault"]["kind"], run["nth"]) for run in found["runs"] if run["outcomes"] == ["doubled"]]
+    assert sorted(doubled) == [("cut", 1), ("cut", 2), ("cut", 3)]
+    assert found["summary"]["as_before"] == 3
+
+
+def test_a_client_that_tries_again_itself_gives_no_alarm(explore: Explore) -> None:
+    code, found = explore("resend.py", "--api", "Produce", "--faults", "cut,crash_after_write,INVALID_RECORD")
+    assert code == 0
+    assert (found["summary"]["as_before"], found["summary"]["failed"]) == (6, 3)
+
+
+def test_gathered_exceptions_are_lost_if_nobody_looks(explore: Explore) -> None:
+    flags = ("--api", "Produce", "--faults", "MESSAGE_TOO_LARGE,lose_ack")
+    code, found = explore("gathered.py unseen", *flags)
+    assert code == 1
+    assert [run["fault"]["code"] for run in found["runs"] if run["outcomes"] == ["lost"]] == ["MESSAGE_TOO_LARGE"]
+    code, found = explore("gathered.py", *flags)
+    assert code == 0
+    assert {run["fault"].get("code"): run["outcomes"] for run in found["runs"]} == {
+        "MESSAGE_TOO_LARGE": ["failed"], None: ["as_before"],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
@@ -204,8 +230,21 @@ def test_two_faults_break_what_survives_one(explore: Explore, mock_kafka: MockKa
     code, found = explore("fire_and_forget.py once", *flags, "--depth", "2")
     assert code == 1
     lost = [run for run in found["runs"] if run["outcomes"] == ["lost"]]
-    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2), (2, 3), (6, 7)]
+    assert [(run["fault"]["nth"], run["second"]["nth"]) for run in lost] == [(1, 2)]  # after the others the same follows
     assert len(mock_kafka.faults.load(tmp_path / "report" / lost[0]["file"])) == 2
+
+
+def test_a_second_fault_strikes_where_the_first_one_led(explore: Explore) -> None:
+    faults = "INVALID_RECORD,MESSAGE_TOO_LARGE,throttle"
+    code, found = explore("spare.py", "--api", "Produce", "--faults", faults, "--depth", "2")
+    assert code == 1
+    single, double = ([run for run in found["runs"] if ("second" in run) is two] for two in (False, True))
+    assert [run["outcomes"] for run in single] == [["as_before"]] * 3
+    assert len({run["dialogue"] for run in single}) == 2  # after both errors the same follows, and one of them goes on
+    assert {run["fault"]["code"] for run in double} == {"MESSAGE_TOO_LARGE"}
+    assert {run["second"]["client_id"] for run in double} == {"spare"}  # who sends nothing in the plain run
+    assert [run["second"]["code"] for run in double if run["outcomes"] == ["lost"]] == ["MESSAGE_TOO_LARGE", "INVALID_RECORD"]
+    assert not any("later" in run for run in found["runs"])
 
 
 # In pytest

@@ -10,7 +10,6 @@ One class serves all versions: a field outside its versions keeps its default wh
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,11 +21,10 @@ NEVER = 32767
 """A version above all versions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Field:
-    """How one field goes over the wire. Version bounds are inclusive."""
+    """How one field goes over the wire. Version bounds are inclusive. `name` is the name of the attribute."""
 
-    name: str
     spec: Any
     since: int
     until: int
@@ -37,6 +35,10 @@ class Field:
     """The value, or for arrays and structs its factory: `list`, or the class."""
     entity: str = ""
     """The kind of thing that the value identifies, Kafka's `entityType`: topicName, groupId …; "" for anything else."""
+    name: str = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
 
     def present(self, version: int) -> bool:
         """Whether the field exists in this version."""
@@ -100,6 +102,9 @@ class Message(Struct):
 
 S = TypeVar("S", bound=Struct)
 
+_ABSENT: Any = object()
+"""Stands for an argument that is not given."""
+
 _ZEROS: dict[str, Any] = {
     "bool": False, "string": "", "uuid": bytes(16), "bytes": b"", "records": None, "float64": 0.0,
 }  # fmt: skip
@@ -114,19 +119,16 @@ def wire(
     nullable_until: int = NEVER,
     tag: int | None = None,
     entity: str = "",
-    default: Any = dataclasses.MISSING,
+    default: Any = _ABSENT,
 ) -> Any:
     """One field: `spec` is a primitive's name, a struct class, or a list holding one of them (an array).
 
     Every field has a default at run time: the declared one, else zero, empty, or the struct's own defaults. A type checker
     requires the fields that all versions have and that declare no default.
     """
-    if default is dataclasses.MISSING or default == []:
+    if default is _ABSENT or default == []:
         default = _zero(spec)
-    declared = Field("", spec, since, until, nullable, nullable_until, tag, default, entity)
-    if callable(default):
-        return dataclasses.field(default_factory=default, metadata={"wire": declared})
-    return dataclasses.field(default=default, metadata={"wire": declared})
+    return Field(spec, since, until, nullable, nullable_until, tag, default, entity)
 
 
 def _zero(spec: Any) -> Any:
@@ -137,10 +139,38 @@ def _zero(spec: Any) -> Any:
 
 
 def _declared(cls: type[T]) -> type[T]:
-    cls.__doc__ = cls.__doc__ or cls.__name__  # otherwise dataclass makes one from the signature, which takes long
-    made = dataclass(slots=True, eq=False, repr=False)(cls)
-    fields = dataclasses.fields(made)  # type: ignore[arg-type]
-    made.__wire__ = tuple(dataclasses.replace(f.metadata["wire"], name=f.name) for f in fields)  # type: ignore[attr-defined]
+    """Returns the class with slots for its fields. A dataclass would take five times as long, and a program imports 500."""
+    namespace = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+    fields = tuple(value for value in namespace.values() if isinstance(value, Field))
+    for field in fields:
+        del namespace[field.name]
+    namespace |= {"__slots__": tuple(field.name for field in fields), "__wire__": fields, "__init__": _first_init}
+    made: type[T] = type(cls.__name__, cls.__bases__, namespace)
+    return made
+
+
+def _first_init(self: Struct, *args: Any, **values: Any) -> None:
+    """Compiles the `__init__` of a class when its first object is made: a program makes objects of few classes."""
+    cls: Any = type(self)
+    cls.__init__ = _compiled_init(cls)
+    cls.__init__(self, *args, **values)
+
+
+def _compiled_init(cls: type[Struct]) -> Callable[..., None]:
+    names: dict[str, Any] = {"absent": _ABSENT}
+    parameters, body = ["self"], ["    pass"]
+    for field in cls.__wire__:
+        name, default = field.name, f"default_of_{field.name}"
+        names[default] = field.default
+        if callable(field.default):
+            parameters.append(f"{name}=absent")
+            body.append(f"    self.{name} = {default}() if {name} is absent else {name}")
+        else:
+            parameters.append(f"{name}={default}")
+            body.append(f"    self.{name} = {name}")
+    exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(body), names)
+    made: Callable[..., None] = names["__init__"]
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made
 
 

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from wirebroker.audit.journal import Intended
-from wirebroker.campaign.application import Application, CannotRun, Run
+from wirebroker.campaign.application import ROWS, Application, CannotRun, Run
 from wirebroker.campaign.cases import Case, Result, Results, in_shard, play_all
-from wirebroker.campaign.misfortunes import Asked, Choice, Place, cases, delays, is_slow, pairs, places
+from wirebroker.campaign.dialogues import after_fault, after_request, pairs
+from wirebroker.campaign.misfortunes import Asked, Choice, Place, cases, delays, is_slow, places
 from wirebroker.campaign.outcomes import KAFKAS_OWN, OUTCOMES, SILENT_OUTCOMES, Expectation, expectation, intend, sentence
 from wirebroker.campaign.words import faults_of, ways
 from wirebroker.campaign.workers import Workers
@@ -41,6 +44,8 @@ class Exploration:
     expected: Expectation = field(default_factory=Expectation)
     plain: Run = field(default_factory=lambda: Run(0, 0.0))
     places: dict[Place, list[Asked]] = field(default_factory=dict)
+    by_client: bool = True
+    """whether clients have the same ids in each run"""
     table: list[Case] = field(default_factory=list)
     keeps: bool = False
     """whether a result has the trace and the output of a run that broke the application"""
@@ -57,8 +62,8 @@ class Exploration:
         if self.intended is not None:
             intend(self.expected, self.intended)
         found = places(self.plain.rows)
-        same_clients = {each.client_id for each in found} == {each.client_id for each in places(other.rows)}
-        if not same_clients:
+        self.by_client = {each.client_id for each in found} == {each.client_id for each in places(other.rows)}
+        if not self.by_client:
             self.expected.notices.append("the clients' ids differ from run to run, so clients are not told apart")
             found = places(self.plain.rows, by_client=False)
         self.places = found
@@ -100,11 +105,15 @@ class Exploration:
         more(len(later))
         yield from self._round(later, results, players)
         if self.depth > 1:
-            known = self._in_order(found)
-            again = [case for case in pairs(self.places, known, self.choice) if in_shard(case, self.shard)]
+            again = pairs(self.places, self._in_order(found), self.choice, self._plain_dialogue)
+            again = [case for case in again if in_shard(case, self.shard)]
             self.table += again
             more(len(again))
             yield from self._round(again, results, players)
+
+    def _plain_dialogue(self, place: Place, nth: int) -> str:
+        """Returns the digest of what followed a request in the plain run."""
+        return after_request(self.plain.rows, place, nth, by_client=self.by_client)
 
     def _round(self, table: Sequence[Case], results: Results, players: Workers) -> Iterator[Result]:
         player = self._elsewhere() if players.elsewhere else self
@@ -184,6 +193,10 @@ class Exploration:
         }  # fmt: skip
         if run.exit is not None and run.seconds > max(self.plain.seconds * SLOWER_FACTOR, self.plain.seconds + SLOWER_S):
             made["slower"] = round(run.seconds / max(self.plain.seconds, 0.001), 1)
+        if len(run.rows) < ROWS and (later := after_fault(run.rows, by_client=self.by_client)) is not None:
+            made["dialogue"] = later.digest
+            if self.depth > 1 and judged.outcomes == ["as_before"]:
+                made["later"] = msgspec.to_builtins(later.next)
         return made
 
     def summary(self, results: Sequence[Result]) -> dict[str, Any]:
@@ -195,7 +208,9 @@ class Exploration:
                 "stored": {topic: len(records) for topic, records in self.plain.stored.items() if records},
                 "notices": self.expected.notices,
             },
-            "runs": self._in_order(results),
+            "runs": [
+                {word: value for word, value in each.items() if word != "later"} for each in self._in_order(results)
+            ],
             "summary": {
                 "runs": len(results), **{name: counts[name] for name in OUTCOMES},
                 "not_fired": sum(not result["fired"] for result in results), "not_tried": len(self.table) - len(results),

@@ -6,13 +6,13 @@ and the last. A case strikes the first, the second or the last request of a clas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS, response_class
-from wirebroker.campaign.cases import Case, Result
+from wirebroker.campaign.cases import Case
 from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_REPLICAS, OF_SEQUENCES, OF_TRANSACTIONS
 from wirebroker.faults.kinds.state import expire_member, lose_coordinator
 from wirebroker.faults.rules import KINDS
@@ -42,10 +42,6 @@ JUMPS_MS = (120_000, 90_000_000)
 remembers a producer."""
 COORDINATED = frozenset(lose_coordinator.only_apis) - READING | {"OffsetFetch"}
 """APIs of coordinators that members and producers use."""
-
-RETRIED = (("lose_request", "disconnect"), ("lose_ack", "disconnect"), ("restart", None), ("crash_after_write", None))
-RETRIED_ERRORS = ("NOT_LEADER_OR_FOLLOWER", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS")
-"""The faults that may be the first of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +148,9 @@ def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
         if choice.apis is not None and place.api not in choice.apis:
             continue
         for nth in _positions(len(requests), every=choice.every):
-            for fault in _faults(place, requests[nth - 1]):
+            for fault in faults_at(place, requests[nth - 1]):
                 if choice.has(fault, place.api):
-                    made.append(_case(place, nth, fault))
+                    made.append(case_at(place, nth, fault))
     return sorted(made, key=is_slow)
 
 
@@ -172,7 +168,8 @@ def _positions(count: int, *, every: bool) -> list[int]:
     return list(range(1, count + 1)) if every else sorted({1, min(2, count), count})
 
 
-def _case(place: Place, nth: int, fault: dict[str, Any]) -> Case:
+def case_at(place: Place, nth: int, fault: dict[str, Any]) -> Case:
+    """The case of a fault at the nth request of a class."""
     words = {"kind": fault["kind"], **place.words, "nth": nth, **fault}
     own = "-".join(str(value).lower() for word, value in fault.items() if word not in ("topic", "partition"))
     return {"id": f"{place.label}-{nth}-{own}", "api": place.api, "nth": nth, "fault": words}
@@ -186,39 +183,7 @@ def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
         yield {**silent, "id": silent["id"].replace("lose_request-silence", "delay"), "fault": fault}
 
 
-def pairs(found: dict[Place, list[Asked]], results: Sequence[Result], choice: Choice) -> list[Case]:
-    """Two faults at one request: at its first attempt, and at the retry. Those at requests that change something come first.
-
-    The first fault is one that the application survived, and after which clients send the request again; the second one has
-    broken nothing when it struck alone.
-    """
-    broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}
-    survived = [each for each in results if each["outcomes"] == ["as_before"] and each["fired"] and _is_retried(each["fault"])]
-    by_words = {tuple(place.words.items()): (place, requests) for place, requests in found.items()}
-    made: list[Case] = []
-    for first in survived:
-        words = tuple((word, first["fault"][word]) for word in ("api", "client_id", "topic") if word in first["fault"])
-        place, requests = by_words[words]
-        for fault in _faults(place, requests[min(first["nth"], len(requests)) - 1]):
-            case = _case(place, first["nth"] + 1, fault)
-            if choice.has(fault, place.api) and not is_slow(case) and _alike(case["fault"]) not in broke:
-                own = case["id"].removeprefix(f"{place.label}-")
-                made.append({word: first[word] for word in ("api", "nth", "fault")}
-                            | {"id": f"{first['id']}+{own}", "second": case["fault"]})  # fmt: skip
-    return sorted(made, key=lambda case: case["api"] in READING)
-
-
-def _is_retried(fault: Mapping[str, Any]) -> bool:
-    """Whether clients send a request again after this fault, at once."""
-    return (fault["kind"], fault.get("then")) in RETRIED or fault.get("code") in RETRIED_ERRORS
-
-
-def _alike(fault: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """A fault without the request that it strikes."""
-    return tuple(sorted((word, value) for word, value in fault.items() if word != "nth"))
-
-
-def _faults(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
+def faults_at(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
     """What can happen to this request."""
     for kind in ("lose_request", "lose_ack") if asked.acks != 0 else ("lose_request",):
         yield {"kind": kind, "then": "disconnect"}

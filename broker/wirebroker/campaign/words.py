@@ -55,7 +55,12 @@ def faults_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def fault_in_words(result: Mapping[str, Any]) -> str:
     """What happens, in words."""
-    return ", and then ".join(map(_in_words, faults_of(result)))
+    first, second = result["fault"], result.get("second")
+    if second is None:
+        return _in_words(first)
+    same = all(first.get(word) == second.get(word) for word in ("api", "client_id", "topic"))
+    where = "" if same else f" at {' of '.join(filter(None, (second['api'], second.get('client_id'))))}:"
+    return f"{_in_words(first)}, and then{where} {_in_words(second)}"
 
 
 def _in_words(fault: Mapping[str, Any]) -> str:

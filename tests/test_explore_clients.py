@@ -1,0 +1,117 @@
+"""`wirebroker explore` with applications in Java, Go and JavaScript: right ones, and others with a known bug.
+
+All of them meet the same faults at the same APIs, so no flag names the bug of one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirebroker.commands.cli import main
+from wirekit import kafka_jars, lacking
+
+# isort: split
+from interop_parts.clients import PROGRAMS, fetched, node_folder  # in scripts/, where wirekit looks
+
+pytestmark = [
+    pytest.mark.slow,  # virtual machines start, and Go compiles
+    pytest.mark.timeout(240),
+]
+
+HERE = Path(__file__).parent / "explored"
+ALIKE = (
+    "--api", "Produce,OffsetCommit", "--faults", "crash_after_write,INVALID_RECORD,REBALANCE_IN_PROGRESS",
+    "--topic", "orders", "--topic", "audit", "--topic", "invoices", "--limit", "30",
+)  # fmt: skip
+FILL = ("--output", "invoices", "--setup", f"{sys.executable} {HERE / 'fill.py'}")
+NO_CRASH = ("--faults", "INVALID_RECORD,REBALANCE_IN_PROGRESS")
+"""The consumer of kafkajs hangs for half a minute if the broker is killed under it."""
+NO_ALARM = {"as_before", "failed"}
+
+
+def explore(command: list[str], out: Path, bug: str, *flags: str) -> None:
+    """Explores an application and looks for its bug; an application without a bug must cause no alarm."""
+    code = main(["explore", "--out", str(out), *ALIKE, *flags, "--", *command])
+    found = json.loads((out / "explore.json").read_text())
+    outcomes = {name for run in found["runs"] for name in run["outcomes"]}
+    if bug:
+        assert (code, bug in outcomes) == (1, True), outcomes
+    else:
+        assert (code, outcomes - NO_ALARM) == (0, set())
+
+
+@pytest.mark.parametrize(
+    ("way", "flags", "bug"),
+    [
+        ("send", (), ""),
+        ("transactions", FILL, ""),
+        ("not-idempotent", (), "doubled"),
+        ("left-open", (), "open_transaction"),
+        ("commit-outside", FILL, "doubled"),
+        ("auto-commit", FILL, "lost"),
+    ],
+)
+def test_java(way: str, flags: tuple[str, ...], bug: str, orders_in_java: list[str], tmp_path: Path) -> None:
+    explore([*orders_in_java, way], tmp_path, bug, *flags)
+
+
+@pytest.mark.parametrize(
+    ("way", "flags", "bug"),
+    [
+        ("send", (), ""),
+        ("transactions", FILL, ""),
+        ("unseen", (), "lost"),
+        ("auto-commit", FILL, "lost"),
+    ],
+)
+def test_go(way: str, flags: tuple[str, ...], bug: str, orders_in_go: list[str], tmp_path: Path) -> None:
+    explore([*orders_in_go, way], tmp_path, bug, *flags)
+
+
+@pytest.mark.parametrize(
+    ("way", "flags", "bug"),
+    [
+        ("send", (), ""),
+        ("not-idempotent", (), "doubled"),
+        ("unseen", (), "lost"),
+        ("not-awaited", (*FILL, *NO_CRASH), "lost"),
+    ],
+)
+def test_javascript(way: str, flags: tuple[str, ...], bug: str, tmp_path: Path) -> None:
+    if shutil.which("node") is None:
+        lacking("node", "node is not installed")
+    if not fetched("kafkajs"):
+        lacking("node", "kafkajs was not fetched; scripts/interop --fetch --clients kafkajs does that")
+    (tmp_path / "node_modules").symlink_to(node_folder() / "node_modules")
+    program = shutil.copy(HERE / "orders.mjs", tmp_path)
+    explore(["node", str(program), way], tmp_path, bug, *flags)
+
+
+@pytest.fixture(scope="module")
+def orders_in_java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command that runs the application in Java, which is compiled once."""
+    jars, folder = kafka_jars(), tmp_path_factory.mktemp("classes")
+    if shutil.which("javac") is None:
+        lacking("java", "javac is not installed")
+    subprocess.run(["javac", "-cp", jars, "-d", folder, HERE / "Orders.java"], check=True, timeout=100)
+    quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+    return ["java", *quick, "-cp", f"{folder}{os.pathsep}{jars}", "Orders"]
+
+
+@pytest.fixture(scope="module")
+def orders_in_go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command that runs the application in Go, compiled with the modules of scripts/interop."""
+    if shutil.which("go") is None:
+        lacking("go", "Go is not installed")
+    if not fetched("franz-go"):
+        lacking("go", "franz-go was not fetched; scripts/interop --fetch --clients franz-go does that")
+    binary = tmp_path_factory.mktemp("go") / "orders"
+    subprocess.run(["go", "build", "-o", binary, HERE / "orders.go"], cwd=PROGRAMS / "go", check=True, timeout=200)
+    return [str(binary)]
