@@ -131,9 +131,9 @@ def pairs(
     """Returns the cases with two faults, the most promising cases first.
 
     The application survived some runs. The first run of each later dialogue goes on, unless `plain` returns the same
-    dialogue for the same request without faults. The second fault matches the first request of each class after the first fault: retries
-    before other classes, and requests that change something before requests that read. If several faults led to one dialogue,
-    only one of these faults comes second. A fault that broke the application by itself never comes second.
+    dialogue for the same request without faults. The second fault matches the first request of each class after the first
+    fault: retries before other classes, and requests that change something before requests that read. If several faults led
+    to one dialogue, only one of these faults comes second. A fault that broke the application by itself never comes second.
     """
     broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}
     known = _classes(results)
