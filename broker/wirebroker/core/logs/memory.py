@@ -39,7 +39,7 @@ class Segment:
     """Consecutive batches. `created` is the time of the first append, in ms since the epoch."""
 
     __slots__ = (
-        "_at", "_capacity", "_chunk", "_next_chunk", "_starts", "_views", "base_offset", "bases", "created",
+        "_apart", "_at", "_capacity", "_chunk", "_next_chunk", "_starts", "_views", "base_offset", "bases", "created",
         "first_timestamp", "max_timestamp", "positions", "size", "timestamps",
     )  # fmt: skip
 
@@ -56,21 +56,29 @@ class Segment:
         self._views: list[memoryview] = []
         self._chunk = memoryview(b"")
         self._at = self._capacity = 0
+        self._apart = True
+        """Whether the next batch in the chunk does not follow the last batch of the segment there."""
         self._next_chunk = chunk
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
         """Append the batch. Keeps a large `owned` buffer, and copies any other buffer."""
         size = len(batch)
         if owned and size >= OWN_BUFFER_FROM:
-            self._begin(memoryview(batch), timestamp)
-            chunk, at = self._chunk, 0
+            chunk, at = memoryview(batch), 0
+            self._add_view(chunk, timestamp)
+            self._apart = True
         else:
             if self._at + size > self._capacity:
-                self._begin(allocate(max(self._next_chunk, size)), timestamp)
+                self._chunk, self._at = allocate(max(self._next_chunk, size)), 0
+                self._capacity = len(self._chunk)
                 self._next_chunk = min(self._next_chunk * 4, LARGEST_CHUNK)
+                self._apart = True
             chunk, at = self._chunk, self._at
+            if self._apart:
+                self._add_view(chunk[at:], timestamp)
+                self._apart = False
             chunk[at : at + size] = batch
-        self._at = at + size
+            self._at = at + size
         # The broker may write the base offset and the leader epoch, which lie outside the CRC.
         _START.pack_into(chunk, at, base_offset, size - 12, leader_epoch)
         self.bases.append(base_offset)
@@ -80,12 +88,12 @@ class Segment:
             self.max_timestamp = timestamp
         self.size += size
 
-    def _begin(self, chunk: memoryview, timestamp: int) -> None:
+    def _add_view(self, view: memoryview, timestamp: int) -> None:
+        """The next batches are in this view."""
         if not self.size and timestamp >= 0:
             self.first_timestamp = timestamp
         self._starts.append(self.size)
-        self._views.append(chunk)
-        self._chunk, self._at, self._capacity = chunk, 0, len(chunk)
+        self._views.append(view)
 
     def view(self, start: int, stop: int) -> memoryview:
         """Returns the bytes from `start` to `stop`, or to the end of the buffer that holds `start`."""
