@@ -34,6 +34,7 @@ from wirebroker.commands.demo.show import Screen
 from wirebroker.conformance.recording import load
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
+from wirebroker.core.releases import DEFAULT
 from wirebroker.core.setting_definitions import BROKER_SETTINGS
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
@@ -434,16 +435,19 @@ def exit_code(arguments: list[str]) -> object:
 
 def test_the_table_of_profiles_matches_the_code() -> None:
     heading, *rows = table(page("profiles.md"), "| rule | `kafka-4.3`")
-    assert heading[1:] == list(PROFILES)
-    rules = [field.name for field in fields(Rules) if field.name not in ("name", "api_versions")]
-    assert rows == [[rule, *(str(getattr(profile, rule)) for profile in PROFILES.values())] for rule in rules]
+    shown = [rules for rules in PROFILES.values() if rules.release == DEFAULT]
+    assert heading[1:] == [rules.name for rules in shown]
+    names = [field.name for field in fields(Rules) if field.name not in ("name", "release")]
+    assert rows == [[name, *(str(getattr(rules, name)) for rules in shown)] for name in names]
 
 
 def test_the_page_on_profiles_names_every_profile_and_rule() -> None:
     text = page("profiles.md")
-    assert [row[0] for row in table(text, "| profile |")[1:]] == list(PROFILES)
+    assert [row[0] for row in table(text, "| profile |")[1:]] == [
+        rules.name for rules in PROFILES.values() if rules.release == DEFAULT
+    ]
     rules = table(text, "| rule | values |")[1:]
-    assert [row[0] for row in rules] == [f.name for f in fields(Rules) if f.name not in ("name", "api_versions")]
+    assert [row[0] for row in rules] == [f.name for f in fields(Rules) if f.name not in ("name", "release")]
     for rule, values, _ in rules[1:]:
         for value in values.split(", "):
             assert getattr(Rules().with_setting(rule, value), rule) == value

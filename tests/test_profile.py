@@ -13,13 +13,16 @@ from kafkawire.registry import KEYS
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import explain
-from wirebroker.core.profile import PROFILES, Rules, profile
+from wirebroker.core.profile import PROFILES, ProfileName, Rules, profile
+from wirebroker.core.releases import release
+from wirebroker.core.releases.changes import RELEASES
 from wirebroker.engine.engine import Engine
 from wirekit import NOW, batch
 
 
-def test_the_seven_profiles() -> None:
-    assert list(PROFILES) == ["kafka-4.3", "textbook", "single", "highest", "kafka-2.3", "kafka-0.11", "pulsar"]
+def test_the_profiles() -> None:
+    own = ["textbook", "single", "highest", "pulsar"]
+    assert set(PROFILES) == {*own, *(f"kafka-{name}" for name in RELEASES)} == set(get_args(ProfileName))
     assert Rules() == PROFILES["kafka-4.3"]
 
 
@@ -57,8 +60,7 @@ def test_a_wrong_rule_says_what_is_wrong(rule: str, value: str, message: str) ->
 
 
 def test_an_old_release_caps_the_versions() -> None:
-    old = profile("kafka-0.11").api_versions
-    assert old is not None
+    old = release(profile("kafka-0.11").release).announced
     assert old[KEYS["Produce"]] == (0, 3)
     assert KEYS["DescribeProducers"] not in old
 
@@ -128,7 +130,7 @@ DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
 
 def outcome(rule: str, rules: Rules) -> Any:
     """All answers that a producer gets in this rule's dialogue."""
-    if rule == "api_versions":
+    if rule == "release":
         return Engine(NOW, random.Random(5).randbytes, rules=rules).versions
     dialogue = Dialogue(rules)
     DIALOGUES[rule](dialogue)
@@ -139,7 +141,7 @@ def _values(rule: str) -> tuple[Any, ...]:
     hint = get_type_hints(Rules)[rule]
     if get_origin(hint) is Literal:
         return get_args(hint)
-    return {"window": (1, 2, 5), "api_versions": (None, profile("kafka-2.3").api_versions)}[rule]
+    return {"window": (1, 2, 5), "release": RELEASES}[rule]
 
 
 RULES = [field.name for field in dataclasses.fields(Rules) if field.name != "name"]

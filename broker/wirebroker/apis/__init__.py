@@ -18,6 +18,7 @@ from kafkawire.messages import APIS
 from kafkawire.registry import KEYS, api_name, versions
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.core.profile import Rules
+from wirebroker.core.releases import release
 from wirebroker.requests.effects import Outcome
 
 Handler = Callable[[Any, Exchange], "Message | Outcome | Steps"]
@@ -59,16 +60,14 @@ def handler_of(key: int) -> Handler:
 
 
 def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry: bool = False) -> dict[int, tuple[int, int]]:
-    """The served versions by API key: Kafka 4.3.1's, capped by the profile's release and by the user."""
-    served = {}
-    for name in (*SERVED, *(TELEMETRY if telemetry else ())):
-        key = KEYS[name]
-        oldest, newest = versions(key)
-        if rules.api_versions is not None:
-            if key not in rules.api_versions:
-                continue
-            newest = min(newest, rules.api_versions[key][1])
-        newest = min(newest, max_versions.get(key, newest))
+    """The served versions by API key: those of the profile's release, capped by the user."""
+    own, served = release(rules.release), {}
+    offered = {KEYS[name]: own.read(KEYS[name]) for name in SERVED if KEYS[name] in own.announced}
+    if telemetry and own.behaviour.telemetry:
+        offered |= {KEYS[name]: versions(KEYS[name]) for name in TELEMETRY}
+    for key, (oldest, newest) in offered.items():
+        known = versions(key)
+        oldest, newest = max(oldest, known[0]), min(newest, known[1], max_versions.get(key, newest))
         if oldest <= newest:
             served[key] = (oldest, newest)
     return served

@@ -1,8 +1,8 @@
 """ApiVersions, versions 0–4.
 
 The APIs that this broker serves. A request in an unsupported version is answered in version 0, with only the versions of
-ApiVersions (KIP-511). Software names and versions must be well-formed (version 3), else INVALID_REQUEST. As in Kafka,
-Produce is advertised from version 0, although 0 to 2 are not served, because old clients look for it.
+ApiVersions (KIP-511). Software names and versions must be well-formed (version 3), else INVALID_REQUEST. As Kafka 4 does, the
+broker announces Produce from version 0, although it does not serve 0 to 2, because old clients look for them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from kafkawire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, versions
+from kafkawire.registry import API_VERSIONS, KEYS, versions
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.features import ELIGIBLE_REPLICAS, FEATURES, GROUP, KRAFT, SHARE, STREAMS, TRANSACTION
+from wirebroker.core.features import ELIGIBLE_REPLICAS, GROUP, KRAFT, SHARE, STREAMS, TRANSACTION
+from wirebroker.core.releases import release
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FEATURES_FROM_ZERO = 4
@@ -42,8 +43,8 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     exchange.connection.software = software
     exchange.engine.authenticator.versions_told(exchange.connection)
-    keys, features = _offer(tuple(exchange.engine.versions.items()))
     levels = exchange.cluster.configs.features
+    keys, features = _offer(exchange.cluster.configs.release.name, tuple(exchange.engine.versions.items()))
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=keys.copy(),
@@ -58,16 +59,19 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
 
 
 @lru_cache(maxsize=8)
-def _offer(served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[list[ApiVersion], list[SupportedFeatureKey]]:
-    """The APIs and features of a broker that serves these versions; every client asks for them first."""
+def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[list[ApiVersion], list[SupportedFeatureKey]]:
+    """The APIs and features of a broker of this release that serves these versions; every client asks for them first."""
+    own = release(name)
     keys = [
-        ApiVersion(api_key=key, min_version=0 if key == PRODUCE else oldest, max_version=newest)
+        ApiVersion(
+            api_key=key, min_version=min(oldest, own.announced[key][0]) if key in own.announced else oldest, max_version=newest
+        )
         for key, (oldest, newest) in sorted(served)
     ]
     known = {key for key, _ in served}
     features = [
         SupportedFeatureKey(name=name, min_version=feature.oldest, max_version=feature.newest)
-        for name, feature in FEATURES.items()
+        for name, feature in own.features.items()
         if all(KEYS[api] in known for api in PROMISES.get(name, ()))
     ]
     return keys, features

@@ -2,7 +2,7 @@
 
 A frame with a secret keeps its size and its other fields. Where it cannot be read, nothing of it is kept but its header.
 
-The value of a setting is kept if Kafka knows the setting and does not hide it (`broker_setting`). The name of any other setting
+The value of a setting is kept if Kafka knows the setting and does not hide it (`Definitions`). The name of any other setting
 does not tell whether its value is a secret. Responses to DescribeConfigs pass as they are: the broker itself hides such values
 there.
 """
@@ -15,8 +15,7 @@ from kafkawire.errors import ProtocolError
 from kafkawire.fields import UNKNOWN_TAG, Node, read_fields
 from kafkawire.frames import SIZE, read_request_header, read_response_header
 from kafkawire.registry import KEYS, request_class, response_class
-from wirebroker.core.configs import broker_setting
-from wirebroker.core.setting_definitions import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
+from wirebroker.core.setting_definitions import CLIENT_METRICS_SETTINGS, DEFINITIONS, GROUP_SETTINGS, TOPIC_SETTINGS
 
 SECRET_APIS = frozenset(
     KEYS[name]
@@ -84,4 +83,4 @@ def _secrets(nodes: list[Node]) -> Iterator[Node]:
 
 
 def _may_be_secret(setting: str) -> bool:
-    return setting not in SHOWN_SETTINGS and broker_setting(setting).sensitive
+    return setting not in SHOWN_SETTINGS and DEFINITIONS.of_broker(setting).sensitive

@@ -15,8 +15,7 @@ from pathlib import Path
 from wirebroker.client.jaas import sections
 from wirebroker.commands.usage import UsageError, whole
 from wirebroker.common.suggestions import did_you_mean
-from wirebroker.core.configs import PER_LISTENER, is_setting
-from wirebroker.core.setting_definitions import BROKER_SETTINGS
+from wirebroker.core.setting_definitions import BROKER_SETTINGS, DEFINITIONS, PER_LISTENER
 
 SPELLING = 0.9
 """How like a known variable another one must be to count as misspelt. Kubernetes sets WIREBROKER_SERVICE_HOST and others."""
@@ -78,7 +77,7 @@ def _settings(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]
     for variable in sorted(environment, key=lambda name: not name.startswith(BITNAMI)):
         name = _setting(variable)
         if variable.startswith(KAFKA) and name not in READ_OTHERWISE:
-            if is_setting(name) or name in STORES:
+            if DEFINITIONS.has(name) or name in STORES:
                 found[name] = environment[variable]
             else:
                 unknown.append(variable)

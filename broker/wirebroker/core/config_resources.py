@@ -22,10 +22,7 @@ from wirebroker.core.names import topic_name_error
 from wirebroker.core.patterns import is_java_pattern
 from wirebroker.core.refusals import Refusal
 from wirebroker.core.setting_definitions import (
-    BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
-    GROUP_SETTINGS,
-    TOPIC_SETTINGS,
     ConfigType,
 )
 
@@ -168,7 +165,8 @@ class Alteration:
         return None
 
     def _apply_to_list(self, change: Change, value: str, wanted: dict[str, str]) -> Refusal | None:
-        tables = {ResourceType.TOPIC: TOPIC_SETTINGS, ResourceType.BROKER: BROKER_SETTINGS}
+        known = self.cluster.configs.definitions
+        tables = {ResourceType.TOPIC: known.topic, ResourceType.BROKER: known.broker}
         setting = tables.get(ResourceType(self.kind), {}).get(change.name)
         verb = Operation(change.operation)
         if setting is None or setting.type is not ConfigType.LIST:
@@ -309,13 +307,14 @@ def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) ->
     if not name:
         return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     for key, raw in wanted.items():
-        if key not in GROUP_SETTINGS:
+        known = broker.definitions
+        if key not in known.group or known.group[key].absent:
             raise ConfigError(f"Unknown group config name: {key}")
-        value = GROUP_SETTINGS[key].parse(raw)
+        value = known.group[key].parse(raw)
         kind, _, rest = key.partition(".")
         for bound, words in (("min", "greater than or equal to"), ("max", "less than or equal to")):
             limit = f"group.{kind}.{bound}.{rest.removeprefix('num.')}"
-            if limit in BROKER_SETTINGS and isinstance(value, int):
+            if limit in known.broker and isinstance(value, int):
                 outside = value < broker.integer(limit) if bound == "min" else value > broker.integer(limit)
                 if outside:
                     raise ConfigError(f"{key} must be {words} {limit}")
@@ -345,9 +344,11 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
     """Returns the settings of a group; an unknown group has the broker's."""
     own = configs.groups.get(name, {})
     entries = []
-    for setting in GROUP_SETTINGS.values():
+    for setting in configs.definitions.group.values():
         inherited = f"group.{setting.name}"
-        if inherited in BROKER_SETTINGS:
+        if setting.absent:
+            continue
+        if inherited in configs.definitions.broker:
             synonyms = configs.synonyms(inherited, node_id)
             value = configs.text(inherited)
         else:

@@ -14,14 +14,16 @@ from typing import NamedTuple
 
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
+from wirebroker.core.releases import DEFAULT, Release, release
 from wirebroker.core.setting_definitions import (
-    BROKER_SETTINGS,
-    TOPIC_SETTINGS,
+    PER_LISTENER,
     TOPIC_SYNONYMS,
     ConfigError,
     ConfigType,
+    Definitions,
     Setting,
     Value,
+    definitions_of,
 )
 
 __all__ = ["BrokerConfigs", "ConfigError", "Entry", "Source", "Synonym", "TopicConfigs", "check_topic_configs"]
@@ -32,8 +34,6 @@ _SAME: tuple[tuple[str, ...], ...] = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 """Broker settings with the same meaning in different units. The first setting with a value takes effect."""
-PER_LISTENER = "listener.name."
-"""The names of one listener's settings begin with this prefix and the listener's name in lower case."""
 _MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
@@ -115,11 +115,14 @@ MIN_IN_SYNC = "min.insync.replicas"
 class BrokerConfigs(Configs):
     """The settings of a cluster's brokers. `version` rises with every change, also of a topic's settings."""
 
-    def __init__(self, overrides: Mapping[str, str], *, brokers: int = 1) -> None:
-        """`overrides` are Kafka's broker settings by name; a topic setting's name means the broker's default for it.
+    def __init__(self, overrides: Mapping[str, str], *, brokers: int = 1, of: Release | None = None) -> None:
+        """`overrides` are Kafka's broker settings by name; a topic setting's name means the broker's default for it. `of` is
+        the release that has these settings, by default that of `wirebroker.core.releases.DEFAULT`.
 
         Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
         """
+        self.release = of or release(DEFAULT)
+        self.definitions = definitions_of(self.release.settings)
         self.static = _own_defaults(brokers)
         self.topic_static: dict[str, str] = {}
         """The initial values of topic settings that have no corresponding broker setting."""
@@ -134,7 +137,7 @@ class BrokerConfigs(Configs):
         A cluster with eligible leader replicas (KIP-966) begins with an alteration of min.insync.replicas to its static
         value.
         """
-        self.features = new_levels()
+        self.features = new_levels(self.release.features)
         """The levels of the cluster's features, on which elections and the layers of min.insync.replicas depend."""
         self.groups: dict[str, dict[str, str]] = {}
         self.client_metrics: dict[str, dict[str, str]] = {}
@@ -147,21 +150,22 @@ class BrokerConfigs(Configs):
         check_topic_configs(self.topic_static, self)
 
     def _take(self, name: str, raw: str, given: dict[str, str]) -> None:
-        if name in BROKER_SETTINGS:
+        known = self.definitions
+        if name in known.broker:
             target = name
-            BROKER_SETTINGS[name].parse(raw)
-        elif name in TOPIC_SETTINGS:
-            TOPIC_SETTINGS[name].parse(raw)
+            known.broker[name].parse(raw)
+        elif name in known.topic:
+            known.topic[name].parse(raw)
             if name not in TOPIC_SYNONYMS:
                 self.topic_static[name] = raw
                 return
             target = TOPIC_SYNONYMS[name][0]
-        elif (setting := setting_of_listener(name)) is not None:
+        elif (setting := known.of_listener(name)) is not None:
             target = name
             setting.parse(raw)
         else:
-            known = [*BROKER_SETTINGS, *TOPIC_SETTINGS]
-            raise ConfigError(f"Unknown config name: {name}", suggestion=did_you_mean(name, known, 0.6))
+            names = [*known.broker, *known.topic]
+            raise ConfigError(f"Unknown config name: {name}", suggestion=did_you_mean(name, names, 0.6))
         if given.get(target, raw) != raw:
             raise ConfigError(f"{target} is set twice, to {given[target]} and to {raw}")
         given[target] = raw
@@ -190,7 +194,7 @@ class BrokerConfigs(Configs):
         try:
             return self._cache[name]
         except KeyError:
-            setting = BROKER_SETTINGS.get(name)
+            setting = self.definitions.broker.get(name)
             found = self._topic_value(name) if setting is None else self._own(setting)
             self._cache[name] = found
             return found
@@ -201,7 +205,7 @@ class BrokerConfigs(Configs):
         for prefix in (f"{listener.lower()}.{mechanism.lower()}.", f"{listener.lower()}."):
             raw = self._props.get(f"{PER_LISTENER}{prefix}{name}")
             if raw is not None:
-                return BROKER_SETTINGS[name].parse(raw)
+                return self.definitions.broker[name].parse(raw)
         return self.value(name)
 
     def _own(self, setting: Setting) -> Value:
@@ -209,12 +213,12 @@ class BrokerConfigs(Configs):
         return setting.default_value() if raw is None else setting.parse(raw)
 
     def _topic_value(self, name: str) -> Value:
-        setting = TOPIC_SETTINGS[name]
+        setting = self.definitions.topic[name]
         if name not in TOPIC_SYNONYMS:
             raw = self.topic_static.get(name)
             return setting.default_value() if raw is None else setting.parse(raw)
         for synonym in TOPIC_SYNONYMS[name]:
-            value = self._own(BROKER_SETTINGS[synonym])
+            value = self._own(self.definitions.broker[synonym])
             if value is None:
                 continue
             if isinstance(value, int) and not isinstance(value, bool):
@@ -239,7 +243,7 @@ class BrokerConfigs(Configs):
 
     def replace(self, layer: Mapping[str, str], broker: int | None = None, *, only_check: bool = False) -> None:
         """Replace all alterations for this broker or, with None, for all brokers. Raises ConfigError as `alter` does."""
-        check_dynamic(layer, per_broker=broker is not None)
+        check_dynamic(layer, self.definitions, per_broker=broker is not None)
         before = self._props
         pools = {name: self.integer(name) for name in POOLS}
         try:
@@ -257,7 +261,7 @@ class BrokerConfigs(Configs):
         self.version += 1
 
     def _at_start(self, name: str) -> str:
-        return self.static.get(name, BROKER_SETTINGS[name].default or "1")
+        return self.static.get(name, self.definitions.broker[name].default or "1")
 
     def begin_eligible_replicas(self) -> None:
         """Sets min.insync.replicas for the whole cluster, to its static value if the cluster had none, and removes it from
@@ -296,17 +300,21 @@ class BrokerConfigs(Configs):
         `facts` are settings that only the running broker knows, such as its listeners; they have the rank of options at start.
         """
         found = []
-        base = setting_of_listener(name)
+        known = self.definitions
+        base = known.of_listener(name)
         names = broker_synonyms(name) if base is None else (name, base.name)
         for layer, source in self.layers(node, facts):
-            found += [_synonym(each, layer[each], source) for each in names if each in layer]
+            found += [self._synonym(each, layer[each], source) for each in names if each in layer]
         for each in names:
-            setting = BROKER_SETTINGS.get(each)
+            setting = known.broker.get(each)
             if setting is not None and setting.default is not None and "quota" not in setting.marks:
-                found.append(_synonym(each, setting.text(setting.default_value()), Source.DEFAULT))
+                found.append(self._synonym(each, setting.text(setting.default_value()), Source.DEFAULT))
         while found and found[0].name != name:
             del found[0]
         return found
+
+    def _synonym(self, name: str, raw: str, source: Source) -> Synonym:
+        return Synonym(name, None if self.definitions.of_broker(name).sensitive else raw, source)
 
     def shown(self, key: Hashable, make: Callable[[], list[Entry]]) -> list[Entry]:
         """Returns the result of `make()`, which is called once for a key until a setting changes. Callers must not change the
@@ -321,7 +329,7 @@ class BrokerConfigs(Configs):
 
     def topic_defaults(self, node: int) -> list[Entry]:
         """Returns all topic settings as this broker shows them for a topic without overrides, including internal ones."""
-        return self.shown(node, lambda: [self._topic_default(setting, node) for setting in TOPIC_SETTINGS.values()])
+        return self.shown(node, lambda: [self._topic_default(setting, node) for setting in self.definitions.topic.values()])
 
     def _topic_default(self, setting: Setting, node: int) -> Entry:
         names = TOPIC_SYNONYMS.get(setting.name)
@@ -336,62 +344,36 @@ class BrokerConfigs(Configs):
     def _describe(self, node: int, facts: Mapping[str, str] | None) -> list[Entry]:
         entries = []
         layers = {**self.static, **self.dynamic[None], **self.dynamic.get(node, {})}
-        made_up = [name for name in layers if name not in BROKER_SETTINGS]
-        for name in [*BROKER_SETTINGS, *made_up]:
-            setting = broker_setting(name)
+        known = self.definitions
+        made_up = [name for name in layers if name not in known.broker]
+        for name in [*known.broker, *made_up]:
+            setting = known.of_broker(name)
             synonyms = self.synonyms(name, node, facts)
+            if setting.absent:
+                continue
             if setting.hidden and not (synonyms and synonyms[0].source is not Source.DEFAULT):
                 continue
             raw = (facts or {}).get(name, self._props.get(name))
             value = setting.default_value() if raw is None else setting.parse(raw)
             shown = None if value is None or setting.sensitive else setting.text(value)
             source = synonyms[0].source if synonyms else Source.DEFAULT
-            entries.append(Entry(name, shown, source, _read_only(name), setting.sensitive, setting.type, synonyms))
+            entries.append(Entry(name, shown, source, known.read_only(name), setting.sensitive, setting.type, synonyms))
         return entries
 
     def describe_altered(self) -> list[Entry]:
         """Returns the settings altered for all brokers, which DescribeConfigs shows for the broker with the empty name."""
         entries = []
         for name, raw in self.dynamic[None].items():
-            synonym = _synonym(name, raw, Source.ALL_BROKERS)
-            setting = broker_setting(name)
-            shown = Entry(name, synonym.value, synonym.source, _read_only(name), setting.sensitive, setting.type, [synonym])
+            synonym = self._synonym(name, raw, Source.ALL_BROKERS)
+            setting, read_only = self.definitions.of_broker(name), self.definitions.read_only(name)
+            shown = Entry(name, synonym.value, synonym.source, read_only, setting.sensitive, setting.type, [synonym])
             entries.append(shown)
         return entries
 
 
-def _synonym(name: str, raw: str, source: Source) -> Synonym:
-    return Synonym(name, None if broker_setting(name).sensitive else raw, source)
-
-
-def _read_only(name: str) -> bool:
-    """Tells whether DescribeConfigs shows the setting as read-only: only a restart of the broker can change it."""
-    return broker_setting(name).read_only or name.startswith(PER_LISTENER)
-
-
-def broker_setting(name: str) -> Setting:
-    """Returns the definition of a broker setting or of a listener's setting. A name that Kafka does not know is shown as a
-    secret."""
-    unknown = Setting(name, ConfigType.UNKNOWN, None, "-", frozenset())
-    return BROKER_SETTINGS.get(name) or setting_of_listener(name) or unknown
-
-
-def setting_of_listener(name: str) -> Setting | None:
-    """Returns the setting in `listener.name.NAME[.MECHANISM].SETTING`, or None for other names."""
-    if not name.startswith(PER_LISTENER):
-        return None
-    setting = name.removeprefix(PER_LISTENER).partition(".")[2]
-    return BROKER_SETTINGS.get(setting) or BROKER_SETTINGS.get(setting.partition(".")[2])
-
-
-def is_setting(name: str) -> bool:
-    """Tells whether Kafka has a broker or topic setting of this name."""
-    return name in BROKER_SETTINGS or name in TOPIC_SETTINGS or setting_of_listener(name) is not None
-
-
-def check_dynamic(layer: Mapping[str, str], *, per_broker: bool) -> None:
+def check_dynamic(layer: Mapping[str, str], definitions: Definitions, *, per_broker: bool) -> None:
     """Raise ConfigError unless Kafka can change all these settings while it runs (DynamicBrokerConfig.validateConfigs)."""
-    known = [BROKER_SETTINGS[name] for name in layer if name in BROKER_SETTINGS]
+    known = [definitions.broker[name] for name in layer if name in definitions.broker]
     fixed = [setting.name for setting in known if setting.read_only]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
@@ -428,9 +410,9 @@ def _check_pool(name: str, before: int, after: int) -> None:
 def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> dict[str, Value]:
     """Returns the typed values. Raises ConfigError if values are wrong or contradict each other (LogConfig.validate)."""
     for name in overrides:
-        if name not in TOPIC_SETTINGS:
+        if not broker.definitions.has_topic_setting(name):
             raise ConfigError(f"Unknown topic config name: {name}")
-    values = {name: TOPIC_SETTINGS[name].parse(raw) for name, raw in overrides.items()}
+    values = {name: broker.definitions.topic[name].parse(raw) for name, raw in overrides.items()}
     least = values.get("min.compaction.lag.ms", broker.value("min.compaction.lag.ms"))
     most = values.get("max.compaction.lag.ms", broker.value("max.compaction.lag.ms"))
     if isinstance(least, int) and isinstance(most, int) and least > most:
@@ -463,7 +445,7 @@ class TopicConfigs(Configs):
         """Returns the typed value. Raises KeyError if topics have no such setting."""
         if name in self._values:
             return self._values[name]
-        if name not in TOPIC_SETTINGS:
+        if name not in self.broker.definitions.topic:
             raise KeyError(name)
         return self.broker.value(name)
 
@@ -508,6 +490,6 @@ class TopicConfigs(Configs):
                 value = self.text(name)
                 synonyms = [Synonym(name, value, Source.TOPIC), *entry.synonyms]
                 entries.append(entry._replace(value=value, source=Source.TOPIC, synonyms=synonyms))
-            elif not TOPIC_SETTINGS[name].internal:
+            elif not self.broker.definitions.topic[name].hidden:
                 entries.append(entry)
         return entries

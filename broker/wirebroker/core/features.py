@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from wirebroker.core.releases import Feature
+
 METADATA, KRAFT, TRANSACTION = "metadata.version", "kraft.version", "transaction.version"
 GROUP, SHARE, STREAMS = "group.version", "share.version", "streams.version"
 ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
@@ -12,18 +14,8 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """FeatureUpdate.UpgradeType."""
 
 
-class Feature(NamedTuple):
-    """A feature: the supported levels, and the level of a new cluster."""
-
-    oldest: int
-    newest: int
-    level: int
-
-
-FEATURES: Mapping[str, Feature] = {
-    METADATA: Feature(7, 30, 30), KRAFT: Feature(0, 1, 0), TRANSACTION: Feature(0, 2, 2), GROUP: Feature(0, 1, 1),
-    ELIGIBLE_REPLICAS: Feature(0, 1, 1), SHARE: Feature(0, 1, 1), STREAMS: Feature(0, 1, 1),
-}  # fmt: skip
+NAMES = (METADATA, KRAFT, TRANSACTION, GROUP, ELIGIBLE_REPLICAS, SHARE, STREAMS)
+"""The features whose levels change what a broker does. A release that lacks one is at its level 0."""
 REFUSED_WITHOUT: Mapping[str, Sequence[str]] = {
     GROUP: ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"),
     SHARE: (
@@ -43,22 +35,21 @@ class Update(NamedTuple):
     kind: int
 
 
-def new_levels() -> dict[str, int]:
-    """Returns the levels of a new cluster of Kafka 4.3.1."""
-    return {name: feature.level for name, feature in FEATURES.items()}
+def new_levels(features: Mapping[str, Feature]) -> dict[str, int]:
+    """Returns the levels of a new cluster of a release with these features."""
+    return dict.fromkeys(NAMES, 0) | {name: feature.level for name, feature in features.items()}
 
 
-def refusal(updates: Sequence[Update], levels: Mapping[str, int], node_id: int) -> str:
+def refusal(updates: Sequence[Update], features: Mapping[str, Feature], levels: Mapping[str, int], node_id: int) -> str:
     """Returns the first reason, in Kafka's words, for which Kafka refuses these updates; empty if Kafka accepts them."""
     for update in {each.feature: each for each in updates}.values():
-        if reason := _refusal(update, levels.get(update.feature, 0), node_id):
+        if reason := _refusal(update, features.get(update.feature), levels.get(update.feature, 0), node_id):
             return reason
     return ""
 
 
-def _refusal(update: Update, level: int, node_id: int) -> str:
+def _refusal(update: Update, feature: Feature | None, level: int, node_id: int) -> str:
     name, wanted, kind = update
-    feature = FEATURES.get(name)
     reason = ""
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         reason = "The controller does not support the given upgrade type."

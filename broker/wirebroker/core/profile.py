@@ -8,13 +8,12 @@ decided.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from wirebroker.common.suggestions import did_you_mean, nearest
-
-ApiVersions = Mapping[int, tuple[int, int]]
+from wirebroker.core.releases import DEFAULT
+from wirebroker.core.releases.changes import RELEASES, rules_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,8 @@ class Rules:
     """the key that identifies a producer"""
     state_after_delete: Literal["kept", "lost"] = "kept"
     """a producer's state when retention or DeleteRecords passes its last batch"""
-    api_versions: ApiVersions | None = None
-    """the versions that the release offers, by API key; None for those of 4.3.1"""
+    release: str = DEFAULT
+    """the release of Kafka whose API versions, features and default settings the broker has"""
 
     @property
     def needs_issued(self) -> bool:
@@ -63,7 +62,7 @@ class Rules:
     def with_setting(self, rule: str, value: Any) -> Rules:
         """Returns these rules with one rule changed; `value` may be text. The ValueError for an unknown rule names the
         nearest rule."""
-        known = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "api_versions")]
+        known = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "release")]
         if rule not in known:
             raise ValueError(f"there is no rule {rule!r}{did_you_mean(rule, known, 0.4)}")
         if rule == "window" and isinstance(value, str):
@@ -74,22 +73,6 @@ class Rules:
         return dataclasses.replace(self, **changes)
 
 
-def _keys(text: str) -> ApiVersions:
-    """Reads `0:8 1:11 …`, an API key and its newest version each. The oldest version of every API is 0."""
-    return {int(key): (0, int(newest)) for key, newest in (pair.split(":") for pair in text.split())}
-
-
-# The versions that the releases offered, taken from org.apache.kafka.common.protocol.ApiKeys in the kafka-clients of each
-# release.
-_KAFKA_2_3 = _keys(
-    "0:7 1:11 2:5 3:8 8:7 9:5 10:2 11:5 12:3 13:2 14:3 15:3 16:2 17:1 18:2 19:3 20:3 21:1 22:1 23:3 24:1 25:1 26:1 "
-    "27:0 28:2 29:1 30:1 31:1 32:2 33:1 34:1 35:1 36:1 37:1 38:1 39:1 40:1 41:1 42:1 43:0 44:0"
-)
-_KAFKA_0_11 = _keys(
-    "0:3 1:5 2:2 3:4 8:3 9:3 10:1 11:2 12:1 13:1 14:1 15:1 16:1 17:0 18:1 19:2 20:1 21:0 22:0 23:0 24:0 25:0 26:0 "
-    "27:0 28:0 29:0 30:0 31:0 32:0 33:0"
-)
-
 ProfileName = Literal["kafka-4.3", "textbook", "single", "highest", "kafka-2.3", "kafka-0.11", "pulsar"]
 PROFILES: dict[str, Rules] = {
     rules.name: rules
@@ -98,14 +81,10 @@ PROFILES: dict[str, Rules] = {
         Rules("textbook", first_sequence="zero_or_45", unissued="59"),
         Rules("single", window=1, first_sequence="zero_or_45", unissued="59", gap="45_until_new_id"),
         Rules("highest", first_sequence="zero_or_45", unissued="59", stale="acknowledge"),
-        Rules("kafka-2.3", first_sequence="zero_or_59", state_after_delete="lost", api_versions=_KAFKA_2_3),
-        Rules(
-            "kafka-0.11", window=1, first_sequence="zero_or_45", state_after_delete="lost",
-            api_versions=_KAFKA_0_11,
-        ),
+        *(Rules(f"kafka-{name}", release=name, **rules_of(name)) for name in reversed(RELEASES) if name != DEFAULT),
         Rules("pulsar", window=1, stale="acknowledge", gap="accept", duplicate="dropped", key="client_id"),
     )
-}  # fmt: skip
+}
 
 
 def profile(name: str, **overrides: Any) -> Rules:

@@ -5,6 +5,7 @@ The rules and the messages come from Kafka's ConfigDef. The settings themselves 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+
+from wirebroker.core.releases import SettingChange
 
 Value = bool | int | float | str | list[str] | None
 
@@ -54,6 +57,11 @@ class Setting:
         return "internal" in self.marks
 
     @property
+    def absent(self) -> bool:
+        """Tells whether the release does not have the setting. The broker reads its default, and clients do not see it."""
+        return "absent" in self.marks
+
+    @property
     def read_only(self) -> bool:
         """Tells whether the setting cannot change while the broker runs."""
         return not self.marks & {"dynamic", "per-broker", "per-listener"}
@@ -61,7 +69,7 @@ class Setting:
     @property
     def hidden(self) -> bool:
         """Tells whether the broker shows the setting only if it is set."""
-        return bool(self.marks & {"internal", "quota"})
+        return bool(self.marks & {"internal", "quota", "absent"})
 
     @property
     def sensitive(self) -> bool:
@@ -199,12 +207,11 @@ def _tables() -> dict[str, list[list[str]]]:
 
 
 def _settings(rows: Iterable[Sequence[str]]) -> dict[str, Setting]:
-    settings = {}
-    for name, kind, default, valid, *marks in rows:
-        settings[name] = Setting(
-            name, ConfigType[kind.upper()], {"-": None, '""': ""}.get(default, default), valid, frozenset(marks)
-        )
-    return settings
+    return {name: _setting(name, kind, default, valid, marks) for name, kind, default, valid, *marks in rows}
+
+
+def _setting(name: str, kind: str, default: str, valid: str, marks: Iterable[str]) -> Setting:
+    return Setting(name, ConfigType[kind.upper()], {"-": None, '""': ""}.get(default, default), valid, frozenset(marks))
 
 
 _TABLES = _tables()
@@ -214,6 +221,70 @@ GROUP_SETTINGS = _settings(_TABLES["group"])
 CLIENT_METRICS_SETTINGS = _settings(_TABLES["client metrics"])
 TOPIC_SYNONYMS = {name: tuple(synonyms) for name, *synonyms in _TABLES["topic synonyms"]}
 """The broker settings that correspond to each topic setting. The first of them that is set takes effect."""
+PER_LISTENER = "listener.name."
+"""The names of one listener's settings begin with this prefix and the listener's name in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """The settings of one release, by kind and name. Settings that the release does not have are among them, as `absent`."""
+
+    broker: Mapping[str, Setting]
+    topic: Mapping[str, Setting]
+    group: Mapping[str, Setting]
+
+    def has_topic_setting(self, name: str) -> bool:
+        """Tells whether a topic of the release can have this setting."""
+        return name in self.topic and not self.topic[name].absent
+
+    def has(self, name: str) -> bool:
+        """Tells whether Kafka has a broker or topic setting of this name."""
+        return name in self.broker or name in self.topic or self.of_listener(name) is not None
+
+    def of_broker(self, name: str) -> Setting:
+        """Returns the definition of a broker setting or of a listener's setting. A name that Kafka does not know is shown as
+        a secret."""
+        unknown = Setting(name, ConfigType.UNKNOWN, None, "-", frozenset())
+        return self.broker.get(name) or self.of_listener(name) or unknown
+
+    def of_listener(self, name: str) -> Setting | None:
+        """Returns the setting in `listener.name.NAME[.MECHANISM].SETTING`, or None for other names."""
+        if not name.startswith(PER_LISTENER):
+            return None
+        setting = name.removeprefix(PER_LISTENER).partition(".")[2]
+        return self.broker.get(setting) or self.broker.get(setting.partition(".")[2])
+
+    def read_only(self, name: str) -> bool:
+        """Tells whether DescribeConfigs shows the setting as read-only: only a restart of the broker can change it."""
+        return self.of_broker(name).read_only or name.startswith(PER_LISTENER)
+
+
+DEFINITIONS = Definitions(BROKER_SETTINGS, TOPIC_SETTINGS, GROUP_SETTINGS)
+"""The settings of Kafka 4.3.1."""
+
+
+def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]]) -> Definitions:
+    """Returns the settings of a release with these differences from 4.3.1."""
+    if not settings:
+        return DEFINITIONS
+    own = DEFINITIONS
+    return Definitions(
+        _changed(own.broker, settings.get("broker", {})),
+        _changed(own.topic, settings.get("topic", {})),
+        _changed(own.group, settings.get("group", {})),
+    )
+
+
+def _changed(own: Mapping[str, Setting], changes: Mapping[str, SettingChange | None]) -> dict[str, Setting]:
+    found = dict(own)
+    for name, change in changes.items():
+        known = own.get(name)
+        if change is not None:
+            kind, default, *marks = change
+            found[name] = _setting(name, kind, default, known.valid if known else "-", marks)
+        elif known is not None:
+            found[name] = dataclasses.replace(known, marks=known.marks | {"absent"})
+    return found
 
 
 @cache

@@ -42,6 +42,7 @@ from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.racks import racks
+from wirebroker.core.releases import release
 from wirebroker.core.share.partitions import SharePartitions
 from wirebroker.core.telemetry import Telemetry
 from wirebroker.core.transactions import TransactionCoordinator
@@ -108,7 +109,7 @@ class Engine:
         self.timers = Timers()
         self._time = now
         self.rules = rules or Rules()
-        self.configs = BrokerConfigs(settings or {}, brokers=brokers)
+        self.configs = BrokerConfigs(settings or {}, brokers=brokers, of=release(self.rules.release))
         first = first_node(settings or {})
         in_racks = racks(self.configs.text("broker.rack"), brokers)
         nodes: Sequence[Broker] = [Broker(first + i, rack=rack) for i, rack in enumerate(in_racks)]

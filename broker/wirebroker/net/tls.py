@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kafkawire.extras import how_to_install
 from wirebroker.client.stores import BadStore, load_identity, load_key, pem_of
-from wirebroker.core.configs import PER_LISTENER
+from wirebroker.core.setting_definitions import PER_LISTENER
 from wirebroker.security.protocols import SecurityProtocol
 
 if TYPE_CHECKING:

@@ -157,7 +157,7 @@ def create_topic(
     if replication_factor is not None and not 1 <= replication_factor <= brokers:
         raise ValueError(f"{brokers} broker{'s' * (brokers > 1)} cannot hold {replication_factor} replicas of {name!r}")
     for key in configs or {}:
-        if key not in TOPIC_SETTINGS:
+        if not engine.cluster.configs.definitions.has_topic_setting(key):
             raise NoSuchSetting(key)
     if not any(map(engine.cluster.alive, engine.cluster.brokers)):
         raise ValueError(f"{name!r} cannot be created, because all brokers are down")

@@ -15,9 +15,10 @@ from kafkawire.registry import KEYS, api_name
 from wirebroker.apis import served_versions
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.acls import Acl
-from wirebroker.core.features import FEATURES, METADATA
+from wirebroker.core.features import METADATA
 from wirebroker.core.profile import PROFILES, Rules, profile
 from wirebroker.core.quotas import CLIENT_ID, IP, PRODUCE, USER
+from wirebroker.core.releases import release
 from wirebroker.core.setting_definitions import ignored
 from wirebroker.engine.engine import Engine, first_node
 from wirebroker.net.clock import CLOCKS, Clock
@@ -130,10 +131,11 @@ class BrokerOptions:
                 raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, and not {version!r}")
 
     def _check_features(self) -> None:
+        known = release(self.new_rules().release).features
         for name, level in (self.features or {}).items():
-            if name not in FEATURES:
-                raise OptionError("features", f"there is no feature named {name!r}{did_you_mean(name, FEATURES)}")
-            feature = FEATURES[name]
+            if name not in known:
+                raise OptionError("features", f"there is no feature named {name!r}{did_you_mean(name, known)}")
+            feature = known[name]
             oldest = feature.newest if name == METADATA else feature.oldest
             if type(level) is not int or not oldest <= level <= feature.newest:
                 raise OptionError("features", f"{name} has the levels {oldest} to {feature.newest} here, and not {level!r}")

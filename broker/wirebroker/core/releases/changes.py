@@ -1,0 +1,67 @@
+"""What changed from release to release of Kafka, beside API versions, features and settings: one row for each rule.
+
+A row names the release that brought a rule, and the value of the rule before. The rules of a release are those of the newest
+release, with the earlier value of each rule that came later. docs/reference/releases.md is made from this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+RELEASES = ("0.11", "2.3", "4.3")
+"""The releases that can be served, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What a broker of a release does beside judging the batches of producers; the defaults are those of the newest release."""
+
+    telemetry: bool = True
+    """clients can push their metrics, if the broker has a receiver for them"""
+
+
+class Change(NamedTuple):
+    """A change of behaviour: the first release with the present value of `rule`, its value `before`, and what clients see.
+
+    `rule` is a field of `Behaviour` or of the validator's `Rules`; `because` is the KIP or the ticket.
+    """
+
+    release: str
+    rule: str
+    before: Any
+    because: str
+    says: str
+
+
+CHANGES: tuple[Change, ...] = (
+    Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
+    Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
+    Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state outlives the deletion of its records"),
+    Change("1.0", "first_sequence", "zero_or_45", "KIP-192", "a first sequence other than zero has an error of its own, 59"),
+    Change("1.0", "window", 1, "KAFKA-5494", "the retries of the last five batches are recognised, not of the last one"),
+)
+"""Newest first; of two rows for one rule the older one holds for the releases before it."""
+
+
+def number(release: str) -> tuple[int, ...]:
+    """Returns a release as numbers that can be compared: 3.10 is newer than 3.9."""
+    return tuple(map(int, release.split(".")))
+
+
+def before(release: str) -> dict[str, Any]:
+    """Returns what a release does otherwise than the newest one: fields of `Behaviour` and of the validator's `Rules`."""
+    return {change.rule: change.before for change in CHANGES if number(release) < number(change.release)}
+
+
+def behaviour_of(release: str) -> Behaviour:
+    """Returns what a broker of this release does."""
+    return Behaviour(**{rule: value for rule, value in before(release).items() if rule in _FIELDS})
+
+
+def rules_of(release: str) -> dict[str, Any]:
+    """Returns the fields of the validator's `Rules` in which a release differs from the newest one."""
+    return {rule: value for rule, value in before(release).items() if rule not in _FIELDS}
+
+
+_FIELDS = frozenset(field.name for field in fields(Behaviour))
