@@ -69,13 +69,14 @@ class Security:
 
     def settings(self) -> dict[str, str]:
         """The broker's settings, without its listeners."""
-        store = {"keystore": SERVER, "truststore": CA}
+        encrypted = any("SSL" in PROTOCOLS.get(each, each) for each in self.listeners)  # releases before 2.7 read no PEM
+        store = {"keystore": SERVER, "truststore": CA} if encrypted else {}
         lines = {f"ssl.{name}.type": "PEM" for name in store}
         lines |= {f"ssl.{name}.location": str(self.folder / file) for name, file in store.items()}
         protocols = {each: PROTOCOLS.get(each, each) for each in ("PLAINTEXT", *self.listeners)} | {"CONTROLLER": "PLAINTEXT"}
         lines |= {
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
-            "ssl.client.auth": "requested",
+            **({"ssl.client.auth": "requested"} if encrypted else {}),
             "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, *(["OAUTHBEARER"] if self.oauth else []))),
         }
         users = "".join(f' user_{name}="{password}"' for name, password in self.users.items())

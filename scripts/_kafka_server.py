@@ -1,4 +1,4 @@
-"""A real Apache Kafka: its jars from Maven Central, and one KRaft broker of it on a loopback port.
+"""A real Apache Kafka: its jars from Maven Central, and one broker of it on a loopback port: KRaft, or ZooKeeper before 3.3.
 
     with KafkaServer({"producer.id.expiration.ms": "2000"}) as kafka:
         host, port = kafka.address
@@ -10,7 +10,6 @@ Needs `java` (17 or newer) and `mvn`. The jars are kept in `$XDG_CACHE_HOME/wire
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import socket
@@ -21,13 +20,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from _kafka_security import Security
+from _kafka_releases import HOST, VERSION, KafkaUnavailable, fetch_jars, free_port, has_kraft, java_options, numbers
+from _kafka_security import SCRAM, Security
+from _zookeeper import SESSION_SECONDS, ZooKeeper
 
-VERSION = "4.3.1"
-ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-storage")
-LOGGER = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"
-LEVELS = Path(__file__).with_name("kafka-log4j2.properties")
-HOST = "127.0.0.1"
+from kafkawire.errors import WireError
+from kafkawire.messages.metadata import MetadataRequest
+from wirebroker.client.wire import WireClient
+
 READY_WITHIN = 60.0
 """Seconds a broker may take to start or to stop."""
 JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -35,57 +35,6 @@ CLUSTER_ID = "d2lyZWJyb2tlci1vcmFjbA"
 
 TELEMETRY_RECEIVER = "TelemetryReceiver"
 """The value of `metric.reporters` with which a broker takes clients' metrics; needs `javac`."""
-
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion><groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version>
-  <dependencies>{dependencies}</dependencies>
-</project>
-"""
-DEPENDENCY = "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>"
-COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-
-
-class KafkaUnavailable(Exception):
-    """A real Kafka cannot be had here; the text says why."""
-
-
-def jar_folder(version: str = VERSION) -> Path:
-    """Where the jars are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / f"kafka-{version}-log4j"
-
-
-def fetch_jars(version: str = VERSION) -> Path:
-    """The folder with Kafka's jars and all that they need, fetched once. Raises KafkaUnavailable."""
-    target = jar_folder(version)
-    if target.is_dir():
-        return target
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            raise KafkaUnavailable(f"a real Kafka needs `{tool}`, which is not on this machine")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        wanted = [("org.apache.kafka", artifact, version) for artifact in ARTIFACTS]
-        wanted.append(tuple(LOGGER.split(":")))  # type: ignore[arg-type]
-        pom = Path(work, "pom.xml")
-        pom.write_text(POM.format(dependencies="".join(DEPENDENCY.format(*each) for each in wanted)))
-        jars = Path(work, "jars")
-        command = ["mvn", "-q", "-B", "-f", str(pom), COPY, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode or not jars.is_dir():
-            raise KafkaUnavailable(f"mvn could not fetch Kafka {version}: {(done.stdout + done.stderr).strip()[-800:]}")
-        try:
-            jars.rename(target)
-        except OSError:
-            if not target.is_dir():  # else somebody else was faster
-                raise
-    return target
-
-
-def free_port() -> int:
-    """A loopback port that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 class KafkaServer:
@@ -134,6 +83,8 @@ class KafkaServer:
         self._temporary = data is None
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-")) if data is None else data
         self._process: subprocess.Popen[bytes] | None = None
+        self.zookeeper = self._zookeeper()
+        """The ZooKeeper of the cluster, None for a KRaft broker."""
 
     def __enter__(self) -> KafkaServer:
         try:
@@ -165,12 +116,16 @@ class KafkaServer:
                 self.security.make_certificates(self._folder / "certificates")
             properties.write_text(self._properties())
             self._compile_plugins()
-            self._format(properties)
+            self._prepare(properties)
+        if self.zookeeper is not None:
+            self.zookeeper.start()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._java("kafka.Kafka", str(properties)), stdout=log, stderr=log, start_new_session=True
             )
         self._wait_until_listening()
+        if self.zookeeper is not None:
+            self._wait_until_known()
 
     def stop(self, mode: str = "clean") -> None:
         """Stop it: "clean" as an operator does, "kill" as a power cut does."""
@@ -187,11 +142,15 @@ class KafkaServer:
     def restart(self, mode: str = "clean") -> None:
         """Stop it and start it again on the same files and the same port."""
         self.stop(mode)
+        if self.zookeeper is not None and mode == "kill":
+            time.sleep(SESSION_SECONDS + 1)
         self.start()
 
     def close(self) -> None:
         """Stop it, and remove its files if they were temporary."""
         self.stop("kill" if self._temporary else "clean")
+        if self.zookeeper is not None and self._joins is None:
+            self.zookeeper.stop()
         if self._temporary:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -205,24 +164,42 @@ class KafkaServer:
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         jars = fetch_jars(self.version)
-        options = (*self._java_options, f"-Dlog4j2.configurationFile={LEVELS}", *self.security.java_options())
+        options = (*self._java_options, *java_options(self.version), *self.security.java_options())
         return ["java", f"-Xmx{self._heap}", *options, "-cp", f"{jars}/*:{self._plugins}", main, *arguments]
 
+    def _zookeeper(self) -> ZooKeeper | None:
+        if has_kraft(self.version):
+            return None
+        return ZooKeeper(self._folder / "zookeeper", self._java) if self._joins is None else self._joins.zookeeper
+
     def _properties(self) -> str:
-        first = self._joins or self
         addresses = ",".join(f"{name}://{host}:{port}" for name, (host, port) in self.addresses.items())
+        lines = {"advertised.listeners": addresses} | (self._in_kraft(addresses) if self.zookeeper is None else {})
+        lines |= self.security.settings() if self.security.listeners else {}
+        if self.zookeeper is not None:
+            lines |= self._in_zookeeper(self.zookeeper, addresses)
+        lines |= self.settings
+        lines["log.dirs"] = ",".join(f"{self._folder}{each}" for each in self.settings.get("log.dirs", "/logs").split(","))
+        return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+    def _in_kraft(self, addresses: str) -> dict[str, str]:
+        first = self._joins or self
         lines = {
             "process.roles": "broker,controller" if first is self else "broker",
             "node.id": self.settings.get("node.id", "1"),
             "controller.quorum.voters": f"{first.settings.get('node.id', '1')}@{self.controller}",
             "listeners": f"{addresses},CONTROLLER://{self.controller}" if first is self else addresses,
-            "advertised.listeners": addresses,
             "controller.listener.names": "CONTROLLER",
         }
-        lines |= {} if first is self else {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
-        lines |= (self.security.settings() if self.security.listeners else {}) | self.settings
-        lines["log.dirs"] = ",".join(f"{self._folder}{each}" for each in self.settings.get("log.dirs", "/logs").split(","))
-        return "".join(f"{name}={value}\n" for name, value in lines.items())
+        return lines | ({} if first is self else {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"})
+
+    def _in_zookeeper(self, zookeeper: ZooKeeper, addresses: str) -> dict[str, str]:
+        return {
+            "broker.id": self.settings.get("node.id", "1"),
+            "listeners": addresses,
+            "zookeeper.connect": zookeeper.address,
+            "zookeeper.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
+        }
 
     @property
     def _plugins(self) -> Path:
@@ -237,12 +214,35 @@ class KafkaServer:
         if done.returncode:
             raise KafkaUnavailable(f"{source.name} could not be compiled: {done.stderr.strip()[-800:]}")
 
-    def _format(self, properties: Path) -> None:
-        users = self.security.format_arguments() if self._joins is None else ()
+    def _prepare(self, properties: Path) -> None:
+        """Format the storage, or write the users to ZooKeeper."""
+        if self.zookeeper is not None:
+            self.zookeeper.start()
+            for name, password in self.security.users.items() if self._joins is None else ():
+                self.zookeeper.add_user(name, password, SCRAM)
+            return
+        takes_users = self._joins is None and numbers(self.version) >= (3, 5)  # KIP-900
+        users = self.security.format_arguments() if takes_users else ()
         command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties), *users)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise KafkaUnavailable(f"the storage could not be formatted: {(done.stdout + done.stderr).strip()[-800:]}")
+
+    def _wait_until_known(self) -> None:
+        """Wait until clients see this broker and a controller: a ZooKeeper broker listens before."""
+        deadline, node = time.monotonic() + READY_WITHIN, int(self.settings.get("node.id", "1"))
+        while time.monotonic() < deadline:
+            client = WireClient(*self.address, timeout=5)
+            try:
+                response = client.request(MetadataRequest(topics=[]), 1)
+                if response.controller_id >= 0 and node in [each.node_id for each in response.brokers]:
+                    return
+            except (OSError, WireError):
+                pass
+            finally:
+                client.close()
+            time.sleep(0.1)
+        raise KafkaUnavailable(f"Kafka {self.version} did not join its cluster: {self.log.read_text(errors='replace')[-1500:]}")
 
     def _wait_until_listening(self) -> None:
         deadline = time.monotonic() + READY_WITHIN

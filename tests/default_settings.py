@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult
 from wirebroker.client.wire import WireClient
 
 RESOURCES = {"broker": (4, "1"), "topic": (2, "t"), "group": (32, "g"), "client metrics": (16, "m")}
@@ -11,14 +11,16 @@ DEFAULT = 5
 """The source of a default among a setting's synonyms."""
 
 
+def default_of(entry: DescribeConfigsResourceResult) -> str | None:
+    """The default of a setting; None also if there is none."""
+    return next((synonym.value for synonym in entry.synonyms if synonym.source == DEFAULT), None)
+
+
 def defaults(client: WireClient) -> dict[str, dict[str, str | None]]:
     """Returns each setting's default by kind of resource and name; null if there is no default. A topic `t` must exist."""
     asked = [DescribeConfigsResource(kind, name, None) for kind, name in RESOURCES.values()]
     response = client.request(DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False), 4)
     return {
-        named: {
-            each.name: next((synonym.value for synonym in each.synonyms if synonym.source == DEFAULT), None)
-            for each in told.configs
-        }
+        named: {each.name: default_of(each) for each in told.configs}
         for named, told in zip(RESOURCES, response.results, strict=True)
     }

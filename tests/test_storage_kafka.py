@@ -32,7 +32,8 @@ from wirekit import client, kafka_jars
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "scripts"))
-from _kafka_server import KafkaServer, fetch_jars  # noqa: E402
+from _kafka_releases import fetch_jars  # noqa: E402
+from _kafka_server import KafkaServer  # noqa: E402
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 SETTINGS = {"log.cleaner.backoff.ms": "100", "log.flush.offset.checkpoint.interval.ms": "500"}

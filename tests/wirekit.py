@@ -22,7 +22,7 @@ from wirebroker.client.wire import ConnectionClosed, Connections, WireClient, ad
 from wirebroker.mock import MockKafka
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
-from _kafka_server import jar_folder
+from _kafka_releases import jar_folder
 
 NOW = 1_800_000_000_000
 FEW_PLUGINS = [word for name in ("anyio", "cacheprovider", "hypothesispytest", "schemathesis") for word in ("-p", f"no:{name}")]

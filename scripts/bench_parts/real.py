@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from _kafka_server import KafkaServer, KafkaUnavailable, fetch_jars
+from _kafka_releases import KafkaUnavailable, fetch_jars
+from _kafka_server import KafkaServer
 from bench_parts import peers
 from bench_parts.beside import serve, without_compiled
 from bench_parts.contenders import PARTS, ROOT, Contender, Field, go_binary

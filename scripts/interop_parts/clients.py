@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _kafka_server import COPY, DEPENDENCY, POM, VERSION, KafkaUnavailable, fetch_jars, jar_folder
+from _kafka_releases import COPY, VERSION, KafkaUnavailable, fetch_jars, jar_folder, pom_of
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0
@@ -115,7 +115,7 @@ def jars_of(folder: Path, group: str, name: str, version: str) -> Path:
         making = cache() / f"{folder.name}.{os.getpid()}"
         making.mkdir()
         try:
-            (making / "pom.xml").write_text(POM.format(dependencies=DEPENDENCY.format(group, name, version)))
+            (making / "pom.xml").write_text(pom_of(f"{group}:{name}:{version}"))
             copy = [tool("mvn"), "-q", "-B", COPY, "-DincludeScope=runtime", "-DoutputDirectory=jars"]
             call(copy, making, f"fetching {name} with mvn")
             (making / "jars").rename(folder)

@@ -1,0 +1,164 @@
+"""What a running broker announces of its release: API versions, features, and the settings that differ from those of 4.3.1.
+
+The form is that of broker/wirebroker/core/releases/kafka-X.Y.json.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from _environment import ROOT
+
+from default_settings import RESOURCES, default_of
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.registry import KEYS, PRODUCE, api_name
+from wirebroker.client.wire import ConnectionClosed, WireClient
+from wirebroker.core.setting_definitions import (
+    BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigType,
+    Setting,
+)
+
+Json = dict[str, Any]
+SETTINGS = {
+    "broker": BROKER_SETTINGS,
+    "topic": TOPIC_SETTINGS,
+    "group": GROUP_SETTINGS,
+    "client metrics": CLIENT_METRICS_SETTINGS,
+}
+"""Ours, those of 4.3.1."""
+DEFAULTS = ROOT / "tests" / "data" / "defaults-4.3.1.json"
+NEWEST_ASKED = 4
+"""The version of ApiVersions that tells all ranges of features; also those that begin at 0 (KIP-1022)."""
+NOT_OURS = {
+    4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown", 52: "Vote", 53: "BeginQuorumEpoch",
+    54: "EndQuorumEpoch", 56: "AlterPartition", 58: "Envelope", 59: "FetchSnapshot", 62: "BrokerRegistration",
+    63: "BrokerHeartbeat", 67: "AllocateProducerIds", 70: "ControllerRegistration", 73: "AssignReplicasToDirs",
+    82: "UpdateRaftVoter", 93: "StreamsGroupTopologyDescriptionUpdate", 94: "UnregisterController",
+}  # fmt: skip
+"""APIs that we do not serve, most of them between brokers."""
+PRODUCE_BODY = struct.pack(">hii", -1, 1000, 0)
+"""A Produce of no topics, in its versions 0 to 2."""
+
+
+def announced(client: WireClient, release: str, version: str) -> Json:
+    """The description of the release. The broker has a topic `t`."""
+    apis = versions_of(client)
+    response = _told(client, min(apis["ApiVersions"][1], NEWEST_ASKED))
+    levels = {each.name: each.max_version_level for each in response.finalized_features}
+    reads_from = next(oldest for oldest in (0, 1, 2, 3) if oldest == 3 or _reads_produce(client, oldest))
+    return {
+        "release": release,
+        "version": version,
+        "api_versions": apis,
+        "reads_from": {"Produce": reads_from} if reads_from > apis["Produce"][0] else {},
+        "features": {
+            each.name: [each.min_version, each.max_version, levels.get(each.name, 0)]
+            for each in sorted(response.supported_features, key=lambda each: str(each.name))
+        },
+        "settings": {kind: _changes(kind, told) for kind, told in described_settings(client, apis).items() if told},
+    }
+
+
+def versions_of(client: WireClient) -> dict[str, tuple[int, int]]:
+    """The oldest and newest version of each API that a broker announces, by name."""
+    told = _told(client, 0).api_keys
+    newest = next(each.max_version for each in told if each.api_key == KEYS["ApiVersions"])
+    told = _told(client, min(newest, NEWEST_ASKED)).api_keys
+    return {
+        NOT_OURS.get(each.api_key, api_name(each.api_key)): (each.min_version, each.max_version)
+        for each in sorted(told, key=lambda each: int(each.api_key))
+    }
+
+
+def _told(client: WireClient, version: int) -> Any:
+    return client.request(ApiVersionsRequest(client_software_name="wirebroker", client_software_version="1"), version)
+
+
+def described_settings(client: WireClient, apis: dict[str, tuple[int, int]]) -> dict[str, dict[str, Any]]:
+    """The settings of a broker, the topic `t`, a group and client metrics, from DescribeConfigs: its entries by name."""
+    return {kind: _described(client, *named, min(apis["DescribeConfigs"][1], 4)) for kind, named in RESOURCES.items()}
+
+
+def make_topic(client: WireClient) -> None:
+    """Make the topic `t`, and wait until the broker knows it."""
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    client.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 2)
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+    while client.request(asked, 4).topics[0].error_code:
+        time.sleep(0.05)
+
+
+def _described(client: WireClient, kind: int, name: str, version: int) -> dict[str, Any]:
+    asked = [DescribeConfigsResource(kind, name, None)]
+    try:
+        request = DescribeConfigsRequest(resources=asked, include_synonyms=True, include_documentation=False)
+        return {each.name: each for each in client.request(request, version).results[0].configs}
+    except ConnectionClosed:  # a release that does not know this kind of resource
+        return {}
+
+
+def _changes(kind: str, settings: dict[str, Any]) -> Json:
+    """By name None for a setting that the release does not have, else its type, default and marks."""
+    recorded = json.loads(DEFAULTS.read_text(encoding="utf-8"))[kind]
+    changes: Json = {}
+    for name in sorted(recorded.keys() | settings.keys()):
+        if name not in settings:
+            changes[name] = None
+            continue
+        told, known = settings[name], SETTINGS[kind].get(name)
+        if known is None or name not in recorded or _defined(kind, told, known, recorded[name]) != _definition(known):
+            changes[name] = _defined(kind, told, known, "")
+    return changes
+
+
+def _defined(kind: str, entry: Any, known: Setting | None, recorded: str | None) -> list[str]:
+    """As setting_definitions.txt has it, where the default is `recorded` in the words of that file."""
+    type_ = ConfigType(entry.config_type) if entry.config_type else known.type if known else ConfigType.STRING
+    default = default_of(entry)
+    text = known.default if known is not None and default == recorded else default
+    dynamic = kind == "broker" and not entry.read_only
+    return [type_.name.lower(), "-" if text is None else text or '""', *(["dynamic"] if dynamic else [])]
+
+
+def _definition(known: Setting) -> list[str]:
+    return [
+        known.type.name.lower(),
+        "-" if known.default is None else known.default or '""',
+        *([] if known.read_only else ["dynamic"]),
+    ]
+
+
+def _reads_produce(client: WireClient, version: int) -> bool:
+    with closing(WireClient(*client.address)) as asking:
+        asking.send_raw(PRODUCE, version, PRODUCE_BODY, 1)
+        try:
+            asking.frame()
+        except ConnectionClosed:
+            return False
+        return True
+
+
+def write(path: Path, described: Json) -> None:
+    """One line for each API, feature and setting."""
+    blocks = [f' "{name}": {_block(value)}' for name, value in described.items()]
+    path.write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="utf-8")
+
+
+def _block(value: Any, indent: str = " ") -> str:
+    if not isinstance(value, dict) or len(value) < 2:
+        return json.dumps(value)
+    inner = indent + " "
+    lines = [f"{inner}{json.dumps(name)}: {_block(each, inner)}" for name, each in value.items()]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
