@@ -307,7 +307,10 @@ class RelayCase:
             return
         if key != API_VERSIONS and not carries_addresses(key, version):
             raise Finding(f"the proxy changed a response: {what}", f"{answered[:60].hex()}\n{received[:60].hex()}")
-        (before, mine), (after, sent) = (decode_response(each[4:], key, version) for each in (answered, received))
+        try:
+            (before, mine), (after, sent) = (decode_response(each[4:], key, version) for each in (answered, received))
+        except ProtocolError as damage:
+            raise Finding(f"an answer cannot be read: {what}", str(damage)) from damage
         if before != after:
             raise Finding(f"the proxy changed the correlation id of a response: {what}", "")
         for node in [sent, *(node for name in NODES for node in getattr(sent, name, ()))]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkawire.declare import Field, Message, Struct
 from kafkawire.messages import APIS
-from kafkawire.registry import request_class, response_class
+from kafkawire.registry import request_class, response_class, versions
 
 INTEGERS = {
     "int8": (-(2**7), 2**7 - 1),
@@ -30,6 +30,26 @@ def versions_of(cls: type[Message]) -> range:
 
 
 EVERY_VERSION = [(cls, version) for cls in MESSAGES for version in versions_of(cls)]
+
+
+KAFKA, OLDER, NEWER = "4.3.1", "3.9.2", "4.4.0"
+"""The releases whose definitions the messages have, as in scripts/generate-messages."""
+
+
+BETWEEN_CONTROLLERS = {56: (2, 3), 58: (0, 0), 67: (0, 0)}
+"""AlterPartition, Envelope and AllocateProducerIds: brokers with ZooKeeper announced them to clients, 4.3.1 does not."""
+
+
+def release_of(cls: type[Message], version: int) -> str:
+    """The release whose definition describes this version of the message."""
+    key = cls.__schema__.key
+    oldest, newest = BETWEEN_CONTROLLERS.get(key) or versions(key)
+    if newest < 0:  # Kafka 4 has lost it, or it is newer than 4.3.1
+        return OLDER if key < 90 else NEWER
+    if version < oldest:
+        return OLDER
+    unstable = cls.__name__.startswith("InitProducerId")
+    return KAFKA if version <= newest + unstable else NEWER
 
 
 class Maker:

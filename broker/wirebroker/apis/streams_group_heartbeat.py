@@ -119,7 +119,8 @@ def _response(result: StreamsHeartbeatResult, told: Sequence[Told]) -> StreamsGr
     endpoints = None if result.endpoints is None else [_endpoint(each) for each in result.endpoints]
     return StreamsGroupHeartbeatResponse(
         error_code=ErrorCode.NONE, member_id=result.member_id, member_epoch=result.epoch,
-        heartbeat_interval_ms=result.interval, acceptable_recovery_lag=0, task_offset_interval_ms=0,
+        heartbeat_interval_ms=result.interval, acceptable_recovery_lag_legacy=0, acceptable_recovery_lag=0,
+        task_offset_interval_ms=0,
         status=[ToldStatus(status_code=each.status, status_detail=each.detail) for each in told],
         active_tasks=tasks[0], standby_tasks=tasks[1], warmup_tasks=tasks[2],
         endpoint_information_epoch=result.endpoints_epoch, partitions_by_user_endpoint=endpoints,
@@ -144,5 +145,6 @@ def _endpoint(endpoint: Endpoint) -> EndpointToPartitions:
 def _refused(refused: Refusal) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(
         error_code=refused.code, error_message=refused.message, member_id="", member_epoch=0, heartbeat_interval_ms=0,
-        acceptable_recovery_lag=0, task_offset_interval_ms=0, status=[], endpoint_information_epoch=0,
+        acceptable_recovery_lag_legacy=0, acceptable_recovery_lag=0, task_offset_interval_ms=0, status=[],
+        endpoint_information_epoch=0,
     )  # fmt: skip

@@ -141,7 +141,7 @@ def _unrecognised(key: int, version: int, size: int) -> str:
     if size < 8:
         return f"{size} bytes are too few for a request; {remedy}"
     if key not in APIS:
-        return f"this is not a request: it begins with API key {key}, which Kafka 4.3.1 does not have; {remedy}"
+        return f"this is not a request: it begins with API key {key}, which Kafka does not have; {remedy}"
     oldest, newest = request_class(key).__schema__.versions
     return f"this is {api_name(key)} version {version}, and versions {oldest} to {newest} can be read; {remedy}"
 

@@ -15,9 +15,9 @@ class AlterReplicaLogDir(Struct):
     topics: list[AlterReplicaLogDirTopic] = wire([AlterReplicaLogDirTopic])
 
 
-@message(key=34, versions=(1, 2), flexible=2)
+@message(key=34, versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsRequest(Message):
-    """Kafka's AlterReplicaLogDirsRequest, versions 1 to 2."""
+    """Kafka's AlterReplicaLogDirsRequest, versions 0 to 2."""
 
     dirs: list[AlterReplicaLogDir] = wire([AlterReplicaLogDir])
 
@@ -34,9 +34,9 @@ class AlterReplicaLogDirTopicResult(Struct):
     partitions: list[AlterReplicaLogDirPartitionResult] = wire([AlterReplicaLogDirPartitionResult])
 
 
-@message(key=34, versions=(1, 2), flexible=2)
+@message(key=34, versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsResponse(Message):
-    """Kafka's AlterReplicaLogDirsResponse, versions 1 to 2."""
+    """Kafka's AlterReplicaLogDirsResponse, versions 0 to 2."""
 
     throttle_time_ms: int = wire("int32", default=0)
     results: list[AlterReplicaLogDirTopicResult] = wire([AlterReplicaLogDirTopicResult])

@@ -3,12 +3,14 @@
 from kafkawire.declare import Message, Struct, message, struct, wire
 
 
-@message(key=18, versions=(0, 4), flexible=3)
+@message(key=18, versions=(0, 5), flexible=3)
 class ApiVersionsRequest(Message):
-    """Kafka's ApiVersionsRequest, versions 0 to 4."""
+    """Kafka's ApiVersionsRequest, versions 0 to 5."""
 
     client_software_name: str = wire("string", since=3, default="")
     client_software_version: str = wire("string", since=3, default="")
+    cluster_id: str | None = wire("string", since=5, nullable=5, default=None)
+    node_id: int = wire("int32", since=5, default=-1)
 
 
 @struct
@@ -32,9 +34,9 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = wire("int16", since=3, default=0)
 
 
-@message(key=18, versions=(0, 4), flexible=3)
+@message(key=18, versions=(0, 5), flexible=3)
 class ApiVersionsResponse(Message):
-    """Kafka's ApiVersionsResponse, versions 0 to 4."""
+    """Kafka's ApiVersionsResponse, versions 0 to 5."""
 
     error_code: int = wire("int16", entity="errorCode")
     api_keys: list[ApiVersion] = wire([ApiVersion])

@@ -14,9 +14,9 @@ class AclCreation(Struct):
     permission_type: int = wire("int8")
 
 
-@message(key=30, versions=(1, 3), flexible=2)
+@message(key=30, versions=(0, 3), flexible=2)
 class CreateAclsRequest(Message):
-    """Kafka's CreateAclsRequest, versions 1 to 3."""
+    """Kafka's CreateAclsRequest, versions 0 to 3."""
 
     creations: list[AclCreation] = wire([AclCreation])
 
@@ -27,9 +27,9 @@ class AclCreationResult(Struct):
     error_message: str | None = wire("string", nullable=0)
 
 
-@message(key=30, versions=(1, 3), flexible=2)
+@message(key=30, versions=(0, 3), flexible=2)
 class CreateAclsResponse(Message):
-    """Kafka's CreateAclsResponse, versions 1 to 3."""
+    """Kafka's CreateAclsResponse, versions 0 to 3."""
 
     throttle_time_ms: int = wire("int32", default=0)
     results: list[AclCreationResult] = wire([AclCreationResult])

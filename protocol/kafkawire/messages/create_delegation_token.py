@@ -9,9 +9,9 @@ class CreatableRenewers(Struct):
     principal_name: str = wire("string")
 
 
-@message(key=38, versions=(1, 3), flexible=2)
+@message(key=38, versions=(0, 3), flexible=2)
 class CreateDelegationTokenRequest(Message):
-    """Kafka's CreateDelegationTokenRequest, versions 1 to 3."""
+    """Kafka's CreateDelegationTokenRequest, versions 0 to 3."""
 
     owner_principal_type: str | None = wire("string", since=3, nullable=3, default="")
     owner_principal_name: str | None = wire("string", since=3, nullable=3, default="")
@@ -19,9 +19,9 @@ class CreateDelegationTokenRequest(Message):
     max_lifetime_ms: int = wire("int64")
 
 
-@message(key=38, versions=(1, 3), flexible=2)
+@message(key=38, versions=(0, 3), flexible=2)
 class CreateDelegationTokenResponse(Message):
-    """Kafka's CreateDelegationTokenResponse, versions 1 to 3."""
+    """Kafka's CreateDelegationTokenResponse, versions 0 to 3."""
 
     error_code: int = wire("int16", entity="errorCode")
     principal_type: str = wire("string")

@@ -24,9 +24,9 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig] = wire([CreatableTopicConfig])
 
 
-@message(key=19, versions=(2, 7), flexible=5)
+@message(key=19, versions=(0, 7), flexible=5)
 class CreateTopicsRequest(Message):
-    """Kafka's CreateTopicsRequest, versions 2 to 7."""
+    """Kafka's CreateTopicsRequest, versions 0 to 7."""
 
     topics: list[CreatableTopic] = wire([CreatableTopic])
     timeout_ms: int = wire("int32", default=60000)
@@ -54,9 +54,9 @@ class CreatableTopicResult(Struct):
     configs: list[CreatableTopicConfigs] | None = wire([CreatableTopicConfigs], since=5, nullable=5, default=[])
 
 
-@message(key=19, versions=(2, 7), flexible=5)
+@message(key=19, versions=(0, 7), flexible=5)
 class CreateTopicsResponse(Message):
-    """Kafka's CreateTopicsResponse, versions 2 to 7."""
+    """Kafka's CreateTopicsResponse, versions 0 to 7."""
 
     throttle_time_ms: int = wire("int32", since=2, default=0)
     topics: list[CreatableTopicResult] = wire([CreatableTopicResult])

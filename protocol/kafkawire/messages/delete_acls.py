@@ -14,9 +14,9 @@ class DeleteAclsFilter(Struct):
     permission_type: int = wire("int8")
 
 
-@message(key=31, versions=(1, 3), flexible=2)
+@message(key=31, versions=(0, 3), flexible=2)
 class DeleteAclsRequest(Message):
-    """Kafka's DeleteAclsRequest, versions 1 to 3."""
+    """Kafka's DeleteAclsRequest, versions 0 to 3."""
 
     filters: list[DeleteAclsFilter] = wire([DeleteAclsFilter])
 
@@ -41,9 +41,9 @@ class DeleteAclsFilterResult(Struct):
     matching_acls: list[DeleteAclsMatchingAcl] = wire([DeleteAclsMatchingAcl])
 
 
-@message(key=31, versions=(1, 3), flexible=2)
+@message(key=31, versions=(0, 3), flexible=2)
 class DeleteAclsResponse(Message):
-    """Kafka's DeleteAclsResponse, versions 1 to 3."""
+    """Kafka's DeleteAclsResponse, versions 0 to 3."""
 
     throttle_time_ms: int = wire("int32", default=0)
     filter_results: list[DeleteAclsFilterResult] = wire([DeleteAclsFilterResult])

@@ -9,9 +9,9 @@ class DeleteTopicState(Struct):
     topic_id: bytes = wire("uuid", since=6, entity="topicId", default=bytes(16))
 
 
-@message(key=20, versions=(1, 6), flexible=4)
+@message(key=20, versions=(0, 6), flexible=4)
 class DeleteTopicsRequest(Message):
-    """Kafka's DeleteTopicsRequest, versions 1 to 6."""
+    """Kafka's DeleteTopicsRequest, versions 0 to 6."""
 
     topics: list[DeleteTopicState] = wire([DeleteTopicState], since=6, default=[])
     topic_names: list[str] = wire(["string"], until=5, entity="topicName", default=[])
@@ -26,9 +26,9 @@ class DeletableTopicResult(Struct):
     error_message: str | None = wire("string", since=5, nullable=5, default=None)
 
 
-@message(key=20, versions=(1, 6), flexible=4)
+@message(key=20, versions=(0, 6), flexible=4)
 class DeleteTopicsResponse(Message):
-    """Kafka's DeleteTopicsResponse, versions 1 to 6."""
+    """Kafka's DeleteTopicsResponse, versions 0 to 6."""
 
     throttle_time_ms: int = wire("int32", since=1, default=0)
     responses: list[DeletableTopicResult] = wire([DeletableTopicResult])

@@ -3,9 +3,9 @@
 from kafkawire.declare import Message, Struct, message, struct, wire
 
 
-@message(key=29, versions=(1, 3), flexible=2)
+@message(key=29, versions=(0, 3), flexible=2)
 class DescribeAclsRequest(Message):
-    """Kafka's DescribeAclsRequest, versions 1 to 3."""
+    """Kafka's DescribeAclsRequest, versions 0 to 3."""
 
     resource_type_filter: int = wire("int8")
     resource_name_filter: str | None = wire("string", nullable=0)
@@ -32,9 +32,9 @@ class DescribeAclsResource(Struct):
     acls: list[AclDescription] = wire([AclDescription])
 
 
-@message(key=29, versions=(1, 3), flexible=2)
+@message(key=29, versions=(0, 3), flexible=2)
 class DescribeAclsResponse(Message):
-    """Kafka's DescribeAclsResponse, versions 1 to 3."""
+    """Kafka's DescribeAclsResponse, versions 0 to 3."""
 
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")

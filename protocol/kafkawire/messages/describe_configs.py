@@ -10,9 +10,9 @@ class DescribeConfigsResource(Struct):
     configuration_keys: list[str] | None = wire(["string"], nullable=0)
 
 
-@message(key=32, versions=(1, 4), flexible=4)
+@message(key=32, versions=(0, 4), flexible=4)
 class DescribeConfigsRequest(Message):
-    """Kafka's DescribeConfigsRequest, versions 1 to 4."""
+    """Kafka's DescribeConfigsRequest, versions 0 to 4."""
 
     resources: list[DescribeConfigsResource] = wire([DescribeConfigsResource])
     include_synonyms: bool = wire("bool", since=1, default=False)
@@ -22,7 +22,7 @@ class DescribeConfigsRequest(Message):
 @struct
 class DescribeConfigsSynonym(Struct):
     name: str = wire("string", since=1, default="")
-    value: str | None = wire("string", since=1, nullable=0, default="")
+    value: str | None = wire("string", since=1, nullable=1, default="")
     source: int = wire("int8", since=1, default=0)
 
 
@@ -31,11 +31,12 @@ class DescribeConfigsResourceResult(Struct):
     name: str = wire("string")
     value: str | None = wire("string", nullable=0)
     read_only: bool = wire("bool")
+    is_default: bool = wire("bool", until=0, default=False)
     config_source: int = wire("int8", since=1, default=-1)
     is_sensitive: bool = wire("bool")
     synonyms: list[DescribeConfigsSynonym] = wire([DescribeConfigsSynonym], since=1, default=[])
     config_type: int = wire("int8", since=3, default=0)
-    documentation: str | None = wire("string", since=3, nullable=0, default="")
+    documentation: str | None = wire("string", since=3, nullable=1, default="")
 
 
 @struct
@@ -47,9 +48,9 @@ class DescribeConfigsResult(Struct):
     configs: list[DescribeConfigsResourceResult] = wire([DescribeConfigsResourceResult])
 
 
-@message(key=32, versions=(1, 4), flexible=4)
+@message(key=32, versions=(0, 4), flexible=4)
 class DescribeConfigsResponse(Message):
-    """Kafka's DescribeConfigsResponse, versions 1 to 4."""
+    """Kafka's DescribeConfigsResponse, versions 0 to 4."""
 
     throttle_time_ms: int = wire("int32", default=0)
     results: list[DescribeConfigsResult] = wire([DescribeConfigsResult])

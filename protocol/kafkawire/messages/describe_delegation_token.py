@@ -9,9 +9,9 @@ class DescribeDelegationTokenOwner(Struct):
     principal_name: str = wire("string")
 
 
-@message(key=41, versions=(1, 3), flexible=2)
+@message(key=41, versions=(0, 3), flexible=2)
 class DescribeDelegationTokenRequest(Message):
-    """Kafka's DescribeDelegationTokenRequest, versions 1 to 3."""
+    """Kafka's DescribeDelegationTokenRequest, versions 0 to 3."""
 
     owners: list[DescribeDelegationTokenOwner] | None = wire([DescribeDelegationTokenOwner], nullable=0)
 
@@ -36,9 +36,9 @@ class DescribedDelegationToken(Struct):
     renewers: list[DescribedDelegationTokenRenewer] = wire([DescribedDelegationTokenRenewer])
 
 
-@message(key=41, versions=(1, 3), flexible=2)
+@message(key=41, versions=(0, 3), flexible=2)
 class DescribeDelegationTokenResponse(Message):
-    """Kafka's DescribeDelegationTokenResponse, versions 1 to 3."""
+    """Kafka's DescribeDelegationTokenResponse, versions 0 to 3."""
 
     error_code: int = wire("int16", entity="errorCode")
     tokens: list[DescribedDelegationToken] = wire([DescribedDelegationToken])

@@ -9,9 +9,9 @@ class DescribableLogDirTopic(Struct):
     partitions: list[int] = wire(["int32"], entity="partition")
 
 
-@message(key=35, versions=(1, 5), flexible=2)
+@message(key=35, versions=(0, 5), flexible=2)
 class DescribeLogDirsRequest(Message):
-    """Kafka's DescribeLogDirsRequest, versions 1 to 5."""
+    """Kafka's DescribeLogDirsRequest, versions 0 to 5."""
 
     topics: list[DescribableLogDirTopic] | None = wire([DescribableLogDirTopic], nullable=0)
 
@@ -40,9 +40,9 @@ class DescribeLogDirsResult(Struct):
     is_cordoned: bool = wire("bool", since=5, default=False)
 
 
-@message(key=35, versions=(1, 5), flexible=2)
+@message(key=35, versions=(0, 5), flexible=2)
 class DescribeLogDirsResponse(Message):
-    """Kafka's DescribeLogDirsResponse, versions 1 to 5."""
+    """Kafka's DescribeLogDirsResponse, versions 0 to 5."""
 
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", since=3, entity="errorCode", default=0)

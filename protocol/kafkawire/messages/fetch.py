@@ -36,9 +36,9 @@ class ForgottenTopic(Struct):
     partitions: list[int] = wire(["int32"], since=7, entity="partition", default=[])
 
 
-@message(key=1, versions=(4, 18), flexible=12)
+@message(key=1, versions=(0, 18), flexible=12)
 class FetchRequest(Message):
-    """Kafka's FetchRequest, versions 4 to 18."""
+    """Kafka's FetchRequest, versions 0 to 18."""
 
     cluster_id: str | None = wire("string", since=12, nullable=12, tag=0, default=None)
     replica_id: int = wire("int32", until=14, entity="brokerId", default=-1)
@@ -68,8 +68,8 @@ class LeaderIdAndEpoch(Struct):
 
 @struct
 class SnapshotId(Struct):
-    end_offset: int = wire("int64", default=-1)
-    epoch: int = wire("int32", default=-1)
+    end_offset: int = wire("int64", since=4, default=-1)
+    epoch: int = wire("int32", since=4, default=-1)
 
 
 @struct
@@ -108,9 +108,9 @@ class NodeEndpoint(Struct):
     rack: str | None = wire("string", since=16, nullable=16, default=None)
 
 
-@message(key=1, versions=(4, 18), flexible=12)
+@message(key=1, versions=(0, 18), flexible=12)
 class FetchResponse(Message):
-    """Kafka's FetchResponse, versions 4 to 18."""
+    """Kafka's FetchResponse, versions 0 to 18."""
 
     throttle_time_ms: int = wire("int32", since=1, default=0)
     error_code: int = wire("int16", since=7, entity="errorCode", default=0)

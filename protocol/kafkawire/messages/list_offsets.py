@@ -8,6 +8,7 @@ class ListOffsetsPartition(Struct):
     partition_index: int = wire("int32", entity="partition")
     current_leader_epoch: int = wire("int32", since=4, default=-1)
     timestamp: int = wire("int64")
+    max_num_offsets: int = wire("int32", until=0, default=1)
 
 
 @struct
@@ -16,9 +17,9 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = wire([ListOffsetsPartition])
 
 
-@message(key=2, versions=(1, 11), flexible=6)
+@message(key=2, versions=(0, 11), flexible=6)
 class ListOffsetsRequest(Message):
-    """Kafka's ListOffsetsRequest, versions 1 to 11."""
+    """Kafka's ListOffsetsRequest, versions 0 to 11."""
 
     replica_id: int = wire("int32", entity="brokerId")
     isolation_level: int = wire("int8", since=2, default=0)
@@ -30,6 +31,7 @@ class ListOffsetsRequest(Message):
 class ListOffsetsPartitionResponse(Struct):
     partition_index: int = wire("int32", entity="partition")
     error_code: int = wire("int16", entity="errorCode")
+    old_style_offsets: list[int] = wire(["int64"], until=0, default=[])
     timestamp: int = wire("int64", since=1, default=-1)
     offset: int = wire("int64", since=1, default=-1)
     leader_epoch: int = wire("int32", since=4, default=-1)
@@ -41,9 +43,9 @@ class ListOffsetsTopicResponse(Struct):
     partitions: list[ListOffsetsPartitionResponse] = wire([ListOffsetsPartitionResponse])
 
 
-@message(key=2, versions=(1, 11), flexible=6)
+@message(key=2, versions=(0, 11), flexible=6)
 class ListOffsetsResponse(Message):
-    """Kafka's ListOffsetsResponse, versions 1 to 11."""
+    """Kafka's ListOffsetsResponse, versions 0 to 11."""
 
     throttle_time_ms: int = wire("int32", since=2, default=0)
     topics: list[ListOffsetsTopicResponse] = wire([ListOffsetsTopicResponse])

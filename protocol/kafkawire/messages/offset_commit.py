@@ -7,6 +7,7 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class OffsetCommitRequestPartition(Struct):
     partition_index: int = wire("int32", entity="partition")
     committed_offset: int = wire("int64")
+    commit_timestamp: int = wire("int64", since=1, until=1, default=-1)
     committed_leader_epoch: int = wire("int32", since=6, default=-1)
     committed_metadata: str | None = wire("string", nullable=0)
 
@@ -18,9 +19,9 @@ class OffsetCommitRequestTopic(Struct):
     partitions: list[OffsetCommitRequestPartition] = wire([OffsetCommitRequestPartition])
 
 
-@message(key=8, versions=(2, 10), flexible=8)
+@message(key=8, versions=(0, 10), flexible=8)
 class OffsetCommitRequest(Message):
-    """Kafka's OffsetCommitRequest, versions 2 to 10."""
+    """Kafka's OffsetCommitRequest, versions 0 to 10."""
 
     group_id: str = wire("string", entity="groupId")
     generation_id_or_member_epoch: int = wire("int32", since=1, default=-1)
@@ -43,9 +44,9 @@ class OffsetCommitResponseTopic(Struct):
     partitions: list[OffsetCommitResponsePartition] = wire([OffsetCommitResponsePartition])
 
 
-@message(key=8, versions=(2, 10), flexible=8)
+@message(key=8, versions=(0, 10), flexible=8)
 class OffsetCommitResponse(Message):
-    """Kafka's OffsetCommitResponse, versions 2 to 10."""
+    """Kafka's OffsetCommitResponse, versions 0 to 10."""
 
     throttle_time_ms: int = wire("int32", since=3, default=0)
     topics: list[OffsetCommitResponseTopic] = wire([OffsetCommitResponseTopic])

@@ -24,9 +24,9 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopics] | None = wire([OffsetFetchRequestTopics], since=8, nullable=8, default=[])
 
 
-@message(key=9, versions=(1, 10), flexible=6)
+@message(key=9, versions=(0, 10), flexible=6)
 class OffsetFetchRequest(Message):
-    """Kafka's OffsetFetchRequest, versions 1 to 10."""
+    """Kafka's OffsetFetchRequest, versions 0 to 10."""
 
     group_id: str = wire("string", until=7, entity="groupId", default="")
     topics: list[OffsetFetchRequestTopic] | None = wire([OffsetFetchRequestTopic], until=7, nullable=2, nullable_until=7, default=[])
@@ -72,9 +72,9 @@ class OffsetFetchResponseGroup(Struct):
     error_code: int = wire("int16", since=8, entity="errorCode", default=0)
 
 
-@message(key=9, versions=(1, 10), flexible=6)
+@message(key=9, versions=(0, 10), flexible=6)
 class OffsetFetchResponse(Message):
-    """Kafka's OffsetFetchResponse, versions 1 to 10."""
+    """Kafka's OffsetFetchResponse, versions 0 to 10."""
 
     throttle_time_ms: int = wire("int32", since=3, default=0)
     topics: list[OffsetFetchResponseTopic] = wire([OffsetFetchResponseTopic], until=7, default=[])

@@ -16,9 +16,9 @@ class OffsetForLeaderTopic(Struct):
     partitions: list[OffsetForLeaderPartition] = wire([OffsetForLeaderPartition])
 
 
-@message(key=23, versions=(2, 4), flexible=4)
+@message(key=23, versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochRequest(Message):
-    """Kafka's OffsetForLeaderEpochRequest, versions 2 to 4."""
+    """Kafka's OffsetForLeaderEpochRequest, versions 0 to 4."""
 
     replica_id: int = wire("int32", since=3, entity="brokerId", default=-2)
     topics: list[OffsetForLeaderTopic] = wire([OffsetForLeaderTopic])
@@ -38,9 +38,9 @@ class OffsetForLeaderTopicResult(Struct):
     partitions: list[EpochEndOffset] = wire([EpochEndOffset])
 
 
-@message(key=23, versions=(2, 4), flexible=4)
+@message(key=23, versions=(0, 4), flexible=4)
 class OffsetForLeaderEpochResponse(Message):
-    """Kafka's OffsetForLeaderEpochResponse, versions 2 to 4."""
+    """Kafka's OffsetForLeaderEpochResponse, versions 0 to 4."""
 
     throttle_time_ms: int = wire("int32", since=2, default=0)
     topics: list[OffsetForLeaderTopicResult] = wire([OffsetForLeaderTopicResult])

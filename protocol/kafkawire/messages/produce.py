@@ -17,9 +17,9 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = wire([PartitionProduceData])
 
 
-@message(key=0, versions=(3, 13), flexible=9)
+@message(key=0, versions=(0, 13), flexible=9)
 class ProduceRequest(Message):
-    """Kafka's ProduceRequest, versions 3 to 13."""
+    """Kafka's ProduceRequest, versions 0 to 13."""
 
     transactional_id: str | None = wire("string", since=3, nullable=3, entity="transactionalId", default=None)
     acks: int = wire("int16")
@@ -66,9 +66,9 @@ class NodeEndpoint(Struct):
     rack: str | None = wire("string", since=10, nullable=10, default=None)
 
 
-@message(key=0, versions=(3, 13), flexible=9)
+@message(key=0, versions=(0, 13), flexible=9)
 class ProduceResponse(Message):
-    """Kafka's ProduceResponse, versions 3 to 13."""
+    """Kafka's ProduceResponse, versions 0 to 13."""
 
     responses: list[TopicProduceResponse] = wire([TopicProduceResponse])
     throttle_time_ms: int = wire("int32", since=1, default=0)

@@ -3,38 +3,13 @@
 from kafkawire.declare import Message, Struct, message, struct, wire
 
 
-@message(key=89, versions=(0, 0), flexible=0)
+@message(key=89, versions=(0, 1), flexible=0)
 class StreamsGroupDescribeRequest(Message):
-    """Kafka's StreamsGroupDescribeRequest, versions 0 to 0."""
+    """Kafka's StreamsGroupDescribeRequest, versions 0 to 1."""
 
     group_ids: list[str] = wire(["string"], entity="groupId")
     include_authorized_operations: bool = wire("bool")
-
-
-@struct
-class Endpoint(Struct):
-    host: str = wire("string")
-    port: int = wire("uint16")
-
-
-@struct
-class TaskOffset(Struct):
-    subtopology_id: str = wire("string")
-    partition: int = wire("int32", entity="partition")
-    offset: int = wire("int64")
-
-
-@struct
-class TaskIds(Struct):
-    subtopology_id: str = wire("string")
-    partitions: list[int] = wire(["int32"], entity="partition")
-
-
-@struct
-class Assignment(Struct):
-    active_tasks: list[TaskIds] = wire([TaskIds])
-    standby_tasks: list[TaskIds] = wire([TaskIds])
-    warmup_tasks: list[TaskIds] = wire([TaskIds])
+    include_topology_description: bool = wire("bool", since=1, default=False)
 
 
 @struct
@@ -67,6 +42,32 @@ class Topology(Struct):
 
 
 @struct
+class Endpoint(Struct):
+    host: str = wire("string")
+    port: int = wire("uint16")
+
+
+@struct
+class TaskOffset(Struct):
+    subtopology_id: str = wire("string")
+    partition: int = wire("int32", entity="partition")
+    offset: int = wire("int64")
+
+
+@struct
+class TaskIds(Struct):
+    subtopology_id: str = wire("string")
+    partitions: list[int] = wire(["int32"], entity="partition")
+
+
+@struct
+class Assignment(Struct):
+    active_tasks: list[TaskIds] = wire([TaskIds])
+    standby_tasks: list[TaskIds] = wire([TaskIds])
+    warmup_tasks: list[TaskIds] = wire([TaskIds])
+
+
+@struct
 class Member(Struct):
     member_id: str = wire("string")
     member_epoch: int = wire("int32")
@@ -86,6 +87,34 @@ class Member(Struct):
 
 
 @struct
+class TopologyDescriptionNode(Struct):
+    name: str = wire("string", since=1, default="")
+    node_type: int = wire("int8", since=1, default=0)
+    source_topics: list[str] = wire(["string"], since=1, entity="topicName", default=[])
+    sink_topic: str | None = wire("string", since=1, nullable=1, entity="topicName", default=None)
+    stores: list[str] = wire(["string"], since=1, default=[])
+    successors: list[str] = wire(["string"], since=1, default=[])
+
+
+@struct
+class TopologyDescriptionSubtopology(Struct):
+    subtopology_id: str = wire("string", since=1, default="")
+    nodes: list[TopologyDescriptionNode] = wire([TopologyDescriptionNode], since=1, default=[])
+
+
+@struct
+class TopologyDescriptionGlobalStore(Struct):
+    source: TopologyDescriptionNode = wire(TopologyDescriptionNode, since=1, default=TopologyDescriptionNode)
+    processor: TopologyDescriptionNode = wire(TopologyDescriptionNode, since=1, default=TopologyDescriptionNode)
+
+
+@struct
+class TopologyDescription(Struct):
+    subtopologies: list[TopologyDescriptionSubtopology] = wire([TopologyDescriptionSubtopology], since=1, default=[])
+    global_stores: list[TopologyDescriptionGlobalStore] = wire([TopologyDescriptionGlobalStore], since=1, default=[])
+
+
+@struct
 class DescribedGroup(Struct):
     error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
@@ -96,11 +125,14 @@ class DescribedGroup(Struct):
     topology: Topology | None = wire(Topology, nullable=0, default=None)
     members: list[Member] = wire([Member])
     authorized_operations: int = wire("int32", default=-2147483648)
+    topology_description: TopologyDescription | None = wire(TopologyDescription, since=1, nullable=1, default=None)
+    topology_description_status: int = wire("int8", since=1, default=0)
+    assignor_name: str | None = wire("string", since=1, nullable=1, default=None)
 
 
-@message(key=89, versions=(0, 0), flexible=0)
+@message(key=89, versions=(0, 1), flexible=0)
 class StreamsGroupDescribeResponse(Message):
-    """Kafka's StreamsGroupDescribeResponse, versions 0 to 0."""
+    """Kafka's StreamsGroupDescribeResponse, versions 0 to 1."""
 
     throttle_time_ms: int = wire("int32", default=0)
     groups: list[DescribedGroup] = wire([DescribedGroup])

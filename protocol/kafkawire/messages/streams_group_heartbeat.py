@@ -18,25 +18,6 @@ class TopicInfo(Struct):
 
 
 @struct
-class Endpoint(Struct):
-    host: str = wire("string")
-    port: int = wire("uint16")
-
-
-@struct
-class TaskOffset(Struct):
-    subtopology_id: str = wire("string")
-    partition: int = wire("int32", entity="partition")
-    offset: int = wire("int64")
-
-
-@struct
-class TaskIds(Struct):
-    subtopology_id: str = wire("string")
-    partitions: list[int] = wire(["int32"], entity="partition")
-
-
-@struct
 class CopartitionGroup(Struct):
     source_topics: list[int] = wire(["int16"])
     source_topic_regex: list[int] = wire(["int16"])
@@ -60,9 +41,28 @@ class Topology(Struct):
     subtopologies: list[Subtopology] = wire([Subtopology])
 
 
-@message(key=88, versions=(0, 0), flexible=0)
+@struct
+class TaskIds(Struct):
+    subtopology_id: str = wire("string")
+    partitions: list[int] = wire(["int32"], entity="partition")
+
+
+@struct
+class Endpoint(Struct):
+    host: str = wire("string")
+    port: int = wire("uint16")
+
+
+@struct
+class TaskOffset(Struct):
+    subtopology_id: str = wire("string")
+    partition: int = wire("int32", entity="partition")
+    offset: int = wire("int64")
+
+
+@message(key=88, versions=(0, 1), flexible=0)
 class StreamsGroupHeartbeatRequest(Message):
-    """Kafka's StreamsGroupHeartbeatRequest, versions 0 to 0."""
+    """Kafka's StreamsGroupHeartbeatRequest, versions 0 to 1."""
 
     group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string")
@@ -90,12 +90,6 @@ class Status(Struct):
 
 
 @struct
-class TopicPartition(Struct):
-    topic: str = wire("string", entity="topicName")
-    partitions: list[int] = wire(["int32"], entity="partition")
-
-
-@struct
 class ResponseTaskIds(Struct):
     subtopology_id: str = wire("string")
     partitions: list[int] = wire(["int32"], entity="partition")
@@ -108,15 +102,21 @@ class ResponseEndpoint(Struct):
 
 
 @struct
+class TopicPartition(Struct):
+    topic: str = wire("string", entity="topicName")
+    partitions: list[int] = wire(["int32"], entity="partition")
+
+
+@struct
 class EndpointToPartitions(Struct):
     user_endpoint: ResponseEndpoint = wire(ResponseEndpoint)
     active_partitions: list[TopicPartition] = wire([TopicPartition])
     standby_partitions: list[TopicPartition] = wire([TopicPartition])
 
 
-@message(key=88, versions=(0, 0), flexible=0)
+@message(key=88, versions=(0, 1), flexible=0)
 class StreamsGroupHeartbeatResponse(Message):
-    """Kafka's StreamsGroupHeartbeatResponse, versions 0 to 0."""
+    """Kafka's StreamsGroupHeartbeatResponse, versions 0 to 1."""
 
     throttle_time_ms: int = wire("int32", default=0)
     error_code: int = wire("int16", entity="errorCode")
@@ -124,11 +124,13 @@ class StreamsGroupHeartbeatResponse(Message):
     member_id: str = wire("string")
     member_epoch: int = wire("int32")
     heartbeat_interval_ms: int = wire("int32")
-    acceptable_recovery_lag: int = wire("int32")
+    acceptable_recovery_lag_legacy: int = wire("int32", until=0, default=0)
     task_offset_interval_ms: int = wire("int32")
+    acceptable_recovery_lag: int = wire("int64", since=1, default=-1)
     status: list[Status] | None = wire([Status], nullable=0)
     active_tasks: list[ResponseTaskIds] | None = wire([ResponseTaskIds], nullable=0, default=None)
     standby_tasks: list[ResponseTaskIds] | None = wire([ResponseTaskIds], nullable=0, default=None)
     warmup_tasks: list[ResponseTaskIds] | None = wire([ResponseTaskIds], nullable=0, default=None)
+    topology_description_required: bool = wire("bool", since=1, default=False)
     endpoint_information_epoch: int = wire("int32")
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = wire([EndpointToPartitions], nullable=0, default=None)

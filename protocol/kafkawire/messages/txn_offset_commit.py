@@ -13,13 +13,14 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 @struct
 class TxnOffsetCommitRequestTopic(Struct):
-    name: str = wire("string", entity="topicName")
+    name: str = wire("string", until=5, entity="topicName", default="")
+    topic_id: bytes = wire("uuid", since=6, entity="topicId", default=bytes(16))
     partitions: list[TxnOffsetCommitRequestPartition] = wire([TxnOffsetCommitRequestPartition])
 
 
-@message(key=28, versions=(0, 5), flexible=3)
+@message(key=28, versions=(0, 6), flexible=3)
 class TxnOffsetCommitRequest(Message):
-    """Kafka's TxnOffsetCommitRequest, versions 0 to 5."""
+    """Kafka's TxnOffsetCommitRequest, versions 0 to 6."""
 
     transactional_id: str = wire("string", entity="transactionalId")
     group_id: str = wire("string", entity="groupId")
@@ -39,13 +40,14 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 @struct
 class TxnOffsetCommitResponseTopic(Struct):
-    name: str = wire("string", entity="topicName")
+    name: str = wire("string", until=5, entity="topicName", default="")
+    topic_id: bytes = wire("uuid", since=6, entity="topicId", default=bytes(16))
     partitions: list[TxnOffsetCommitResponsePartition] = wire([TxnOffsetCommitResponsePartition])
 
 
-@message(key=28, versions=(0, 5), flexible=3)
+@message(key=28, versions=(0, 6), flexible=3)
 class TxnOffsetCommitResponse(Message):
-    """Kafka's TxnOffsetCommitResponse, versions 0 to 5."""
+    """Kafka's TxnOffsetCommitResponse, versions 0 to 6."""
 
     throttle_time_ms: int = wire("int32", default=0)
     topics: list[TxnOffsetCommitResponseTopic] = wire([TxnOffsetCommitResponseTopic])

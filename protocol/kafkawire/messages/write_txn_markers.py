@@ -19,9 +19,9 @@ class WritableTxnMarker(Struct):
     transaction_version: int = wire("int8", since=2, default=0)
 
 
-@message(key=27, versions=(1, 2), flexible=1)
+@message(key=27, versions=(0, 2), flexible=1)
 class WriteTxnMarkersRequest(Message):
-    """Kafka's WriteTxnMarkersRequest, versions 1 to 2."""
+    """Kafka's WriteTxnMarkersRequest, versions 0 to 2."""
 
     markers: list[WritableTxnMarker] = wire([WritableTxnMarker])
 
@@ -44,8 +44,8 @@ class WritableTxnMarkerResult(Struct):
     topics: list[WritableTxnMarkerTopicResult] = wire([WritableTxnMarkerTopicResult])
 
 
-@message(key=27, versions=(1, 2), flexible=1)
+@message(key=27, versions=(0, 2), flexible=1)
 class WriteTxnMarkersResponse(Message):
-    """Kafka's WriteTxnMarkersResponse, versions 1 to 2."""
+    """Kafka's WriteTxnMarkersResponse, versions 0 to 2."""
 
     markers: list[WritableTxnMarkerResult] = wire([WritableTxnMarkerResult])

@@ -1,0 +1,173 @@
+"""One definition of a message from the definitions of several releases.
+
+A release that removes versions also trims the versions of the fields ("0-2" disappears, "3+" becomes "0+"). So each release
+speaks only for the versions below or from a border. A field that two releases call by different names is known by its place in
+the versions that both have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+Bounds = tuple[int, int]
+
+NEVER = 32767
+NONE = (NEVER, NEVER)
+
+
+def bounds(text: str | None) -> Bounds:
+    """`3+`, `0-7`, `5` or `none` as an inclusive range of versions."""
+    if text is None or text == "none":
+        return NONE
+    if text.endswith("+"):
+        return int(text[:-1]), NEVER
+    low, _, high = text.partition("-")
+    return int(low), int(high or low)
+
+
+def valid(definition: Json | None) -> Bounds:
+    """The versions of a message that a broker serves without being told to serve unstable ones."""
+    low, high = bounds((definition or {}).get("validVersions"))
+    high -= bool((definition or {}).get("latestVersionUnstable"))
+    return (low, high) if low <= high and low != NEVER else NONE
+
+
+def of_all_releases(older: dict[str, Json], main: dict[str, Json], newer: dict[str, Json]) -> dict[str, Json]:
+    """The definitions by name, with the versions of three releases; `main` describes all versions that it has."""
+    found = {}
+    older, main, newer = (_with_stability(each) for each in (older, main, newer))
+    keys = {each["apiKey"] for each in main.values() if "apiKey" in each and valid(each) != NONE}
+    for name in sorted(older.keys() | main.keys() | newer.keys()):
+        made = main.get(name)
+        if valid(made) == NONE:
+            made = newer.get(name) if valid(newer.get(name)) != NONE else older.get(name)
+        if made is None or valid(made) == NONE or (name not in main and made.get("apiKey") in keys):
+            continue  # only ever unstable, or renamed since
+        if valid(older.get(name))[0] < valid(made)[0]:
+            made = _joined(older[name], made, valid(made)[0], made)
+        if valid(made)[1] < valid(newer.get(name))[1] != NEVER:
+            made = _joined(made, newer[name], valid(made)[1] + 1, made)
+        listeners = {each for release in (older, main, newer) for each in release.get(name, {}).get("listeners", [])}
+        found[name] = {**made, "listeners": sorted(listeners)}
+    return found
+
+
+def _with_stability(found: dict[str, Json]) -> dict[str, Json]:
+    """The definitions; a response says, too, that its newest version is unstable."""
+    unstable = {name.removesuffix("Request") for name, each in found.items() if each.get("latestVersionUnstable")}
+    return {name: {**each, "latestVersionUnstable": name.removesuffix("Request").removesuffix("Response") in unstable}
+            for name, each in found.items()}  # fmt: skip
+
+
+def _joined(first: Json, second: Json, border: int, naming: Json) -> Json:
+    """One definition: `first` describes the versions below the border, `second` the others, `naming` gives the names.
+
+    A struct stands in the first field that uses it.
+    """
+    low, high = bounds(first["validVersions"])[0], bounds(second["validVersions"])[1]
+    fields = [_inlined(each["fields"], _structs(each)) for each in (first, second)]
+    shared = range(bounds(second["validVersions"])[0], bounds(first["validVersions"])[1] + 1)
+    named, other = fields if naming is first else fields[::-1]
+    _rename(named, other, shared)
+    flexible = min(bounds(each.get("flexibleVersions"))[0] for each in (first, second))
+    return {
+        **second,
+        "validVersions": f"{low}-{high}",
+        "flexibleVersions": "none" if flexible == NEVER else f"{flexible}+",
+        "fields": _Join(first["name"], low, border, high).fields(*fields),
+        "commonStructs": [],
+    }
+
+
+def _structs(definition: Json) -> dict[str, list[Json]]:
+    return {each["name"]: each["fields"] for each in definition.get("commonStructs", [])}
+
+
+def _inlined(fields: list[Json], structs: dict[str, list[Json]]) -> list[Json]:
+    """Copies of the fields, each with the fields of its struct inside."""
+    copies = []
+    for field in fields:
+        inside = field.get("fields") or structs.get(field["type"].removeprefix("[]"))
+        copies.append({**field, "fields": _inlined(inside, structs)} if inside else dict(field))
+    return copies
+
+
+def _rename(naming: list[Json], other: list[Json], shared: range) -> None:
+    """Give the fields of `other` the names that the fields at the same place have in `naming`.
+
+    A name that `other` uses for a new field is left to that field, and the old field takes the name that `other` gives it.
+    """
+    pairs = {}
+    for version in shared:
+        here, there = ([f for f in fields if _has(f, "versions", version) and "tag" not in f] for fields in (naming, other))
+        assert len(here) == len(there), ("the releases describe a version in two ways", version)
+        pairs.update({id(mine): (mine, theirs) for mine, theirs in zip(here, there, strict=True)})
+    for mine, theirs in pairs.values():
+        if any(each is not theirs and each["name"] == mine["name"] for each in other):
+            mine["name"] = theirs["name"]
+        theirs["name"] = mine["name"]
+        _rename(mine.get("fields", []), theirs.get("fields", []), shared)
+
+
+def _has(field: Json, what: str, version: int) -> bool:
+    low, high = bounds(field.get(what, field.get("taggedVersions") if what == "versions" else None))
+    return low <= version <= high and low != NEVER
+
+
+class _Join:
+    """Joins fields: versions below the border are the first's, the others the second's."""
+
+    def __init__(self, name: str, low: int, border: int, high: int) -> None:
+        self.name = name
+        self.border = border
+        self.sides = (low, border - 1), (border, high)
+
+    def fields(self, first: list[Json], second: list[Json]) -> list[Json]:
+        """The fields of both that a version has, in the order that each has."""
+        first, second = (
+            [field for field in fields if self._of(at, field, "versions") != NONE] for at, fields in enumerate((first, second))
+        )
+        twins = {field["name"]: field for field in second}
+        made, place = list[Json](), 0
+        for field in first:
+            twin = twins.get(field["name"])
+            if twin is not None:
+                at = second.index(twin)
+                assert at >= place, f"{field['name']} of {self.name} stands elsewhere"
+                made += [self._field(None, each) for each in second[place:at]]
+                place = at + 1
+            made.append(self._field(field, twin))
+        return made + [self._field(None, each) for each in second[place:]]
+
+    def _field(self, first: Json | None, second: Json | None) -> Json:
+        made = {**(first or {}), **(second or {})}
+        made["versions"] = self._versions(first, second, "versions")
+        if "tag" in made:
+            made["taggedVersions"] = made["versions"]
+        if "nullableVersions" in made:
+            made["nullableVersions"] = self._versions(first, second, "nullableVersions")
+        if "fields" in made:
+            made["fields"] = self.fields(*(field["fields"] if field else [] for field in (first, second)))
+        assert not first or not second or "fields" in made or first["type"] == second["type"], (self.name, made["name"])
+        return made
+
+    def _of(self, side: int, field: Json | None, what: str) -> Bounds:
+        """The versions in which the field exists or may be null, or NONE."""
+        if field is None:
+            return NONE
+        low, high = bounds(field.get(what, field.get("taggedVersions") if what == "versions" else None))
+        return (low, high) if low != NEVER and max(low, self.sides[side][0]) <= min(high, self.sides[side][1]) else NONE
+
+    def _versions(self, first: Json | None, second: Json | None, what: str) -> str:
+        (low, high), (next_low, next_high) = self._of(0, first, what), self._of(1, second, what)
+        if low == NEVER:
+            low, high = max(next_low, self.border), next_high
+        elif next_low == NEVER:
+            high = min(high, self.border - 1)
+        else:
+            assert high + 1 >= self.border >= next_low, f"{self.name} has a gap"
+            high = next_high
+        if low == NEVER:
+            return "none"
+        return f"{low}+" if high == NEVER else f"{low}-{high}"
