@@ -57,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
     conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
     conformance.set_defaults(command="conformance")
+    _releases(commands)
     _proxy(commands)
     _scenario(commands)
     _explore(commands)
@@ -74,6 +75,16 @@ def _health(commands: argparse._SubParsersAction[Parser]) -> None:
         "Kafka's tools take it")  # fmt: skip
     parser.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
     parser.set_defaults(command="health", serve=lambda: build_parser().parse_args(["serve"]))
+
+
+def _releases(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser("releases", help="the releases of Kafka that a broker can be, and what changes between two")
+    actions = parser.add_subparsers(metavar="list | diff", required=True)
+    actions.add_parser("list", help="name the releases").set_defaults(command="releases", action="list")
+    diff = actions.add_parser("diff", help="what changes for a client between two releases", epilog=EXIT_CODES)
+    diff.add_argument("old", metavar="A", help="a release, such as 3.9")
+    diff.add_argument("new", metavar="B", help="another release")
+    diff.set_defaults(command="releases", action="diff")
 
 
 def _serve(commands: argparse._SubParsersAction[Parser]) -> None:

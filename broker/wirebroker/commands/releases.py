@@ -1,0 +1,102 @@
+"""`wirebroker releases`: the releases of Kafka that a broker can be, and what changes for a client between two of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+
+from kafkawire.registry import api_name
+from wirebroker.common.complaints import complain
+from wirebroker.common.suggestions import nearest
+from wirebroker.core.releases import DEFAULT, Release, release
+from wirebroker.core.releases.changes import CHANGES, RELEASES, number
+from wirebroker.core.setting_definitions import Setting, definitions_of
+
+KINDS = ("broker", "topic", "group")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List the releases, or compare two. Returns 0, for two releases that differ 1, and 2 for an unknown release."""
+    if options.action == "list":
+        for name in RELEASES:
+            print(_described(release(name)))
+        return 0
+    try:
+        old, new = (_named(name) for name in (options.old, options.new))
+    except ValueError as wrong:
+        complain("releases", wrong)
+        return 2
+    lines = list(_differences(old, new))
+    print("\n".join(lines) or f"{old.version} and {new.version} do not differ for a client.")
+    return 1 if lines else 0
+
+
+def _named(name: str) -> Release:
+    known = name.removeprefix("kafka-")
+    if known not in RELEASES:
+        raise ValueError(f"there is no release {name!r}{nearest(known, RELEASES)}")
+    return release(known)
+
+
+def _described(each: Release) -> str:
+    levels = ", ".join(f"{name} {feature.level}" for name, feature in each.features.items())
+    where = "its metadata in ZooKeeper" if each.has_zookeeper else levels
+    return f"kafka-{each.name:<6}{each.version:<10}{len(each.announced)} APIs, {where}{' (the default)' * (each.name == DEFAULT)}"
+
+
+def _differences(old: Release, new: Release) -> Iterator[str]:
+    """Describes what a client of `old` meets otherwise at `new`, in lines."""
+    yield from _section("behaviour", _behaviour(old, new))
+    yield from _section("API versions", _versions(old, new))
+    yield from _section("features", _features(old, new))
+    for kind in KINDS:
+        yield from _section(f"settings of a {kind}", _settings(_known(old, kind), _known(new, kind)))
+
+
+def _section(title: str, lines: Iterator[str]) -> Iterator[str]:
+    found = list(lines)
+    if found:
+        yield f"{title} ({len(found)})"
+        yield from (f"  {line}" for line in found)
+
+
+def _behaviour(old: Release, new: Release) -> Iterator[str]:
+    first, last = sorted((number(old.name), number(new.name)))
+    for change in CHANGES:
+        if first < number(change.release) <= last:
+            gone = "no longer: " if number(old.name) > number(new.name) else ""
+            yield f"{gone}{change.says} (since {change.release}, {change.because})"
+
+
+def _versions(old: Release, new: Release) -> Iterator[str]:
+    for key in sorted(old.announced.keys() | new.announced.keys()):
+        ranges = [_range(each, key) for each in (old, new)]
+        if ranges[0] != ranges[1]:
+            yield f"{api_name(key):<32}{ranges[0]:>8}  →  {ranges[1]}"
+
+
+def _range(each: Release, key: int) -> str:
+    return "{}–{}".format(*each.read(key)) if key in each.announced else "absent"
+
+
+def _features(old: Release, new: Release) -> Iterator[str]:
+    for name in [*new.features, *(name for name in old.features if name not in new.features)]:
+        levels = [f"{each.features[name].level}" if name in each.features else "absent" for each in (old, new)]
+        if levels[0] != levels[1]:
+            yield f"{name:<40}{levels[0]:>8}  →  {levels[1]}"
+
+
+def _known(each: Release, kind: str) -> Mapping[str, Setting]:
+    settings: Mapping[str, Setting] = getattr(definitions_of(each.settings), kind)
+    return {name: setting for name, setting in settings.items() if not setting.absent}
+
+
+def _settings(old: Mapping[str, Setting], new: Mapping[str, Setting]) -> Iterator[str]:
+    for name in sorted(old.keys() | new.keys()):
+        values = [_default(each[name]) if name in each else "absent" for each in (old, new)]
+        if values[0] != values[1]:
+            yield f"{name:<56}{values[0]}  →  {values[1]}"
+
+
+def _default(setting: Setting) -> str:
+    return "no value" if setting.default is None else setting.default or '""'
