@@ -29,7 +29,7 @@ def test_the_profiles() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("kafka-4.2", "did you mean 'kafka-4.3'"),
+        ("kafka4.3", "did you mean 'kafka-4.3'"),
         ("texbook", "did you mean 'textbook'"),
         ("zzzzzz", "there are kafka-4.3"),
     ],
@@ -80,6 +80,12 @@ class Dialogue:
             why = explain(got.verdict, got.header, got.state_before, "orders", 0)  # type: ignore[arg-type]
             self.responses.append((got.error_code, got.base_offset, why))
 
+    def begin_transaction_at(self, sequence: int) -> None:
+        self.partition.start_verification(7, sequence, 0, True, NOW)
+        data = memoryview(batch(sequence, pid=7, epoch=0, timestamp=NOW, transactional=True))
+        got = self.partition.append(data, NOW, 9, verified=True)
+        self.responses.append((got.error_code, got.base_offset, ""))
+
     def delete_records(self) -> None:
         self.partition.delete_records(self.partition.log_end_offset, NOW)
 
@@ -115,9 +121,14 @@ def _records_are_deleted(dialogue: Dialogue) -> None:
     dialogue.send(1)
 
 
+def _transaction_starts_later(dialogue: Dialogue) -> None:
+    dialogue.begin_transaction_at(3)
+
+
 DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
     "window": _retry_before_a_window_of_five,
     "first_sequence": _first_is_not_zero,
+    "transaction_start": _transaction_starts_later,
     "unissued": _id_was_never_issued,
     "stale": _retry_before_a_window_of_five,
     "gap": _gap,
@@ -131,7 +142,8 @@ DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
 def outcome(rule: str, rules: Rules) -> Any:
     """All answers that a producer gets in this rule's dialogue."""
     if rule == "release":
-        return Engine(NOW, random.Random(5).randbytes, rules=rules).versions
+        engine = Engine(NOW, random.Random(5).randbytes, rules=rules)
+        return engine.versions, engine.configs.release.features
     dialogue = Dialogue(rules)
     DIALOGUES[rule](dialogue)
     return dialogue.responses
@@ -154,7 +166,10 @@ def test_every_value_of_every_rule_changes_a_response(rule: str) -> None:
 
 
 DIFFERENCES = [
-    (rules.name, rule) for rules in PROFILES.values() for rule in RULES if getattr(rules, rule) != getattr(Rules(), rule)
+    (rules.name, rule)
+    for rules in PROFILES.values()
+    for rule in RULES
+    if getattr(rules, rule) != getattr(Rules(), rule) and (rule != "transaction_start" or rules.first_sequence == "any")
 ]
 
 

@@ -269,7 +269,7 @@ class Fetch:
         data = PartitionData(
             partition_index=requested.partition, error_code=error, high_watermark=-1, records=NO_BYTES,
             # In Kafka other code responds for a partition that exists, with another default.
-            aborted_transactions=[] if partition is None else None,
+            aborted_transactions=[] if partition is None and self.cluster.configs.release.behaviour.lists_aborted else None,
         )  # fmt: skip
         if error in NAMES_LEADER and self.exchange.version >= 16 and partition is not None:
             data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)

@@ -153,7 +153,8 @@ def _partition(
     if checked is not None and (code := checked.errors.get(where)):
         known = produce_error(code, exchange.version)
         return _refuse(requested, known, message_of(code, known))
-    if acks == ALL and len(partition.in_sync) < len(partition.replicas) and partition.replication.too_few:
+    replication = partition.replication
+    if acks == ALL and (len(partition.in_sync) < len(partition.replicas) or replication.uncapped) and replication.too_few:
         refused = _refuse(requested, ErrorCode.NOT_ENOUGH_REPLICAS)
         refused.log_start_offset = partition.log_start_offset
         return refused

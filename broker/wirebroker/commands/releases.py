@@ -41,7 +41,9 @@ def _named(name: str) -> Release:
 def _described(each: Release) -> str:
     levels = ", ".join(f"{name} {feature.level}" for name, feature in each.features.items())
     where = "its metadata in ZooKeeper" if each.has_zookeeper else levels
-    return f"kafka-{each.name:<6}{each.version:<10}{len(each.announced)} APIs, {where}{' (the default)' * (each.name == DEFAULT)}"
+    return (
+        f"kafka-{each.name:<6}{each.version:<10}{len(each.announced)} APIs, {where}{' (the default)' * (each.name == DEFAULT)}"
+    )
 
 
 def _differences(old: Release, new: Release) -> Iterator[str]:

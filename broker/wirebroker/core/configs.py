@@ -15,9 +15,9 @@ from typing import NamedTuple
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.features import ELIGIBLE_REPLICAS, new_levels
 from wirebroker.core.releases import DEFAULT, Release, release
+from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.setting_definitions import (
     PER_LISTENER,
-    TOPIC_SYNONYMS,
     ConfigError,
     ConfigType,
     Definitions,
@@ -130,15 +130,16 @@ class BrokerConfigs(Configs):
         for name, raw in overrides.items():
             self._take(name, raw, given)
         self.static.update(given)
-        self.dynamic: dict[int | None, dict[str, str]] = {None: {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)}}
+        self.features = new_levels(self.release.features)
+        """The levels of the cluster's features, on which elections and the layers of min.insync.replicas depend."""
+        whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} if self.features[ELIGIBLE_REPLICAS] else {}
+        self.dynamic: dict[int | None, dict[str, str]] = {None: whole}
         """The settings altered while the broker runs. The key None holds the settings for all brokers; a broker's id holds
         the settings for that broker.
 
         A cluster with eligible leader replicas (KIP-966) begins with an alteration of min.insync.replicas to its static
         value.
         """
-        self.features = new_levels(self.release.features)
-        """The levels of the cluster's features, on which elections and the layers of min.insync.replicas depend."""
         self.groups: dict[str, dict[str, str]] = {}
         self.client_metrics: dict[str, dict[str, str]] = {}
         self.version = 0
@@ -156,10 +157,10 @@ class BrokerConfigs(Configs):
             known.broker[name].parse(raw)
         elif name in known.topic:
             known.topic[name].parse(raw)
-            if name not in TOPIC_SYNONYMS:
+            if name not in known.topic_synonyms:
                 self.topic_static[name] = raw
                 return
-            target = TOPIC_SYNONYMS[name][0]
+            target = known.topic_synonyms[name][0]
         elif (setting := known.of_listener(name)) is not None:
             target = name
             setting.parse(raw)
@@ -182,7 +183,7 @@ class BrokerConfigs(Configs):
 
     def _check_together(self) -> None:
         for name in ("segment.ms", "retention.ms"):
-            lowest = TOPIC_SYNONYMS[name][0]
+            lowest = self.definitions.topic_synonyms[name][0]
             value = self.integer(name)
             if value < 1 and not (name == "retention.ms" and value == -1):
                 unlimited = "unlimited (-1) or, " if name == "retention.ms" else ""
@@ -214,10 +215,11 @@ class BrokerConfigs(Configs):
 
     def _topic_value(self, name: str) -> Value:
         setting = self.definitions.topic[name]
-        if name not in TOPIC_SYNONYMS:
+        synonyms = self.definitions.topic_synonyms.get(name)
+        if synonyms is None:
             raw = self.topic_static.get(name)
             return setting.default_value() if raw is None else setting.parse(raw)
-        for synonym in TOPIC_SYNONYMS[name]:
+        for synonym in synonyms:
             value = self._own(self.definitions.broker[synonym])
             if value is None:
                 continue
@@ -332,7 +334,7 @@ class BrokerConfigs(Configs):
         return self.shown(node, lambda: [self._topic_default(setting, node) for setting in self.definitions.topic.values()])
 
     def _topic_default(self, setting: Setting, node: int) -> Entry:
-        names = TOPIC_SYNONYMS.get(setting.name)
+        names = self.definitions.topic_synonyms.get(setting.name)
         synonyms = self.synonyms(names[0], node) if names else []
         source = synonyms[0].source if synonyms else Source.DEFAULT
         return Entry(setting.name, self.text(setting.name), source, False, False, setting.type, synonyms)
@@ -450,6 +452,11 @@ class TopicConfigs(Configs):
         return self.broker.value(name)
 
     @property
+    def behaviour(self) -> Behaviour:
+        """What the broker does in its release."""
+        return self.broker.release.behaviour
+
+    @property
     def keeps_eligible(self) -> bool:
         """Tells whether the cluster has eligible leader replicas (KIP-966)."""
         return self.broker.features[ELIGIBLE_REPLICAS] > 0
@@ -459,7 +466,7 @@ class TopicConfigs(Configs):
         if name in self.overrides:
             return Source.TOPIC
         for layer, source in self.broker.layers(node):
-            if any(synonym in layer for synonym in TOPIC_SYNONYMS.get(name, ())):
+            if any(synonym in layer for synonym in self.broker.definitions.topic_synonyms.get(name, ())):
                 return source
         return Source.DEFAULT
 

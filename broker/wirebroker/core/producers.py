@@ -259,23 +259,25 @@ def _judge_in_transaction(
         return Reject(ErrorCode.INVALID_TXN_STATE, "not_in_transaction", batch.producer_epoch, epoch)
     verdict: Verdict = Accept(log_end_offset, "unchecked")
     if client:
-        verdict = _judge_verified_sequence(state, batch, verification) or (
+        verdict = _judge_verified_sequence(state, batch, verification, rules) or (
             _judge_sequence(state, batch, rules, log_end_offset, epoch, last)
             if state is not None
-            else Accept(log_end_offset, "first")
+            else _judge_first_sequence(batch, rules) or Accept(log_end_offset, "first")
         )
     if isinstance(verdict, Accept) and flags & _OPEN and not transactional:
         return Reject(ErrorCode.INVALID_TXN_STATE, "outside_transaction", batch.base_sequence, -1)
     return verdict
 
 
-def _judge_verified_sequence(state: bytes | None, batch: BatchHeader, verification: Verification | None) -> Reject | None:
+def _judge_verified_sequence(
+    state: bytes | None, batch: BatchHeader, verification: Verification | None, rules: Rules
+) -> Reject | None:  # fmt: skip
     """Refuse a transaction's first batch if it has overtaken an earlier batch that is still in flight."""
     if verification is None:
         return None
     got, out_of_order = batch.base_sequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     nothing_stored = state is None or len(state) <= _START
-    if verification.bumps_epoch and got != 0 and nothing_stored:
+    if verification.bumps_epoch and got != 0 and nothing_stored and rules.transaction_start == "zero":
         return Reject(out_of_order, "transaction_not_from_zero", got, 0)
     if got > verification.lowest_sequence:
         return Reject(out_of_order, "after_verified", got, verification.lowest_sequence)
@@ -289,9 +291,15 @@ def _judge_first(batch: BatchHeader, rules: Rules, log_end_offset: int, origin: 
     if origin is Origin.CLIENT:
         if not issued and rules.unissued != "accept" and batch.producer_id >= 0:
             return Reject(ErrorCode.UNKNOWN_PRODUCER_ID, "unissued_producer_id", batch.producer_id, -1)
-        if batch.base_sequence != 0 and rules.first_sequence != "any":
-            return Reject(int(rules.first_sequence[-2:]), "first_not_zero", batch.base_sequence, 0)
+        if refused := _judge_first_sequence(batch, rules):
+            return refused
     return Accept(log_end_offset, "first")
+
+
+def _judge_first_sequence(batch: BatchHeader, rules: Rules) -> Reject | None:
+    if batch.base_sequence != 0 and rules.first_sequence != "any":
+        return Reject(int(rules.first_sequence[-2:]), "first_not_zero", batch.base_sequence, 0)
+    return None
 
 
 def _judge_epoch(batch: BatchHeader, epoch: int) -> Reject | None:

@@ -25,6 +25,8 @@ class Rules:
     """batches per producer and partition whose retry is recognised, from 1 up"""
     first_sequence: Literal["any", "zero_or_45", "zero_or_59"] = "any"
     """for a producer without state on the partition; a first sequence other than zero gets this code"""
+    transaction_start: Literal["zero", "any"] = "zero"
+    """the first sequence of a producer of transaction version 2 without state on the partition"""
     unissued: Literal["accept", "59"] = "accept"
     """for a producer id that InitProducerId never issued"""
     stale: Literal["45", "46", "acknowledge"] = "45"
@@ -73,7 +75,9 @@ class Rules:
         return dataclasses.replace(self, **changes)
 
 
-ProfileName = Literal["kafka-4.3", "textbook", "single", "highest", "kafka-2.3", "kafka-0.11", "pulsar"]
+ProfileName = Literal[
+    "kafka-4.3", "textbook", "single", "highest", "kafka-4.4", "kafka-3.9", "kafka-2.8", "kafka-2.3", "kafka-0.11", "pulsar"
+]
 PROFILES: dict[str, Rules] = {
     rules.name: rules
     for rules in (

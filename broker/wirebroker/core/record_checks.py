@@ -52,6 +52,8 @@ _UNUSUAL = COMPRESSION_MASK | LOG_APPEND_TIME
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
 _END_OF_PRODUCER_ID = 51
 _LATEST = 2**63 - 1
+BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+DIFFERENCE = "message.timestamp.difference.max.ms"
 MANY_RECORDS = 1 << 14
 """A number of records that takes about ten milliseconds to check."""
 MUCH_DATA = 1 << 21
@@ -77,6 +79,8 @@ class RecordPolicy(NamedTuple):
     after_max_ms: int = 3_600_000
     compression: str = "producer"
     level: int | None = None
+    refuses_append_time: bool = False
+    """Tells whether a client's batch with the type LogAppendTime is refused on every topic."""
 
     @classmethod
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
@@ -93,11 +97,24 @@ class RecordPolicy(NamedTuple):
             min(segment_ms, configs.integer("max.compaction.lag.ms")) if compacted else segment_ms,
             compacted,
             configs.text("message.timestamp.type") == "LogAppendTime",
-            configs.integer("message.timestamp.before.max.ms"),
-            configs.integer("message.timestamp.after.max.ms"),
+            *_timestamp_limits(configs),
             compression,
             configs.integer(f"compression.{compression}.level") if has_level else None,
+            configs.behaviour.refuses_append_time,
         )
+
+
+def _timestamp_limits(configs: TopicConfigs) -> tuple[int, int]:
+    """Returns how far before and after the broker's time a timestamp may be, in ms.
+
+    Up to 3.9 message.timestamp.difference.max.ms limits both, while the settings of KIP-937 have their defaults.
+    """
+    known = configs.broker.definitions.topic
+    difference = configs.integer(DIFFERENCE) if DIFFERENCE in known else _LATEST
+    if known[AFTER].absent:
+        return difference, difference
+    before, after = configs.integer(BEFORE), configs.integer(AFTER)
+    return (difference, difference) if difference < _LATEST and before == after == _LATEST else (before, after)
 
 
 class Checked(NamedTuple):
@@ -382,7 +399,8 @@ def _timestamp_error(record: _Skimmed, header: BatchHeader, policy: RecordPolicy
                 f"Timestamp {timestamp} of message with offset {record.offset_delta} is out of range. The timestamp "
                 f"should be within [{now - policy.before_max_ms}, {now + policy.after_max_ms}]"
             )
-        return None
+        if not policy.refuses_append_time:
+            return None
     if append_time:
         return (
             f"Invalid timestamp type in message {record.offset_delta}. Producer should not set timestamp type to LogAppendTime."

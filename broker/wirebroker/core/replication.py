@@ -92,7 +92,7 @@ class Replicated(Protocol):
 class Replication:
     """The replicas that keep up, the replicas that lag, and the resulting high watermark."""
 
-    __slots__ = ("_partition", "frozen", "lagging", "since_restart")
+    __slots__ = ("_partition", "frozen", "lagging", "since_restart", "uncapped")
 
     def __init__(self, partition: Replicated) -> None:
         self._partition = partition
@@ -100,20 +100,23 @@ class Replication:
         self.frozen: set[int] = set()
         self.since_restart: dict[int, Prefix] = {}
         """The state of restarted followers when they began to follow again."""
+        self.uncapped = not partition.configs.behaviour.caps_min_in_sync
+        """Tells whether more in-sync replicas can be required than there are replicas."""
 
     # State
 
     @property
     def min_in_sync(self) -> int:
-        """The value of min.insync.replicas, but at most the number of replicas."""
+        """The value of min.insync.replicas, from 3.7 on at most the number of replicas (KIP-966)."""
         partition = self._partition
-        return min(partition.configs.integer("min.insync.replicas"), len(partition.replicas))
+        wanted = partition.configs.integer("min.insync.replicas")
+        return wanted if self.uncapped else min(wanted, len(partition.replicas))
 
     @property
     def too_few(self) -> bool:
         """Tells whether fewer replicas are in sync than acks=all requires."""
         in_sync = self._partition.in_sync
-        return len(in_sync) < len(self._partition.replicas) and len(in_sync) < self.min_in_sync
+        return (len(in_sync) < len(self._partition.replicas) or self.uncapped) and len(in_sync) < self.min_in_sync
 
     @property
     def low_watermark(self) -> int:

@@ -232,6 +232,8 @@ class Definitions:
     broker: Mapping[str, Setting]
     topic: Mapping[str, Setting]
     group: Mapping[str, Setting]
+    topic_synonyms: Mapping[str, tuple[str, ...]]
+    """The broker settings that correspond to each topic setting. The first of them that is set takes effect."""
 
     def has_topic_setting(self, name: str) -> bool:
         """Tells whether a topic of the release can have this setting."""
@@ -259,7 +261,7 @@ class Definitions:
         return self.of_broker(name).read_only or name.startswith(PER_LISTENER)
 
 
-DEFINITIONS = Definitions(BROKER_SETTINGS, TOPIC_SETTINGS, GROUP_SETTINGS)
+DEFINITIONS = Definitions(BROKER_SETTINGS, TOPIC_SETTINGS, GROUP_SETTINGS, TOPIC_SYNONYMS)
 """The settings of Kafka 4.3.1."""
 
 
@@ -267,12 +269,12 @@ def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]]) -
     """Returns the settings of a release with these differences from 4.3.1."""
     if not settings:
         return DEFINITIONS
-    own = DEFINITIONS
-    return Definitions(
-        _changed(own.broker, settings.get("broker", {})),
-        _changed(own.topic, settings.get("topic", {})),
-        _changed(own.group, settings.get("group", {})),
+    broker, topic, group = (
+        _changed(own, settings.get(kind, {}))
+        for kind, own in (("broker", BROKER_SETTINGS), ("topic", TOPIC_SETTINGS), ("group", GROUP_SETTINGS))
     )
+    added = {name: (f"log.{name}",) for name in topic if name not in TOPIC_SETTINGS and f"log.{name}" in broker}
+    return Definitions(broker, topic, group, TOPIC_SYNONYMS | added)
 
 
 def _changed(own: Mapping[str, Setting], changes: Mapping[str, SettingChange | None]) -> dict[str, Setting]:

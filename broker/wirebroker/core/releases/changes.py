@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-RELEASES = ("0.11", "2.3", "4.3")
+RELEASES = ("0.11", "2.3", "2.8", "3.9", "4.3", "4.4")
 """The releases that can be served, oldest first."""
 
 
@@ -18,7 +18,19 @@ class Behaviour:
     """What a broker of a release does beside judging the batches of producers; the defaults are those of the newest release."""
 
     telemetry: bool = True
-    """clients can push their metrics, if the broker has a receiver for them"""
+    """Clients can push their metrics, if the broker has a receiver for them."""
+    verifies_offset_commits: bool = True
+    """TxnOffsetCommit asks the coordinator whether the group's partition belongs to the transaction."""
+    caps_min_in_sync: bool = True
+    """No more in-sync replicas are required than a partition has replicas."""
+    verifies_transactions: bool = True
+    """A leader asks the coordinator whether a transactional batch belongs to an open transaction."""
+    refuses_append_time: bool = False
+    """A client's batch with the timestamp type LogAppendTime is refused."""
+    stand_ins: int = -(2**63)
+    """The lowest time in ListOffsets that stands for an offset; lower ones are times."""
+    lists_aborted: bool = True
+    """An error in Fetch carries an empty list of aborted transactions, and not null."""
 
 
 class Change(NamedTuple):
@@ -35,7 +47,15 @@ class Change(NamedTuple):
 
 
 CHANGES: tuple[Change, ...] = (
+    Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
     Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
+    Change("3.7", "verifies_offset_commits", False, "KIP-890", "TxnOffsetCommit is verified with the transaction coordinator"),
+    Change("3.7", "caps_min_in_sync", False, "KIP-966", "min.insync.replicas counts up to the number of replicas"),
+    Change("3.6", "verifies_transactions", False, "KIP-890", "transactional batches are verified: errors 47, 48 and 49"),
+    Change("3.6", "refuses_append_time", True, "KIP-937", "a batch with the timestamp type LogAppendTime is taken"),
+    Change("3.5", "stand_ins", -3, "KIP-405", "the times −4 and below in ListOffsets stand for offsets, or are refused"),
+    Change("3.0", "stand_ins", -2, "KIP-734", "the time −3 in ListOffsets stands for the largest timestamp"),
+    Change("2.8", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state outlives the deletion of its records"),
     Change("1.0", "first_sequence", "zero_or_45", "KIP-192", "a first sequence other than zero has an error of its own, 59"),
