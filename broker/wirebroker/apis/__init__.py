@@ -66,8 +66,7 @@ def served_versions(rules: Rules, max_versions: Mapping[int, int], *, telemetry:
     if telemetry and own.behaviour.telemetry:
         offered |= {KEYS[name]: versions(KEYS[name]) for name in TELEMETRY}
     for key, (oldest, newest) in offered.items():
-        known = versions(key)
-        oldest, newest = max(oldest, known[0]), min(newest, known[1], max_versions.get(key, newest))
+        newest = min(newest, max_versions.get(key, newest))
         if oldest <= newest:
             served[key] = (oldest, newest)
     return served
