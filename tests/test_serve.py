@@ -219,7 +219,7 @@ REFUSED = [
     (["--max-version", "Prodce=3"], "--max-version: there is no API named 'Prodce'; did you mean 'Produce'?"),
     (["--max-version", "Produce=99"], "--max-version: Produce has the versions 3 to 13 here, and not 99"),
     (["--max-version", "Produce=2"], "--max-version: Produce has the versions 3 to 13 here, and not 2"),
-    (["--max-version", "Produce=7", "--profile", "kafka-0.11"], "--max-version: Produce has the versions 3 to 3 here"),
+    (["--max-version", "Produce=7", "--profile", "kafka-0.11"], "--max-version: Produce has the versions 0 to 3 here"),
     (["--max-version", "PushTelemetry=0"], "--max-version: PushTelemetry is not served here"),
     (["--require-fired"], "--require-fired: no fault is there to fire; load one with --faults"),
     (["--trace", "consle"], "--trace consle: this is neither 'console' nor a name like trace.jsonl; did you mean 'console'?"),
