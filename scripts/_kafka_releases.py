@@ -73,7 +73,12 @@ def java_options(version: str) -> list[str]:
     if numbers(version) >= (4,):
         return [f"-Dlog4j2.configurationFile={LEVELS / 'kafka-log4j2.properties'}"]
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
-    return [*opened, f"-Dlog4j.configuration=file:{LEVELS / 'kafka-log4j.properties'}", "-Dzookeeper.sasl.client=false"]
+    return [
+        *opened,
+        f"-Dlog4j.configuration=file:{LEVELS / 'kafka-log4j.properties'}",
+        "-Dzookeeper.sasl.client=false",
+        "-Dzookeeper.jmx.log4j.disable=true",
+    ]
 
 
 def free_port() -> int:

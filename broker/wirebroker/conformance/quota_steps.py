@@ -115,11 +115,11 @@ def _throttled(run: Run, step: Json, api: str, version: int, fields: Json) -> Js
     connection = _of(run, step)
     request = from_plain(request_class(KEYS[api]), fields)
     if fields.get("acks") == 0:
-        connection.send(request, version, answered=False)
+        connection.send(request, run.version(api, step, version), answered=False)
         connection.send(from_plain(request_class(KEYS["ApiVersions"]), {}), 0)
         connection.response(NOT_MUTED)
         return {"answered": True}
-    response = connection.request(request, version)
+    response = connection.request(request, run.version(api, step, version))
     connection.close()
     observed: Json = {"throttle_time_ms": response.throttle_time_ms}
     return observed | ({"topics": len(response.responses)} if api == "Fetch" else {})
@@ -127,7 +127,7 @@ def _throttled(run: Run, step: Json, api: str, version: int, fields: Json) -> Js
 
 def _create(run: Run, step: Json) -> Json:
     """Create, grow or delete a topic; how long it waits hangs on the time between two requests."""
-    name, version, timeout = run.topic(step), step["v"], {"timeout_ms": 10_000}
+    name, version, timeout = run.topic(step), run.version(step["api"], step, step["v"]), {"timeout_ms": 10_000}
     if step["api"] == "CreateTopics":
         topic: Json = {"name": name, "num_partitions": step["partitions"], "replication_factor": 1}
         fields = {"topics": [topic], "validate_only": step.get("validate_only", False)}

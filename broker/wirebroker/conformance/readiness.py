@@ -14,16 +14,24 @@ from typing import Any
 
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
+from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
 from wirebroker.client.wire import WireClient
+from wirebroker.conformance.recording import Json
 from wirebroker.conformance.run import Run
+from wirebroker.conformance.versions import Announced
 
 PAUSE, WITHIN = 0.02, 10.0
 """Seconds between two requests, and seconds after which the replay goes on regardless."""
 COORDINATOR_CODES = (14, 15, 16)
 """The errors for a loading, unavailable or wrong coordinator; the client retries each."""
+DESCRIBING = "DescribeTransactions"
+"""The API that tells most of it; releases before 3.0 lack it."""
 _GROUP, _TRANSACTION = 0, 1
+_CONCURRENT = 51
+_NOBODY = 2**62
+"""A producer id that no broker has given."""
 
 
 def prepare(run: Run) -> None:
@@ -46,18 +54,23 @@ def coordinators_loaded(client: WireClient, groups: Iterable[str], transactional
 
     Raises ConnectionClosed, NoResponse and ProtocolError where the broker does not serve one of the requests.
     """
+    announced = Announced.by(client)
     for name in groups:
-        until(partial(_found, client, _GROUP, name))
-        until(partial(_group_loaded, client, name))
+        until(partial(_found, client, announced, _GROUP, name))
+        until(partial(_group_loaded, client, announced, name))
     for name in transactional_ids:
-        until(partial(_found, client, _TRANSACTION, name))
-        until(partial(_transaction_loaded, client, name))
+        until(partial(_found, client, announced, _TRANSACTION, name))
+        until(partial(_transaction_loaded, client, announced, name))
 
 
-def markers_written(run: Run, transactional_id: str) -> None:
-    """Wait until an ended transaction is complete, with its markers in every partition."""
+def markers_written(run: Run, ending: Json) -> None:
+    """Wait until the transaction that an EndTxn of these fields ended is complete, with its markers in every partition."""
     with _asking(run) as client:
-        transactions_complete(client, [transactional_id])
+        if run.announced.lacks(DESCRIBING):
+            request = EndTxnRequest(**ending)  # the same again succeeds once the markers are written
+            until(lambda: client.request(request, 0).error_code != _CONCURRENT)
+        else:
+            transactions_complete(client, [ending["transactional_id"]])
 
 
 def transactions_complete(client: WireClient, transactional_ids: list[str]) -> bool:
@@ -92,16 +105,21 @@ def until(reached: Callable[[], bool]) -> bool:
     return done
 
 
-def _found(client: WireClient, kind: int, key: str) -> bool:
-    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-    return client.request(request, 4).coordinators[0].error_code not in COORDINATOR_CODES
+def _found(client: WireClient, announced: Announced, kind: int, key: str) -> bool:
+    request = FindCoordinatorRequest(key_type=kind, key=key, coordinator_keys=[key])
+    response = client.request(request, announced.lowered("FindCoordinator", 4))
+    return (response.coordinators or [response])[0].error_code not in COORDINATOR_CODES
 
 
-def _group_loaded(client: WireClient, group: str) -> bool:
-    return client.request(OffsetFetchRequest(group_id=group, topics=None), 7).error_code not in COORDINATOR_CODES
+def _group_loaded(client: WireClient, announced: Announced, group: str) -> bool:
+    request = OffsetFetchRequest(group_id=group, topics=None)
+    return client.request(request, announced.lowered("OffsetFetch", 7)).error_code not in COORDINATOR_CODES
 
 
-def _transaction_loaded(client: WireClient, transactional_id: str) -> bool:
+def _transaction_loaded(client: WireClient, announced: Announced, transactional_id: str) -> bool:
+    if announced.lacks(DESCRIBING):
+        request = EndTxnRequest(transactional_id=transactional_id, producer_id=_NOBODY, producer_epoch=0, committed=True)
+        return client.request(request, 0).error_code not in COORDINATOR_CODES
     return _states(client, [transactional_id])[0].error_code not in COORDINATOR_CODES
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from kafkawire.declare import from_plain
 from kafkawire.registry import KEYS, request_class
 from wirebroker.client.wire import WireClient
 from wirebroker.conformance.recording import Json, Scenario
+from wirebroker.conformance.versions import Announced, VersionMode
 
 _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 750
@@ -53,8 +56,11 @@ class Token:
 class Run:
     """One scenario being replayed: names, remembered results and the timestamps of its batches."""
 
-    def __init__(self, scenario: Scenario, broker: ReplayTarget) -> None:
+    def __init__(self, scenario: Scenario, broker: ReplayTarget, versions: VersionMode = "named") -> None:
         self.broker = broker
+        self.versions = versions
+        self.lowered = False
+        """Whether a version was lowered, or would have been with versions "clamped"."""
         self.client = WireClient(*broker.address)
         self._clients: dict[str, WireClient] = {}
         self.scenario = scenario
@@ -98,10 +104,26 @@ class Run:
         for client in (self.client, *self._clients.values()):
             client.close()
 
+    @cached_property
+    def announced(self) -> Announced:
+        """The versions that the broker announces."""
+        with closing(WireClient(*self.broker.address)) as client:
+            return Announced.by(client)
+
+    def version(self, api: str, step: Json, version: int) -> int:
+        """The version for a step: the one that it names, else this one; lowered if the broker has no such version and versions
+        are clamped, or if it is no step of the scenario but a request of the replay's own, which names no operation."""
+        named: int = step.get("v", version)
+        lowered = self.announced.lowered(api, named)
+        if "op" not in step:
+            return lowered
+        self.lowered |= lowered != named
+        return lowered if self.versions == "clamped" else named
+
     def ask(self, api: str, step: Json, version: int, **fields: Any) -> Any:
         """Send a request of these fields in the step's version, else in this one, and wait for the response."""
         request = from_plain(request_class(KEYS[api]), fields)
-        return self.client_of(step).request(request, step.get("v", version), step.get("conn", "main"))
+        return self.client_of(step).request(request, self.version(api, step, version), step.get("conn", "main"))
 
     def topic(self, step: Json) -> str:
         """The topic's real name: `T`, `T2` … are topics of this run, any other name is literal."""

@@ -170,7 +170,7 @@ def op_produce(run: Run, step: Json) -> Json:
 
 
 def _produce_request(run: Run, step: Json) -> tuple[ProduceRequest, int]:
-    version = step.get("v", 9)
+    version = run.version("Produce", step, 9)
     entries = step.get("entries") or [step]
     topics: dict[str, TopicProduceData] = {}
     for entry in entries:
@@ -223,7 +223,7 @@ def op_produce_pipeline(run: Run, step: Json) -> Json:
     connection = step.get("conn", "main")
     sent = []
     for entry in step["reqs"]:
-        request, version = _produce_request(run, entry)
+        request, version = _produce_request(run, {"op": step["op"]} | entry)
         run.client.send(request, version, connection)
         sent.append((entry, version))
     return {"responses": [_produced(run, entry, run.client.response(connection), version) for entry, version in sent]}
@@ -242,7 +242,7 @@ def op_produce_internal(run: Run, step: Json) -> Json:
 
 @_operation
 def op_fetch(run: Run, step: Json) -> Json:
-    version = step.get("v", 11)
+    version = run.version("Fetch", step, 11)
     name = run.topic(step)
     partition = {
         "partition": step.get("part", 0), "fetch_offset": step.get("offset", 0), "partition_max_bytes": 1 << 20,
@@ -318,9 +318,10 @@ def op_state(run: Run, step: Json) -> Json:
 @_repeated(lambda step: () if step.get("once") else COORDINATOR_CODES)
 def op_find_coordinator(run: Run, step: Json) -> Json:
     transactional = "txid" in step
-    keys = [run.name(step["txid" if transactional else "group"])]
-    response = run.ask("FindCoordinator", step, 4, key_type=int(transactional), coordinator_keys=keys).coordinators[0]
-    return {"error": shown(response.error_code), "node": response.node_id}
+    key = run.name(step["txid" if transactional else "group"])
+    response = run.ask("FindCoordinator", step, 4, key_type=int(transactional), key=key, coordinator_keys=[key])
+    found = response.coordinators[0] if response.coordinators else response  # versions before 4 tell one alone
+    return {"error": shown(found.error_code), "node": found.node_id}
 
 
 @_repeated(_concurrent)
@@ -370,13 +371,14 @@ def op_txn_offset_commit(run: Run, step: Json) -> Json:
 
 @_repeated(_concurrent)
 def op_end_txn(run: Run, step: Json) -> Json:
-    version = step.get("v", 3)
-    response = run.ask(
-        "EndTxn", step, version, transactional_id=run.name(step["txid"]), producer_id=step["pid"],
-        producer_epoch=step["epoch"], committed=step["commit"],
-    )  # fmt: skip
+    version = run.version("EndTxn", step, 3)
+    ending = {
+        "transactional_id": run.name(step["txid"]), "producer_id": step["pid"], "producer_epoch": step["epoch"],
+        "committed": step["commit"],
+    }  # fmt: skip
+    response = run.ask("EndTxn", step, version, **ending)
     if not response.error_code:
-        markers_written(run, run.name(step["txid"]))
+        markers_written(run, ending)
     observed: Json = {"error": shown(response.error_code)}
     return observed | ({"pid": response.producer_id, "epoch": response.producer_epoch} if version >= 5 else {})
 
@@ -425,7 +427,7 @@ def op_heartbeat(run: Run, step: Json) -> Json:
 
 @_operation
 def op_leave_group(run: Run, step: Json) -> Json:
-    version, member = step.get("v", 2), {"member_id": step["member"]}
+    version, member = run.version("LeaveGroup", step, 2), {"member_id": step["member"]}
     members = [member] if version >= 3 else []
     return {
         "error": shown(run.ask("LeaveGroup", step, version, group_id=_group(run, step), members=members, **member).error_code)

@@ -1,0 +1,96 @@
+"""The recordings of other releases: the steps of the scenarios in which a release responds otherwise than Kafka 4.3.1.
+
+A scenario was played twice with the versions that it names, and twice with versions lowered to what the release announces. A
+step that did not repeat is left out. Observations are kept as a comparison sees them: ids by first appearance, without times.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from wirebroker.conformance.recording import LEFT_OUT, Json, Scenario, load, normalised
+from wirebroker.conformance.versions import VersionMode
+
+MODES: tuple[VersionMode, ...] = ("named", "clamped")
+Steps = dict[str, Json]
+"""Observations by the number of their step, as text."""
+
+
+@dataclass(slots=True)
+class ReleaseRecording:
+    """One release. `skipped` has the reason for each scenario that it cannot have."""
+
+    version: str
+    broker: str
+    skipped: dict[str, str] = field(default_factory=dict)
+    named: dict[str, Steps] = field(default_factory=dict)
+    clamped: dict[str, Steps] = field(default_factory=dict)
+    left_out: dict[str, dict[str, list[int]]] = field(default_factory=lambda: {mode: {} for mode in MODES})
+
+    def differing(self, versions: VersionMode) -> dict[str, Steps]:
+        """The steps that differ from the recording of 4.3.1, by scenario."""
+        return self.named if versions == "named" else self.clamped
+
+    def add(self, scenario: Scenario, versions: VersionMode, rounds: Sequence[list[Json]]) -> None:
+        """Note what a scenario observed each time that it was played."""
+        base = normalised(row["observed"] for row in scenario.steps)
+        first, *others = [normalised(observed) for observed in rounds]
+        left_out = [index for index, seen in enumerate(first) if any(other[index] != seen for other in others)]
+        changed = {str(i): seen for i, seen in enumerate(first) if i not in left_out and seen != base[i]}
+        for held, new in ((self.differing(versions), changed), (self.left_out[versions], left_out)):
+            held.pop(scenario.name, None)
+            if new:
+                held[scenario.name] = new  # type: ignore[assignment]
+        self.skipped.pop(scenario.name, None)
+
+    def scenarios(self, versions: VersionMode, only: Iterable[str] | None = None) -> list[Scenario]:
+        """The scenarios with what this release responds. ValueError names scenarios that there are not."""
+        differing, left_out = self.differing(versions), self.left_out[versions]
+        return [
+            replace(each, expected=_expected(each, differing.get(each.name, {}), left_out.get(each.name, [])))
+            for each in load(only=only)
+            if each.name not in self.skipped
+        ]
+
+    def write(self, path: Path) -> None:
+        """Write the file, compressed."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
+def _expected(scenario: Scenario, changed: Steps, left_out: Sequence[int]) -> list[Any]:
+    seen = normalised(row["observed"] for row in scenario.steps)
+    for index, observed in changed.items():
+        seen[int(index)] = observed
+    for index in left_out:
+        seen[index] = LEFT_OUT
+    return seen
+
+
+def recorded_releases() -> list[str]:
+    """The releases with a recording, such as "3.9"."""
+    names = [each.name.removesuffix(".json.xz") for each in _folder().iterdir() if each.name.endswith(".json.xz")]
+    return sorted((name.removeprefix("kafka-") for name in names), key=lambda name: [int(part) for part in name.split(".")])
+
+
+def release_recording(release: str) -> ReleaseRecording:
+    """The recording of a release. Raises ValueError if there is none."""
+    if release not in recorded_releases():
+        raise ValueError(f"no recording of Kafka {release} is here; there are {', '.join(recorded_releases())}")
+    return read(_folder().joinpath(f"kafka-{release}.json.xz").read_bytes())
+
+
+def read(compressed: bytes) -> ReleaseRecording:
+    """The recording in a file."""
+    return ReleaseRecording(**json.loads(lzma.decompress(compressed)))
+
+
+def _folder() -> Any:
+    return files(__package__).joinpath("recordings", "releases")

@@ -1,0 +1,39 @@
+"""The versions that a broker announces, and how a replay keeps to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kafkawire.errors import WireError
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.registry import api_name
+from wirebroker.client.wire import WireClient
+
+VersionMode = Literal["named", "clamped"]
+"""How a replay chooses versions: as the scenario names them, or lowered to what the broker announces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """The newest version of each API by its name. A broker that does not tell is taken to have every version."""
+
+    newest: Mapping[str, int]
+
+    @classmethod
+    def by(cls, client: WireClient) -> Announced:
+        """What the broker of this client tells."""
+        try:
+            told = client.request(ApiVersionsRequest(), 0).api_keys
+        except (OSError, WireError):
+            return cls({})
+        return cls({api_name(each.api_key): each.max_version for each in told})
+
+    def lowered(self, api: str, version: int) -> int:
+        """The version, or the newest that the broker has."""
+        return min(version, self.newest.get(api, version))
+
+    def lacks(self, api: str) -> bool:
+        """Tells whether the broker does not have this API."""
+        return bool(self.newest) and api not in self.newest

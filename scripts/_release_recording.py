@@ -1,0 +1,122 @@
+"""Playing the recorded scenarios on another release of Kafka: on which broker, how often, and which it cannot have."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from _kafka_releases import has_kraft, numbers
+from _kafka_security import OAuth, Security
+from _kafka_server import TELEMETRY_RECEIVER, KafkaServer, KafkaUnavailable
+
+from wirebroker.conformance.recording import USERS, Json, Scenario
+from wirebroker.conformance.releases import MODES, ReleaseRecording
+from wirebroker.conformance.replay import play
+from wirebroker.conformance.run import Run
+from wirebroker.conformance.versions import VersionMode
+
+TIMES = 2
+"""How often a scenario is played in each mode."""
+NEEDS_NEW_BROKER = ("cold", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
+"""The groups of scenarios that leave something to the next."""
+AT_ONCE = ("groups", "expire", "expire_txnid", "expire_off_retention", "secured_sessions", "secured_tokens", "secured_owners")
+"""The groups of scenarios that wait for long and whose runs do not meet."""
+RETENTION_AFTER = 31
+"""Seconds after its start when a broker first looks for old segments; releases before 3.6 have no setting for it."""
+Turn = tuple[VersionMode, int]
+
+
+def server_for(scenario: Scenario, version: str) -> KafkaServer:
+    """A broker of this version with the settings of the scenario."""
+    settings = scenario.settings | ({"metric.reporters": TELEMETRY_RECEIVER} if scenario.telemetry else {})
+    oauth = OAuth() if scenario.ran_on == "secured_tokens" else None
+    security = Security(USERS, listeners=("SASL_PLAINTEXT",), oauth=oauth) if scenario.secured else None
+    return KafkaServer(_translated(settings, version), version=version, security=security)
+
+
+def _translated(settings: dict[str, str], version: str) -> dict[str, str]:
+    """The settings by the names of an older release."""
+    if "authorizer.class.name" in settings and not has_kraft(version):
+        package = "kafka.security.authorizer.Acl" if numbers(version) >= (2, 4) else "kafka.security.auth.SimpleAcl"
+        settings = settings | {"authorizer.class.name": f"{package}Authorizer"}
+    if "delegation.token.secret.key" in settings and numbers(version) < (2, 8):
+        settings = settings | {"delegation.token.master.key": settings["delegation.token.secret.key"]}
+    return settings
+
+
+def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
+    """Why a release cannot have a scenario; `apis` are those that it announces."""
+    release, has = numbers(version), set(apis)
+    if scenario.telemetry and release < (3, 7):
+        return "has no metrics of clients (KIP-714)"
+    if scenario.ran_on == "features" and release < (4,):
+        return "lacks the levels of features that the steps name"
+    if scenario.ran_on.startswith("log_dirs") and has_kraft(version) and release < (3, 7):
+        return "has one log directory in KRaft (KIP-858)"
+    asked = Counter(row["step"]["api"] for row in scenario.steps if row["step"]["op"] in ("ask", "exchange"))
+    if not scenario.telemetry and 2 * sum(asked[api] for api in asked.keys() - has) > len(scenario.steps):
+        return f"lacks {', '.join(sorted(asked.keys() - has))}"
+    return None
+
+
+def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> None:
+    """Play scenarios that the release can have, and note what it responds."""
+    groups: dict[str, list[Scenario]] = defaultdict(list)
+    for scenario in scenarios:
+        groups[scenario.ran_on].append(scenario)
+    for name, group in groups.items():
+        began = time.monotonic()
+        try:
+            seen = _play_group(name, group, recording.version)
+        except KafkaUnavailable as refused:
+            print(f"{name}: {refused}", file=sys.stderr)
+            recording.skipped |= dict.fromkeys([each.name for each in group], "does not start with the settings")
+            continue
+        for scenario in group:
+            for mode in MODES:
+                recording.add(scenario, mode, [seen[scenario.name, (mode, time_)] for time_ in range(TIMES)])
+        print(f"{name}: {len(group)} scenarios in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+
+def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[str, Turn], list[Json]]:
+    """What each scenario observed in each turn. Where no version is lowered, the clamped turns are the named ones."""
+    seen: dict[tuple[str, Turn], list[Json]] = {}
+    same: set[str] = set()
+
+    def turn(server: KafkaServer, mode: VersionMode, count: int) -> None:
+        for scenario in group:
+            if mode == "clamped" and scenario.name in same:
+                seen[scenario.name, (mode, count)] = seen[scenario.name, ("named", count)]
+                continue
+            run = Run(scenario, server, mode)
+            seen[scenario.name, (mode, count)] = play(run)
+            if not run.lowered:
+                same.add(scenario.name)
+
+    turns: list[list[Turn]] = [[(mode, count) for count in range(TIMES)] for mode in MODES]
+    if name in NEEDS_NEW_BROKER:
+        for each in [each for mode in turns for each in mode]:
+            if each[0] == "clamped" and same >= {scenario.name for scenario in group}:
+                for scenario in group:
+                    seen[scenario.name, each] = seen[scenario.name, ("named", each[1])]
+                continue
+            with started(group[0], version) as server:
+                turn(server, *each)
+        return seen
+    with started(group[0], version) as server, ThreadPoolExecutor(TIMES if name in AT_ONCE else 1) as threads:
+        for both in turns:
+            list(threads.map(lambda each: turn(server, *each), both))
+    return seen
+
+
+@contextmanager
+def started(scenario: Scenario, version: str) -> Iterator[KafkaServer]:
+    """A broker for a scenario, as old as the recorded one was."""
+    with server_for(scenario, version) as server:
+        if scenario.ran_on == "expire_off_retention" and numbers(version) < (3, 6):
+            time.sleep(RETENTION_AFTER)
+        yield server
