@@ -56,6 +56,9 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.add_argument("--only", metavar="NAME,…", help="only these scenarios")
     conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
     conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
+    conformance.add_argument("--profile", metavar="kafka-X.Y", help="compare with what this release of Kafka answered")
+    conformance.add_argument("--versions", choices=("named", "clamped"), help="with --profile: the versions that scenarios "
+        "name, or lowered to those that the broker announces (both)")  # fmt: skip
     conformance.set_defaults(command="conformance")
     _releases(commands)
     _proxy(commands)

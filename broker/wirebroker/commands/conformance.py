@@ -9,14 +9,18 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import cast
 
 from kafkawire.errors import WireError
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker.client.wire import WireClient, address_of
 from wirebroker.common.complaints import complain
 from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import Difference, Scenario, deliberate, load
+from wirebroker.conformance.recording import LEFT_OUT, Difference, Scenario, deliberate, load
+from wirebroker.conformance.releases import BASE, MODES, PREFIX, release_recording
 from wirebroker.conformance.replay import RemoteBroker, replay
+from wirebroker.conformance.versions import VersionMode
+from wirebroker.core.profile import ProfileName
 
 NEEDS_RESTART = "restarts the broker, which cannot be done by address"
 NEEDS_GROUPS = "needs share groups and streams groups"
@@ -38,20 +42,43 @@ class Report:
 def run(options: argparse.Namespace) -> int:
     """Replay the scenarios. Returns the exit code: 0 if every step agrees, 1 if one differs, 2 if it could not be done."""
     try:
-        only = options.only.split(",") if options.only else None
-        scenarios = load(Path(options.file) if options.file else None, only)
         remote = RemoteBroker(*address_of(options.bootstrap)) if options.bootstrap else None
-        report = run_all(scenarios, remote)
+        reports = {versions: run_all(scenarios, remote, play) for versions, (scenarios, play) in _wanted(options).items()}
     except (ValueError, OSError) as wrong:
         complain("conformance", wrong)
         return 2
-    _print(report)
+    for versions, report in reports.items():
+        _print(report, f", versions {versions}" if len(reports) > 1 else "")
     if options.json:
-        Path(options.json).write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
-    return 1 if report.differing else 0
+        told = {versions: asdict(report) for versions, report in reports.items()}
+        text = json.dumps(told if options.profile else told["named"], indent=1)
+        Path(options.json).write_text(text + "\n", encoding="utf-8")
+    return 1 if any(report.differing for report in reports.values()) else 0
 
 
-def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None) -> Report:
+@dataclass(frozen=True, slots=True)
+class Play:
+    """How scenarios are replayed: the profile of a broker of our own, and the versions of requests."""
+
+    profile: ProfileName = "kafka-4.3"
+    versions: VersionMode = "named"
+
+
+def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenario], Play]]:
+    """The scenarios to replay by the versions of requests. Raises ValueError."""
+    only = options.only.split(",") if options.only else None
+    profile = cast(ProfileName, options.profile or "kafka-4.3")
+    release = profile.removeprefix(PREFIX)
+    if release == BASE:
+        return {"named": (load(Path(options.file) if options.file else None, only), Play())}
+    if options.file:
+        raise ValueError("--file is a recording of Kafka 4.3.1, which --profile does not go with")
+    recording = release_recording(release)
+    modes = [options.versions] if options.versions else MODES
+    return {versions: (recording.scenarios(versions, only), Play(profile, versions)) for versions in modes}
+
+
+def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, play: Play = Play()) -> Report:
     """Replay scenarios on a broker by address, or each on a broker of our own with the settings it was recorded with."""
     from rich.progress import track
 
@@ -61,10 +88,12 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None) -
             report.skipped[scenario.name] = reason
         elif remote is not None:
             check_responses(remote)
-            _one(scenario, remote, report)
+            _one(scenario, remote, report, play)
         else:
-            with OwnBroker(scenario.settings, secured=scenario.secured, telemetry=scenario.telemetry) as own:
-                _one(scenario, own, report)
+            with OwnBroker(
+                scenario.settings, profile=play.profile, secured=scenario.secured, telemetry=scenario.telemetry
+            ) as own:
+                _one(scenario, own, report, play)
     return report
 
 
@@ -87,16 +116,16 @@ def _unable(scenario: Scenario, remote: RemoteBroker | None) -> str | None:
     return NEEDS_SETTINGS if scenario.ran_on not in ("main", "slow") else None
 
 
-def _one(scenario: Scenario, broker: OwnBroker | RemoteBroker, report: Report) -> None:
-    observed, differences = replay(scenario, broker)
-    report.steps += len(observed)
+def _one(scenario: Scenario, broker: OwnBroker | RemoteBroker, report: Report, play: Play) -> None:
+    observed, differences = replay(scenario, broker, play.versions)
+    report.steps += len(observed) - (scenario.expected or []).count(LEFT_OUT)
     report.deliberate += [difference for difference in differences if deliberate(difference)]
     found = [difference for difference in differences if not deliberate(difference)]
     report.differences += found
     (report.differing if found else report.agreed).append(scenario.name)
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, which: str) -> None:
     for difference in report.differences:
         print(f"{difference.scenario}, step {difference.index}: {json.dumps(difference.step)}")
         print(f"    Kafka    {json.dumps(difference.expected)}")
@@ -108,4 +137,4 @@ def _print(report: Report) -> None:
         names = [name for name, why in report.skipped.items() if why == reason]
         print(f"{len(names)} skipped, because each {reason}: {', '.join(names)}")
     total = len(report.agreed) + len(report.differing)
-    print(f"{len(report.agreed)} of {total} scenarios agree with Kafka in every step ({report.steps} steps)")
+    print(f"{len(report.agreed)} of {total} scenarios agree with Kafka in every step ({report.steps} steps{which})")

@@ -17,6 +17,8 @@ from typing import Any
 from wirebroker.conformance.recording import LEFT_OUT, Json, Scenario, load, normalised
 from wirebroker.conformance.versions import VersionMode
 
+BASE, PREFIX = "4.3", "kafka-"
+"""The release whose recording holds every step, and what the names of profiles begin with."""
 MODES: tuple[VersionMode, ...] = ("named", "clamped")
 Steps = dict[str, Json]
 """Observations by the number of their step, as text."""
@@ -43,10 +45,8 @@ class ReleaseRecording:
         first, *others = [normalised(observed) for observed in rounds]
         left_out = [index for index, seen in enumerate(first) if any(other[index] != seen for other in others)]
         changed = {str(i): seen for i, seen in enumerate(first) if i not in left_out and seen != base[i]}
-        for held, new in ((self.differing(versions), changed), (self.left_out[versions], left_out)):
-            held.pop(scenario.name, None)
-            if new:
-                held[scenario.name] = new  # type: ignore[assignment]
+        self.differing(versions)[scenario.name] = changed
+        self.left_out[versions][scenario.name] = left_out
         self.skipped.pop(scenario.name, None)
 
     def scenarios(self, versions: VersionMode, only: Iterable[str] | None = None) -> list[Scenario]:
@@ -61,14 +61,18 @@ class ReleaseRecording:
     def write(self, path: Path) -> None:
         """Write the file, compressed."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        told = asdict(self)
+        for held in (told["named"], told["clamped"], *told["left_out"].values()):
+            for name in [name for name, steps in held.items() if not steps]:
+                del held[name]
+        text = json.dumps(told, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def _expected(scenario: Scenario, changed: Steps, left_out: Sequence[int]) -> list[Any]:
     seen = normalised(row["observed"] for row in scenario.steps)
-    for index, observed in changed.items():
-        seen[int(index)] = observed
+    for number, observed in changed.items():
+        seen[int(number)] = observed
     for index in left_out:
         seen[index] = LEFT_OUT
     return seen
@@ -76,8 +80,9 @@ def _expected(scenario: Scenario, changed: Steps, left_out: Sequence[int]) -> li
 
 def recorded_releases() -> list[str]:
     """The releases with a recording, such as "3.9"."""
-    names = [each.name.removesuffix(".json.xz") for each in _folder().iterdir() if each.name.endswith(".json.xz")]
-    return sorted((name.removeprefix("kafka-") for name in names), key=lambda name: [int(part) for part in name.split(".")])
+    held = _folder().iterdir() if _folder().is_dir() else []
+    names = [each.name.removesuffix(".json.xz") for each in held if each.name.endswith(".json.xz")]
+    return sorted((name.removeprefix(PREFIX) for name in names), key=lambda name: [int(part) for part in name.split(".")])
 
 
 def release_recording(release: str) -> ReleaseRecording:
