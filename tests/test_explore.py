@@ -18,8 +18,8 @@ from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS
 from wirebroker import MockKafka, faults
 from wirebroker.campaign.cases import Results, in_shard, play_all
-from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA
-from wirebroker.campaign.misfortunes import Choice, cases, places
+from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_STATIC_MEMBERS, SINCE, WITHOUT_ID
+from wirebroker.campaign.misfortunes import Asked, Choice, Place, cases, places
 from wirebroker.campaign.outcomes import OUTCOMES
 from wirebroker.campaign.show import Screen
 from wirebroker.campaign.workers import workers
@@ -161,6 +161,47 @@ def test_transactions_give_no_alarm(explore: Explore) -> None:
     assert code == 0
     assert found["summary"]["failed"] > 0
     assert found["summary"]["failed"] + found["summary"]["as_before"] == found["summary"]["runs"]
+
+
+def test_a_cluster_behind_the_proxy_is_left_as_it_was_found(explore: Explore, mock_kafka: MockKafka) -> None:
+    mock_kafka.produce("orders", value=b"of another time")
+    fill = (*FILL, "--upstream", mock_kafka.bootstrap_servers)
+    code, found = explore("pipeline.py process-first", *fill, "--api", "OffsetCommit", "--faults", "REBALANCE_IN_PROGRESS")
+    assert code == 1
+    assert [run["outcomes"] for run in found["runs"]] == [["doubled"]] * 3
+    code, found = explore("pipeline.py transactional", *fill, "--api", "EndTxn", "--faults", "PRODUCER_FENCED")
+    assert code == 0
+    assert {tuple(run["outcomes"]) for run in found["runs"]} == {("failed",)}
+    assert not [each for each in mock_kafka.transactions().values() if each.state == "Ongoing"]
+
+
+def test_what_goes_on_inside_a_broker_is_not_tried_before_a_cluster(
+    explore: Explore, plain_rows: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    kinds = {case["fault"]["kind"] for case in cases(places(plain_rows), Choice.of((), (), proxied=True))}
+    assert kinds == {"lose_request", "lose_ack", "cut", "error", "throttle"}
+    upstream = ("--upstream", "127.0.0.1:9")
+    for flags, sentence in (
+        (("--faults", "restart"), "restart: this happens inside a broker"),
+        (("--config", "a=b"), "--config: not with --upstream"),
+        ((), "--upstream 127.0.0.1:9: Connection refused"),
+    ):
+        assert explore("fire_and_forget.py", *upstream, *flags)[0] == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_errors_that_the_application_cannot_get_are_not_tried(plain_rows: list[Any]) -> None:
+    """A dynamic member of a classic group has no instance id and no epoch, and its producer no transactional id."""
+    wanted = {**places(plain_rows), Place("InitProducerId", None, None): [Asked(6)]}
+    table = cases(wanted, Choice(impossible=OF_STATIC_MEMBERS))
+    errors = {(case["api"], case["fault"].get("code")) for case in table}
+    assert ("Heartbeat", "UNKNOWN_MEMBER_ID") in errors
+    assert ("Heartbeat", "FENCED_INSTANCE_ID") not in errors
+    assert ("FindCoordinator", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED") not in errors
+    assert {code for api, code in errors if api == "InitProducerId" and code} == WITHOUT_ID
+    assert ("Fetch", "UNKNOWN_TOPIC_ID") not in {
+        (case["api"], case["fault"].get("code")) for case in cases({Place("Fetch", None, None): [Asked(12)]}, Choice())
+    }
 
 
 def test_an_endless_loop_hangs(explore: Explore) -> None:
@@ -330,7 +371,7 @@ def test_a_bar_stays_on_a_terminal(terminal: bool, line: str) -> None:
 
 
 def test_every_error_in_the_table_exists() -> None:
-    for api, names in [*ERRORS.items(), *DONE.items(), *((api, (name,)) for api, name in OF_LOST_DATA)]:
+    for api, names in [*ERRORS.items(), *DONE.items(), *((api, (name,)) for api, name in (*OF_LOST_DATA, *SINCE))]:
         assert api in KEYS
         assert set(names) <= set(ErrorCode.__members__)
 

@@ -1,4 +1,4 @@
-"""`wirebroker explore` with applications in Java, Go and JavaScript: right ones, and others with a known bug.
+"""`wirebroker explore` with applications in Java, Go and JavaScript, and before a real Kafka: right ones and others with a bug.
 
 All of them meet the same faults at the same APIs, so no flag names the bug of one of them.
 """
@@ -18,7 +18,8 @@ from wirebroker.commands.cli import main
 from wirekit import kafka_jars, lacking
 
 # isort: split
-from interop_parts.clients import PROGRAMS, fetched, node_folder  # in scripts/, where wirekit looks
+from _kafka_server import KafkaServer  # in scripts/, where wirekit looks
+from interop_parts.clients import PROGRAMS, fetched, node_folder
 
 pytestmark = [
     pytest.mark.slow,  # virtual machines start, and Go compiles
@@ -92,6 +93,17 @@ def test_javascript(way: str, flags: tuple[str, ...], bug: str, tmp_path: Path) 
     (tmp_path / "node_modules").symlink_to(node_folder() / "node_modules")
     program = shutil.copy(HERE / "orders.mjs", tmp_path)
     explore(["node", str(program), way], tmp_path, bug, *flags)
+
+
+def test_before_a_real_kafka(tmp_path: Path) -> None:
+    kafka_jars()
+    program = [sys.executable, str(HERE / "pipeline.py"), "process-first"]
+    faults = ("--api", "OffsetCommit", "--faults", "REBALANCE_IN_PROGRESS,cut")
+    with KafkaServer() as kafka:
+        explore(program, tmp_path, "doubled", *FILL, *faults, "--upstream", "{}:{}".format(*kafka.address))
+    found = json.loads((tmp_path / "explore.json").read_text())
+    assert found["plain"]["stored"] == {"invoices": 4}
+    assert [run["outcomes"] for run in found["runs"] if run["fault"]["kind"] == "cut"] == [["as_before"]] * 3
 
 
 @pytest.fixture(scope="module")

@@ -141,6 +141,11 @@ class ProxyKafka:
                 raise TimeoutError(f"the condition did not come true within {timeout} s")
             time.sleep(RECHECK_S)
 
+    def connection_count(self) -> int:
+        """How many connections clients have now."""
+        host = self._running()[1]
+        return self._call(lambda _: len(host.clients))
+
     def metric_points(self, client_id: str | None = None, metric: str | None = None) -> list[MetricPoint]:
         """The metrics that clients have pushed to brokers (KIP-714), oldest first. Needs the extra telemetry.
 

@@ -20,17 +20,18 @@ consumer.subscribe(["orders"])
 def process_first() -> None:
     """Send, then commit. If the commit fails, the batch is read again."""
     producer = Producer({**where, **quick, "enable.idempotence": True})
-    done = 0
+    done, first = 0, None
     while done < 4:
         message = consumer.poll(10)
         if message is None or message.error():
             sys.exit("nothing came")
+        first = message.offset() if first is None else first
         producer.produce("invoices", key=message.key(), value=b"invoice of " + message.value())
         if producer.flush(5):
             sys.exit("not sent")
         try:
             consumer.commit(message, asynchronous=False)
-            done = message.offset() + 1
+            done = message.offset() + 1 - first
         except KafkaException:
             consumer.seek(TopicPartition("orders", 0, message.offset()))
 
@@ -51,18 +52,19 @@ def transactional() -> None:
     """Everything in one transaction, which is aborted and tried again as a whole."""
     producer = Producer({**where, **quick, "transactional.id": "billing"})
     producer.init_transactions(10)
-    offset = 0
-    while offset < 4:
+    done, first = 0, None
+    while done < 4:
         message = consumer.poll(10)
         if message is None or message.error():
             sys.exit("nothing came")
+        first = message.offset() if first is None else first
         try:
             producer.begin_transaction()
             producer.produce("invoices", key=message.key(), value=b"invoice of " + message.value())
             position = [TopicPartition("orders", 0, message.offset() + 1)]
             producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 10)
             commit(producer)
-            offset = message.offset() + 1
+            done = message.offset() + 1 - first
         except KafkaException as wrong:
             if not wrong.args[0].txn_requires_abort():
                 raise

@@ -12,14 +12,20 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any
 
+from kafkawire.errors import ProtocolError
 from wirebroker.apis.loading import load_broker
 from wirebroker.campaign.misfortunes import brokers_for
+from wirebroker.campaign.upstream import Ends, Upstream, UpstreamError, open_producers
 from wirebroker.faults.files import read_rule
+from wirebroker.faults.rules import Rule
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.net.thread import LoopThread
+from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.rows import RequestRow, Row
+from wirebroker.trace.selection import GROUP, TRANSACTION
 
 VARIABLES = ("WIREBROKER_BOOTSTRAP", "BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS")
 """The environment variables that have the broker's address."""
@@ -36,7 +42,7 @@ ABORTED_AFTER_MINUTES = 16
 
 
 class CannotRun(RuntimeError):
-    """A command that cannot be started; the message is a sentence."""
+    """A command that cannot be run as it should; the message is a sentence."""
 
 
 @dataclass(slots=True)
@@ -53,8 +59,10 @@ class Run:
     stored: dict[str, list[StoredRecord]] = field(default_factory=dict)
     """by topic, as a read_committed consumer gets them, without those of the setup"""
     open_transactions: list[str] = field(default_factory=list)
+    """those that hold records back"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """offsets by group, topic and partition"""
+    has_static_members: bool = False
     rows: list[Row] = field(default_factory=list)
     requests: Counter[str] = field(default_factory=Counter)
     output: str = ""
@@ -66,7 +74,7 @@ class Application:
 
     command: Sequence[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """of MockKafka"""
+    """of MockKafka, or of ProxyKafka if there is an upstream"""
     variables: Sequence[str] = ()
     """more variables for the broker's address"""
     setup: str | None = None
@@ -74,6 +82,8 @@ class Application:
     limit: float = 180.0
     cwd: str | None = None
     """the command's working directory; None: that of this process"""
+    upstream: Upstream | None = None
+    """the real cluster that each run uses, instead of brokers; then one run follows the other"""
     thread: LoopThread | None = field(default_factory=LoopThread)
     """of the brokers; None for an application that never runs"""
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
@@ -90,24 +100,37 @@ class Application:
         faults = list(faults)
         rules = [read_rule(words) for words in faults]
         settings = {"brokers": brokers_for(faults), **self.settings, **(changed or {}), "trace": "all"}
-        with MockKafka(loop_thread=self.thread, **settings) as kafka:
-            if self.setup is not None:
-                self._shell("--setup", self.setup, kafka)
-            begin = _ends(kafka)
-            watch = Watch(usual)
-            kafka._call(lambda engine: engine.trace.sinks.append(watch))
-            for rule in rules:
-                kafka.faults.add(rule)
-            run = self._watched(kafka, watch)
-            kafka._call(lambda engine: engine.trace.detach(watch))
-            run.fired = sum(rule.fired for rule in rules)
-            kafka.faults.clear()
-            if self.check is not None and run.exit == 0:
-                run.check = self._run(in_shell(self.check), kafka, self.limit)[0]
-            collect(run, kafka, begin)
-            return run
+        if self.upstream is None:
+            with MockKafka(loop_thread=self.thread, **settings) as kafka:
+                return self._with(kafka, rules, Watch(usual), lambda: _ends(kafka), partial(collect, kafka=kafka))
+        upstream = self.upstream
+        try:
+            upstream.begin()
+            with ProxyKafka(loop_thread=self.thread, upstream=upstream.address, trace="all", **self.settings) as proxy:
+                return self._with(proxy, rules, Watch(usual), upstream.ends, partial(_collect_upstream, upstream=upstream))
+        except (UpstreamError, OSError, ProtocolError) as failure:
+            raise CannotRun(f"--upstream {upstream.address}: {failure}") from None
 
-    def _watched(self, kafka: MockKafka, watch: Watch) -> Run:
+    def _with(
+        self, kafka: MockKafka | ProxyKafka, rules: Sequence[Rule], watch: Watch, ends: Callable[[], Ends],
+        collected: Callable[..., None],
+    ) -> Run:  # fmt: skip
+        if self.setup is not None:
+            self._shell("--setup", self.setup, kafka)
+        begin = ends()
+        kafka._call(lambda machine: machine.trace.sinks.append(watch))
+        for rule in rules:
+            kafka.faults.add(rule)
+        run = self._watched(kafka, watch)
+        kafka._call(lambda machine: machine.trace.detach(watch))
+        run.fired = sum(rule.fired for rule in rules)
+        kafka.faults.clear()
+        if self.check is not None and run.exit == 0:
+            run.check = self._run(in_shell(self.check), kafka, self.limit)[0]
+        collected(run, begin=begin)
+        return run
+
+    def _watched(self, kafka: MockKafka | ProxyKafka, watch: Watch) -> Run:
         began = time.monotonic()
         code, output = self._run(self.command, kafka, self.limit, watch)
         seconds = time.monotonic() - began
@@ -115,13 +138,13 @@ class Application:
             kafka.wait_until(lambda: not kafka.connection_count(), LAST_BYTES_S)
         return Run(code, seconds, storm=watch.storm, rows=list(watch.rows), requests=watch.requests, output=output)
 
-    def _shell(self, flag: str, command: str, kafka: MockKafka) -> None:
+    def _shell(self, flag: str, command: str, kafka: MockKafka | ProxyKafka) -> None:
         code, output = self._run(in_shell(command), kafka, self.limit)
         if code != 0:
             raise CannotRun(f"{flag} {command!r} ended with exit code {code}: {output.strip()[-300:]}")
 
     def _run(
-        self, command: Sequence[str], kafka: MockKafka, limit: float, watch: Watch | None = None
+        self, command: Sequence[str], kafka: MockKafka | ProxyKafka, limit: float, watch: Watch | None = None
     ) -> tuple[int | None, str]:  # fmt: skip
         """Run a command to its end: its exit code, None if it was ended by force, and the end of its output."""
         address = dict.fromkeys((*VARIABLES, *self.variables), kafka.bootstrap_servers)
@@ -160,6 +183,8 @@ class Application:
     def stop(self) -> None:
         """End all commands that run, and the brokers' thread."""
         self.abandon()
+        if self.upstream is not None:
+            self.upstream.close()
         if self.thread is not None:
             self.thread.stop()
 
@@ -210,19 +235,31 @@ def _tail(output: IO[bytes]) -> str:
     return output.read().decode(errors="replace")
 
 
-def _ends(kafka: MockKafka) -> dict[tuple[str, int], int]:
+def _ends(kafka: MockKafka) -> Ends:
     topics = kafka.topics()
     return {(name, each.partition): each.log_end_offset for name, topic in topics.items() for each in topic.partitions}
 
 
 def collect(run: Run, kafka: MockKafka, begin: Mapping[tuple[str, int], int]) -> None:
     """Read what a run left in its broker. `begin` are the offsets of each topic and partition before it."""
-    run.committed = {
-        (group, *where): offset for group in kafka.groups() for where, offset in kafka.committed_offsets(group).items()
-    }
-    run.open_transactions = sorted(name for name, each in kafka.transactions().items() if each.state == "Ongoing")
-    if run.open_transactions:  # records after an open transaction are stored, and nobody gets them before its end
+    groups = kafka.groups()
+    run.has_static_members = any(member.instance_id for group in groups.values() for member in group.members)
+    run.committed = {(group, *where): offset for group in groups for where, offset in kafka.committed_offsets(group).items()}
+    topics, is_open = kafka.topics(), {name: each for name, each in kafka.transactions().items() if each.state == "Ongoing"}
+    if is_open:  # records after an open transaction are stored, and nobody gets them before its end
+        writers = {each for topic in topics for each in open_producers(kafka.records(topic))}
+        run.open_transactions = sorted(name for name, each in is_open.items() if each.producer_id in writers)
         kafka.clock.advance(minutes=ABORTED_AFTER_MINUTES)
-    for topic in kafka.topics():
+    for topic in topics:
         records = kafka.records(topic, committed=True)
         run.stored[topic] = [each for each in records if each.offset >= begin.get((topic, each.partition), 0)]
+
+
+def _collect_upstream(run: Run, upstream: Upstream, begin: Mapping[tuple[str, int], int]) -> None:
+    """Read what a run left in a real cluster."""
+    about = {name for row in run.rows if isinstance(row, RequestRow) for name in row.about}
+    groups, transactional_ids = (
+        {name.removeprefix(word) for name in about if name.startswith(word)} for word in (GROUP, TRANSACTION)
+    )
+    run.has_static_members = any(map(upstream.has_static_members, groups))
+    run.stored, run.committed, run.open_transactions = upstream.left(begin, groups, transactional_ids)

@@ -184,7 +184,12 @@ def _seconds(
         for fault in faults_at(each.place, asked):
             case = case_at(each.place, each.nth, fault)
             alike = _alike(case["fault"])
-            if not choice.has(fault, each.api) or is_slow(case) or alike in broke or known.get(alike, alike) in tried:
+            if (
+                not choice.has(fault, each.api, asked.version)
+                or is_slow(case)
+                or alike in broke
+                or known.get(alike, alike) in tried
+            ):
                 continue
             tried.add(known.get(alike, alike))
             words = {word: first[word] for word in ("api", "nth", "fault")}

@@ -105,16 +105,40 @@ DONE: dict[str, tuple[str, ...]] = {
 took too long, or the leader or coordinator moved meanwhile."""
 
 OF_SEQUENCES = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "CLUSTER_AUTHORIZATION_FAILED"})
-"""Errors of Produce and InitProducerId that only idempotent producers get."""
+"""Errors of Produce that only idempotent producers get."""
 OF_TRANSACTIONS = frozenset(
     {
         "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE", "CONCURRENT_TRANSACTIONS", "TRANSACTION_ABORTABLE",
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "INVALID_TRANSACTION_TIMEOUT", "PRODUCER_FENCED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     }
 )  # fmt: skip
-"""Errors that only requests with a transactional id get."""
+"""Errors of Produce that only requests with a transactional id get."""
+WITHOUT_ID = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "CLUSTER_AUTHORIZATION_FAILED"})
+"""All errors of an InitProducerId without a transactional id. Any broker handles it, and no coordinator takes part
+(`TransactionCoordinator.handleInitProducerId`, `RPCProducerIdManager`)."""
 OF_REPLICAS = frozenset({"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT"})
 """Errors of Produce that only acks=all gets. A write that has taken effect is refused only if it waits for replicas."""
+
+OF_STATIC_MEMBERS = frozenset({"FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID"})
+"""Errors that only members with a group.instance.id get."""
+OF_CONSUMER_GROUPS = frozenset({"STALE_MEMBER_EPOCH"})
+"""Errors of a commit that only members of the group protocol of KIP-848 get."""
+
+SINCE: dict[tuple[str, str], int] = {
+    ("Produce", "TRANSACTION_ABORTABLE"): 11, ("Produce", "UNKNOWN_TOPIC_ID"): 13,
+    ("Fetch", "FETCH_SESSION_ID_NOT_FOUND"): 7, ("Fetch", "INVALID_FETCH_SESSION_EPOCH"): 7,
+    ("Fetch", "FENCED_LEADER_EPOCH"): 9, ("Fetch", "UNKNOWN_LEADER_EPOCH"): 9,
+    ("Fetch", "UNKNOWN_TOPIC_ID"): 13, ("Fetch", "INCONSISTENT_TOPIC_ID"): 13, ("Fetch", "FETCH_SESSION_TOPIC_ID_ERROR"): 13,
+    ("ListOffsets", "FENCED_LEADER_EPOCH"): 4, ("ListOffsets", "UNKNOWN_LEADER_EPOCH"): 4,
+    ("ListOffsets", "OFFSET_NOT_AVAILABLE"): 5, ("Metadata", "UNKNOWN_TOPIC_ID"): 10,
+    ("OffsetCommit", "GROUP_ID_NOT_FOUND"): 9, ("OffsetFetch", "UNSTABLE_OFFSET_COMMIT"): 7,
+    ("TxnOffsetCommit", "UNKNOWN_MEMBER_ID"): 3, ("TxnOffsetCommit", "ILLEGAL_GENERATION"): 3,
+    ("TxnOffsetCommit", "TRANSACTION_ABORTABLE"): 4, ("InitProducerId", "PRODUCER_FENCED"): 4,
+    ("AddPartitionsToTxn", "PRODUCER_FENCED"): 2, ("AddPartitionsToTxn", "TRANSACTION_ABORTABLE"): 5,
+    ("AddOffsetsToTxn", "PRODUCER_FENCED"): 2, ("AddOffsetsToTxn", "TRANSACTION_ABORTABLE"): 4,
+    ("EndTxn", "PRODUCER_FENCED"): 2, ("EndTxn", "TRANSACTION_ABORTABLE"): 4,
+}  # fmt: skip
+"""The first version of an API in which Kafka returns an error (KafkaApis, and the notes in the schemas)."""
 
 OF_LOST_DATA: frozenset[tuple[str, str]] = frozenset({("Fetch", "OFFSET_OUT_OF_RANGE")})
 """Errors (API, name) that follow from records that the cluster has lost or deleted: no application can help it."""

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ from wirebroker.audit.journal import Intended
 from wirebroker.campaign.application import ROWS, Application, CannotRun, Run
 from wirebroker.campaign.cases import Case, Result, Results, in_shard, play_all
 from wirebroker.campaign.dialogues import after_fault, after_request, pairs
+from wirebroker.campaign.errors import OF_CONSUMER_GROUPS, OF_STATIC_MEMBERS
 from wirebroker.campaign.misfortunes import Asked, Choice, Place, cases, delays, is_slow, places
 from wirebroker.campaign.outcomes import KAFKAS_OWN, OUTCOMES, SILENT_OUTCOMES, Expectation, expectation, intend, sentence
 from wirebroker.campaign.words import faults_of, ways
 from wirebroker.campaign.workers import Workers
+from wirebroker.trace.rows import ProduceRow, Row
 
 LONGEST_S = 30.0
 """A run that hangs is played again if it ends by force within this time (`Application.limit`)."""
@@ -52,7 +54,12 @@ class Exploration:
     began: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
-        """Run the command twice without faults, and make the table of cases. Raises CannotRun."""
+        """Run the command twice without faults, and make the table of cases. Raises CannotRun.
+
+        A real cluster is used once before, which leaves it as later runs find it.
+        """
+        if self.application.upstream is not None:
+            self._plain()
         self.compare(self._plain(), self._plain())
 
     def compare(self, plain: Run, other: Run) -> None:
@@ -67,6 +74,9 @@ class Exploration:
             self.expected.notices.append("the clients' ids differ from run to run, so clients are not told apart")
             found = places(self.plain.rows, by_client=False)
         self.places = found
+        dynamic = frozenset() if plain.has_static_members else OF_STATIC_MEMBERS
+        classic = frozenset() if "ConsumerGroupHeartbeat" in plain.requests else OF_CONSUMER_GROUPS
+        self.choice = replace(self.choice, impossible=dynamic | classic)
         self.table = [case for case in cases(found, self.choice) if in_shard(case, self.shard)]
 
     def _plain(self) -> Run:
@@ -99,7 +109,7 @@ class Exploration:
             found.append(result)
             yield result
             waited = result["seconds"] - self.plain.seconds
-            if self.choice.has({"kind": "delay"}, result["api"]) and result["outcomes"] != ["hung"]:
+            if self.choice.has({"kind": "delay"}, result["api"], 0) and result["outcomes"] != ["hung"]:
                 later += delays(by_id[result["id"]], waited, self.application.limit)
         self.table += later
         more(len(later))
@@ -141,7 +151,7 @@ class Exploration:
         """Play one case."""
         run = self.run(faults_of(case))
         result = self.result(case, run)
-        if set(result["outcomes"]) & {"lost", "reordered"} and self._is_kafkas_own(case):
+        if set(result["outcomes"]) & {"lost", "reordered"} and self._is_kafkas_own(case, run):
             result["outcomes"] = [KAFKAS_OWN]
         if self.keeps and is_broken(result) and "#" not in case["id"]:
             name = trace_file(case["id"])
@@ -170,11 +180,13 @@ class Exploration:
             if len(known) == 1:
                 each["again"] = "played once"
 
-    def _is_kafkas_own(self, case: Case) -> bool:
+    def _is_kafkas_own(self, case: Case, run: Run) -> bool:
         """Whether KAFKA-15591 makes the difference: after it has refused a producer's first batch on a partition, Kafka 4.3.1
         stores the second one."""
-        if case["api"] != "Produce" or all(fault["kind"] != "error" for fault in faults_of(case)):
+        if not any(fault["kind"] == "error" for fault in faults_of(case)) or not _begins_late(run.rows):
             return False
+        if self.application.upstream is not None:
+            return True
         strict = {"rules": {"first_sequence": "zero_or_45"}}
         run = self.application.run(faults_of(case), self.plain.requests.total(), changed=strict)
         return not set(self.expected.judge(run).outcomes) & set(SILENT_OUTCOMES)
@@ -216,6 +228,18 @@ class Exploration:
                 "not_fired": sum(not result["fired"] for result in results), "not_tried": len(self.table) - len(results),
             },
         }  # fmt: skip
+
+
+def _begins_late(rows: Iterable[Row]) -> bool:
+    """Whether the first batch that a partition has of a producer's epoch is not the producer's first one."""
+    seen: set[tuple[str, int, int, int]] = set()
+    for row in rows:
+        if isinstance(row, ProduceRow) and row.producer_id >= 0 and row.verdict == "accepted":
+            key = row.topic, row.partition, row.producer_id, row.producer_epoch
+            if row.first_sequence != 0 and key not in seen:
+                return True
+            seen.add(key)
+    return False
 
 
 def is_broken(result: Result) -> bool:

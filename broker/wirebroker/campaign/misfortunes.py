@@ -13,7 +13,7 @@ from typing import Any
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS, response_class
 from wirebroker.campaign.cases import Case
-from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_REPLICAS, OF_SEQUENCES, OF_TRANSACTIONS
+from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_REPLICAS, OF_SEQUENCES, OF_TRANSACTIONS, SINCE, WITHOUT_ID
 from wirebroker.faults.kinds.state import expire_member, lose_coordinator
 from wirebroker.faults.rules import KINDS
 from wirebroker.requests.errors import READING
@@ -122,21 +122,32 @@ class Choice:
     faults: frozenset[str] | None = None
     """kinds of fault and names of errors; None: the usual ones"""
     every: bool = False
+    proxied: bool = False
+    """only what a proxy can play"""
+    impossible: frozenset[str] = frozenset()
+    """errors that the application's groups cannot get"""
 
     @classmethod
-    def of(cls, apis: Collection[str], faults: Collection[str], *, every: bool = False) -> Choice:
+    def of(cls, apis: Collection[str], faults: Collection[str], *, every: bool = False, proxied: bool = False) -> Choice:
         """From names. ValueError for a fault that does not exist."""
         known = {*USUAL, *OPTIONAL, *ErrorCode.__members__}
         for name in faults:
+            if proxied and name in KINDS and KINDS[name].needs_broker:
+                raise ValueError(f"{name}: this happens inside a broker, and a proxy before a real cluster cannot play it")
             if name not in known:
                 why = "it is not among the faults that are tried" if name in KINDS else "there is no such fault or error"
                 raise ValueError(f"{name}: {why}; there are {', '.join((*USUAL, *OPTIONAL))}, and Kafka's errors by name")
-        return cls(frozenset(apis) or None, frozenset(faults) or None, every)
+        return cls(frozenset(apis) or None, frozenset(faults) or None, every, proxied)
 
-    def has(self, fault: dict[str, Any], api: str) -> bool:
-        """Whether this fault is tried."""
+    def has(self, fault: dict[str, Any], api: str, version: int) -> bool:
+        """Whether this fault is tried at a request of this version. Errors that are named are tried although Kafka does not
+        return them in this version or to these groups."""
         kind, code = fault["kind"], fault.get("code")
+        if self.proxied and KINDS[kind].needs_broker:
+            return False
         if self.faults is None:
+            if code in self.impossible or version < SINCE.get((api, code or ""), 0):
+                return False
             return kind not in OPTIONAL and (api, code) not in OF_LOST_DATA
         return kind in self.faults or (code is not None and code in self.faults)
 
@@ -148,8 +159,9 @@ def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
         if choice.apis is not None and place.api not in choice.apis:
             continue
         for nth in _positions(len(requests), every=choice.every):
-            for fault in faults_at(place, requests[nth - 1]):
-                if choice.has(fault, place.api):
+            asked = requests[nth - 1]
+            for fault in faults_at(place, asked):
+                if choice.has(fault, place.api, asked.version):
                     made.append(case_at(place, nth, fault))
     return sorted(made, key=is_slow)
 
@@ -204,11 +216,16 @@ def faults_at(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
 
 def _errors(api: str, asked: Asked) -> Iterator[dict[str, Any]]:
     """The errors that Kafka can return to this request."""
+    if api == "InitProducerId" and not asked.transactional_ids:
+        yield from ({"kind": "error", "code": code} for code in ERRORS[api] if code in WITHOUT_ID)
+        return
     impossible: set[str] = set()
     if api == "Produce":
-        impossible |= (OF_REPLICAS if asked.acks != -1 else set()) | (OF_SEQUENCES if not asked.idempotent else set())
-    if api in ("Produce", "InitProducerId") and not asked.transactional_ids:
-        impossible |= OF_TRANSACTIONS
+        impossible |= OF_REPLICAS if asked.acks != -1 else set()
+        impossible |= OF_SEQUENCES if not asked.idempotent else set()
+        impossible |= OF_TRANSACTIONS if not asked.transactional_ids else set()
+    if api == "FindCoordinator":
+        impossible.add("GROUP_AUTHORIZATION_FAILED" if asked.transactional_ids else "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
     for code in ERRORS.get(api, ()):
         if code not in impossible:
             yield {"kind": "error", "code": code}

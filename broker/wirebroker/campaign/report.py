@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from wirebroker.campaign.cases import Result
 from wirebroker.campaign.exploration import Exploration, trace_file
 from wirebroker.campaign.misfortunes import brokers_for
 from wirebroker.campaign.outcomes import SILENT_OUTCOMES
+from wirebroker.campaign.upstream import Upstream
 from wirebroker.campaign.words import NAMES, fault_in_words, faults_of, place_of, ways
 from wirebroker.common import exports, page
 from wirebroker.common.version import __version__
@@ -26,6 +28,8 @@ from wirebroker.trace.rows import FaultRow, Row, row_from_json
 from wirebroker.trace.timeline import timelines
 
 FAULTS, TESTS, PAGE = "faults", "tests", "index.html"
+CONTROL = 9099
+"""The port of the control in the commands that play a case again."""
 BEFORE, AFTER = 6, 14
 """Rows of the trace that the page shows around a fault."""
 WIDE = "style='white-space:pre;overflow-x:auto'"
@@ -40,6 +44,7 @@ MEANINGS = {
 
 def write_cases(exploration: Exploration, results: Iterable[Result], folder: Path) -> None:
     """Write each case that broke the application as a fault file and as a test, and note the file in its result."""
+    upstream = exploration.application.upstream
     numbers: Counter[str] = Counter()
     for result in results:
         outcome = next((name for name in result["outcomes"] if name in SILENT_OUTCOMES), None)
@@ -48,21 +53,24 @@ def write_cases(exploration: Exploration, results: Iterable[Result], folder: Pat
         numbers[outcome] += 1
         name = f"{outcome}-{numbers[outcome]}"
         result["file"] = f"{FAULTS}/{name}.toml"
-        for kind, suffix, text in ((FAULTS, ".toml", _fault_file(result)), (TESTS, ".py", _test(exploration, result, name))):
-            prefix = "test_" if kind == TESTS else ""
-            path = folder / kind / f"{prefix}{name.replace('-', '_') if prefix else name}{suffix}"
+        test = f"{TESTS}/test_{name.replace('-', '_')}.py"
+        for file, text in ((result["file"], _fault_file(result, upstream)), (test, _test(exploration, result, name))):
+            path = folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
 
 
-def _fault_file(result: Result) -> str:
-    return f"# {_headline(result)}\n# {_command(result)}\n" + dump(map(read_rule, faults_of(result)), 0)
-
-
-def _command(result: Result) -> str:
-    """The command that plays a case again."""
+def _fault_file(result: Result, upstream: Upstream | None) -> str:
+    """A case as a fault file, and the commands that play it again."""
     count = brokers_for(faults_of(result))
-    return f"wirebroker serve {f'--brokers {count} ' if count > 1 else ''}--faults {result['file']}"
+    broker = f"serve{f' --brokers {count}' if count > 1 else ''}"
+    if upstream is not None:
+        broker = f"proxy --upstream {upstream.address}"
+    lines = [
+        _headline(result), f"wirebroker {broker} --faults {result['file']}", f"or wirebroker {broker} --control {CONTROL} and",
+        *(f"curl localhost:{CONTROL}/faults -d {shlex.quote(json.dumps(words))}" for words in faults_of(result)),
+    ]  # fmt: skip
+    return "".join(f"# {line}\n" for line in lines) + dump(map(read_rule, faults_of(result)), 0)
 
 
 def _headline(result: Result) -> str:
@@ -72,11 +80,14 @@ def _headline(result: Result) -> str:
 def _test(exploration: Exploration, result: Result, name: str) -> str:
     """A test that fails until the application is mended."""
     application = exploration.application
+    upstream = application.upstream
     rules = ", ".join(_call(words) for words in faults_of(result))
     given = {
-        "topics": application.settings.get("topics"), "configs": application.settings.get("configs"),
+        "topics": (application.settings if upstream is None else {"topics": upstream.topics}).get("topics"),
+        "configs": application.settings.get("configs"),
         "setup": application.setup, "check": application.check, "output": list(exploration.topics),
         "variables": list(application.variables), "limit": application.limit, "cwd": os.getcwd(),
+        "upstream": upstream and upstream.address,
     }  # fmt: skip
     words = "".join(f"        {word}={value!r},\n" for word, value in given.items() if value)
     return (
@@ -120,17 +131,10 @@ def _section(outcome: str, runs: Sequence[Result], folder: Path) -> Iterator[str
     for way, same in found:
         first = same[0]
         yield f"<details><summary>{page.text(way)}</summary>"
-        yield f"<p class='about'>Play it again: <code>{page.text(_command(first))}</code>, or</p>"
-        yield f"<pre {WIDE}>{page.text(_curl(first))}</pre>"
         yield f"<pre {WIDE}>{page.text((folder / first['file']).read_text(encoding='utf-8'))}</pre>"
         rows = list(_rows(folder, first))
         yield f"<pre {WIDE}>{page.text(chr(10).join([*timelines(rows)]))}</pre>"
         yield f"<pre {WIDE}>{page.text(chr(10).join(_around_fault(rows)))}</pre></details>"
-
-
-def _curl(result: Result) -> str:
-    """The calls of the control that load the faults."""
-    return "\n".join(f"curl http://127.0.0.1:9093/faults --json '{json.dumps(words)}'" for words in faults_of(result))
 
 
 def _rows(folder: Path, result: Result) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from typing import Any
 from wirebroker.campaign.application import Application
 from wirebroker.campaign.exploration import Exploration
 from wirebroker.campaign.outcomes import SILENT_OUTCOMES
+from wirebroker.campaign.upstream import Upstream
 from wirebroker.faults.rules import Rule
 
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -17,13 +18,17 @@ def assert_survives(
     command: Sequence[str], faults: Rule | Iterable[Rule], *, topics: Sequence[str] = (),
     configs: Mapping[str, str] | None = None, setup: str | None = None, check: str | None = None,
     output: Sequence[str] = (), variables: Sequence[str] = (), limit: float = 180.0, cwd: str | None = None,
+    upstream: str | None = None,
 ) -> None:  # fmt: skip
     """Run a command twice without faults, then once with these. AssertionError if it breaks silently, or no fault has fired.
 
     The words are those of `wirebroker explore`. CannotRun if the command does not end well without faults.
     """
-    settings = {"topics": list(topics), "configs": dict(configs or {})}
-    application = Application(command, settings, variables, setup, check, limit, cwd)
+    settings: dict[str, Any] = {"topics": list(topics), "configs": dict(configs or {})}
+    cluster = None
+    if upstream is not None:
+        cluster, settings = Upstream(upstream, topics), {"allow_faults": True}
+    application = Application(command, settings, variables, setup, check, limit, cwd, cluster)
     rules = [faults] if isinstance(faults, Rule) else list(faults)
     try:
         exploration = Exploration(application, topics=output)

@@ -262,6 +262,9 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--env", action="append", default=[], metavar="NAME", help="one more variable for the address (repeatable)")
     add("--port", type=whole_number, metavar="N", help="the broker's port, for a command that cannot take an address; one run "
         "at a time")  # fmt: skip
+    add("--upstream", type=_named, metavar="HOST:PORT", help="use a real cluster through a proxy, with the faults that a proxy "
+        "can play; one run at a time")  # fmt: skip
+    add("--allow-faults", action="store_true", help="... although the cluster is not on this machine")
     add("--output", action="append", default=[], metavar="TOPIC", help="compare the records of this topic only (repeatable)")
     add("--intended", type=_named, metavar="FILE", help="the records that each run should store: a journal, as for the audit")
     add("--api", metavar="API,…", help="strike requests of these APIs only")

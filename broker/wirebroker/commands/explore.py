@@ -18,8 +18,9 @@ from wirebroker.campaign.misfortunes import Choice
 from wirebroker.campaign.outcomes import OUTCOMES, SILENT_OUTCOMES
 from wirebroker.campaign.report import FAULTS, PAGE, write_cases, write_junit, write_page, write_sarif
 from wirebroker.campaign.show import Screen
+from wirebroker.campaign.upstream import Upstream
 from wirebroker.campaign.workers import NoSpark, workers
-from wirebroker.commands.usage import UsageError, pair
+from wirebroker.commands.usage import UsageError, address_in, pair
 from wirebroker.common.complaints import complain
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.faults.rules import api_named
@@ -113,18 +114,40 @@ def _exploration(options: argparse.Namespace) -> Exploration:
         if options.master is not None:
             raise UsageError("--port: not with --master, which runs several cases at once on each machine")
         settings["port"], options.jobs = options.port, 1
+    upstream = _upstream(options, settings)
     application = Application(
-        options.words, settings, options.env, options.setup, options.check, options.limit,
+        options.words, settings, options.env, options.setup, options.check, options.limit, upstream=upstream,
     )  # fmt: skip
     return Exploration(
         application,
-        Choice.of([api_named(each) for each in _names(options.api)], _names(options.faults), every=options.every),
+        Choice.of(
+            [api_named(each) for each in _names(options.api)],
+            _names(options.faults),
+            every=options.every,
+            proxied=upstream is not None,
+        ),
         topics=options.output,
         intended=None if options.intended is None else intended_rows(options.intended),
         depth=options.depth,
         shard=_shard(options.shard),
         budget=_seconds(options.budget),
     )
+
+
+def _upstream(options: argparse.Namespace, settings: dict[str, Any]) -> Upstream | None:
+    """The cluster of --upstream, and the settings of the proxy before it. Raises UsageError, ValueError."""
+    if options.upstream is None:
+        if options.allow_faults:
+            raise UsageError("--allow-faults: this is for --upstream")
+        return None
+    for flag, given in (("--config", options.config), ("--master", options.master)):
+        if given:
+            raise UsageError(f"{flag}: not with --upstream, before which each run follows the other on this machine")
+    port, options.jobs = settings.get("port", 0), 1
+    settings.clear()
+    settings.update(listen=f"127.0.0.1:{port}", allow_faults=options.allow_faults)
+    host, number = address_in(options.upstream, "--upstream")
+    return Upstream(f"{host}:{number}", options.topic)
 
 
 def _names(text: str | None) -> list[str]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from wirebroker.mock import StoredRecord
 from wirebroker.scenarios.journal import Journal
 from wirebroker.scenarios.scenario import Expect, OutcomeName
-
-COMMIT = 1
-"""The type of a marker that commits, the second number in its key."""
+from wirebroker.testing.operations import visible
 
 
 @dataclass(slots=True)
@@ -47,28 +45,6 @@ class Outcome:
     name: OutcomeName
     counts: Counts
     differences: list[str] = field(default_factory=list)
-
-
-def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[StoredRecord]]:
-    """A partition's committed records in order, and its records in open transactions."""
-    pending: dict[int, list[StoredRecord]] = {}
-    shown: list[StoredRecord] = []
-    for record in records:
-        if record.control:
-            of_producer = pending.pop(record.producer_id, [])
-            if commits(record):
-                shown += of_producer
-        elif record.transactional:
-            pending.setdefault(record.producer_id, []).append(record)
-        else:
-            shown.append(record)
-    shown.sort(key=lambda record: record.offset)
-    return shown, [record for each in pending.values() for record in each]
-
-
-def commits(marker: StoredRecord) -> bool:
-    """Tells whether a marker commits. Another marker aborts."""
-    return marker.key is not None and marker.key[2:4] == COMMIT.to_bytes(2, "big")
 
 
 def count(journal: Journal, log: Sequence[StoredRecord], transactions: Sequence[Sequence[str]] = ()) -> Counts:

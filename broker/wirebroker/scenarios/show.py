@@ -15,10 +15,11 @@ from rich.text import Text
 
 from wirebroker.clients import CLIENTS
 from wirebroker.mock import StoredRecord
-from wirebroker.scenarios.outcome import Counts, commits
+from wirebroker.scenarios.outcome import Counts
 from wirebroker.scenarios.play import Result
 from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part, Scenario
 from wirebroker.scenarios.watch import Event, named
+from wirebroker.testing.operations import commits
 from wirebroker.trace.rows import ProduceRow
 
 VERDICTS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.errors import error_name
+from kafkawire.primitives import Buffer
 from kafkawire.printable import printable
 from wirebroker.audit.content import head
 from wirebroker.common.suggestions import did_you_mean
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from wirebroker.trace.rows import ProduceRow
 
 __tracebackhide__ = True  # pytest shows the caller's line
+COMMIT = 1
+"""The type of a marker that commits, the second number in its key."""
 
 
 class StoredRecord(NamedTuple):
@@ -265,19 +268,45 @@ def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[Stor
     """Yields every record of a partition from this offset on, or from the log start if the log start is later."""
     start = max(start_offset, partition.log_start_offset)
     for batch in partition.log.batches(start):
-        header = read_header(batch)
-        for record in iter_records(batch):
-            offset = header.base_offset + record.offset_delta
-            if offset < start:
-                continue
-            numbered = header.base_sequence >= 0 and (header.producer_id >= 0 or partition.rules.key == "client_id")
-            yield StoredRecord(
-                partition.topic, partition.index, offset,
-                header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta,
-                record.key, record.value, tuple(record.headers), header.producer_id, header.producer_epoch,
-                (header.base_sequence + record.offset_delta) % 2**31 if numbered else -1,
-                header.is_transactional, header.is_control,
-            )  # fmt: skip
+        for record in records_in(batch, partition.topic, partition.index, named_producers=partition.rules.key == "client_id"):
+            if record.offset >= start:
+                yield record
+
+
+def records_in(batch: Buffer, topic: str, partition: int, *, named_producers: bool = False) -> Iterator[StoredRecord]:
+    """Yields every record of a stored batch. With `named_producers` batches without a producer id have sequences, too."""
+    header = read_header(batch)
+    for record in iter_records(batch):
+        numbered = header.base_sequence >= 0 and (header.producer_id >= 0 or named_producers)
+        yield StoredRecord(
+            topic, partition, header.base_offset + record.offset_delta,
+            header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta,
+            record.key, record.value, tuple(record.headers), header.producer_id, header.producer_epoch,
+            (header.base_sequence + record.offset_delta) % 2**31 if numbered else -1,
+            header.is_transactional, header.is_control,
+        )  # fmt: skip
+
+
+def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[StoredRecord]]:
+    """Returns a partition's committed records in order, and its records in open transactions, from all its stored records."""
+    pending: dict[int, list[StoredRecord]] = {}
+    shown: list[StoredRecord] = []
+    for record in records:
+        if record.control:
+            of_producer = pending.pop(record.producer_id, [])
+            if commits(record):
+                shown += of_producer
+        elif record.transactional:
+            pending.setdefault(record.producer_id, []).append(record)
+        else:
+            shown.append(record)
+    shown.sort(key=lambda record: record.offset)
+    return shown, [record for each in pending.values() for record in each]
+
+
+def commits(marker: StoredRecord) -> bool:
+    """Tells whether a marker commits. Another marker aborts."""
+    return marker.key is not None and marker.key[2:4] == COMMIT.to_bytes(2, "big")
 
 
 def record_count(engine: Engine, topic: str) -> int:
