@@ -39,8 +39,13 @@ def contenders(checkout: Path, loop: str) -> list[Contender]:
 
 def serve(checkout: Path, loop: str, flags: Sequence[str], command: str = "serve") -> tuple[str, ...]:
     """The command that serves with the sources of a checkout."""
-    paths = ":".join(str(checkout / root) for root in sources())
-    return ("env", f"PYTHONPATH={paths}", sys.executable, "-m", "wirebroker", command, "--loop", loop, *flags)
+    return (*environment(checkout), sys.executable, "-m", "wirebroker", command, "--loop", loop, *flags)
+
+
+def environment(checkout: Path, *others: Path) -> tuple[str, str]:
+    """The command before a Python that imports the sources of a checkout, and those in other folders."""
+    paths = (*(checkout / root for root in sources()), *others)
+    return "env", f"PYTHONPATH={':'.join(map(str, paths))}"
 
 
 def sources() -> tuple[str, ...]:

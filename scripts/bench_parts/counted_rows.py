@@ -1,4 +1,4 @@
-"""The requests whose instructions and system calls are counted: one at a time, always the same, from a plain connection."""
+"""The requests whose instructions, system calls and copied bytes are counted: one at a time, always the same."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from kafkawire.compression import NONE, ZSTD
 from kafkawire.messages import fetch, share_fetch
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from wirebroker.client.wire import Connection, address_of
 
 Step = Callable[[], None]
@@ -27,16 +30,22 @@ WITHIN = 120.0
 """Seconds that a response may take, because Valgrind is some fifty times slower."""
 MEMBER = str(uuid.UUID(int=7))
 ACCEPT = 1
-PROXIED = "Produce through a proxy, 160 equal records"
+PROXIED = ("Produce through a proxy, 160 equal records", "Produce through a proxy, 70 mixed records, zstd")
 
 
 def broker_rows(address: str, secured: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
     """The rows of a broker with a plain listener and one for TLS, each ready to be counted."""
     makers = {f"Produce, {name}": _producing(address, records, codec) for name, (records, codec) in _batches().items()}
+    mixed = _mixed(70)
     makers["Produce over TLS, 100 equal records"] = _producing(secured, _equal(100, 92), NONE, _tls())
-    makers["Fetch of 160 equal records"] = lambda: fetching(address)
+    makers["Produce over TLS, 70 mixed records, zstd"] = _producing(secured, mixed, ZSTD, _tls())
+    makers["Fetch of 160 equal records"] = lambda: fetching(address, _equal(160, 92), NONE)
+    makers["Fetch of 70 mixed records, zstd"] = lambda: fetching(address, mixed, ZSTD)
+    makers["Fetch over TLS of 160 equal records"] = lambda: fetching(secured, _equal(160, 92), NONE, _tls())
+    makers["Heartbeat"] = lambda: classic_heartbeat(address)
     makers["ConsumerGroupHeartbeat"] = lambda: heartbeat(address)
-    makers["Produce and ShareFetch, 16 equal records"] = lambda: sharing(address)
+    makers["Produce and ShareFetch, 16 equal records"] = lambda: sharing(address, _equal(16, 52), NONE)
+    makers["Produce and ShareFetch, 70 mixed records, zstd"] = lambda: sharing(address, mixed, ZSTD)
     for name, make in makers.items():
         if wanted(name):
             yield name, make()
@@ -44,8 +53,9 @@ def broker_rows(address: str, secured: str, wanted: Wanted) -> Iterator[tuple[st
 
 def proxy_rows(address: str, wanted: Wanted) -> Iterator[tuple[str, Step]]:
     """The rows of a proxy."""
-    if wanted(PROXIED):
-        yield PROXIED, producing(address, _equal(160, 92), NONE, None)
+    for name in filter(wanted, PROXIED):
+        records, codec = (_mixed(70), ZSTD) if "mixed" in name else (_equal(160, 92), NONE)
+        yield name, producing(address, records, codec, None)
 
 
 def _batches() -> dict[str, tuple[list[Record], int]]:
@@ -100,11 +110,11 @@ def producing(address: str, records: list[Record], codec: int, tls: ssl.SSLConte
     return step
 
 
-def fetching(address: str) -> Step:
+def fetching(address: str, records: list[Record], codec: int, tls: ssl.SSLContext | None = None) -> Step:
     """Fetch the same batch again and again."""
-    connection = Connection(address_of(address), WITHIN)
+    connection = Connection(address_of(address), WITHIN, tls=tls)
     topic, _ = create_topic(connection)
-    producing(address, _equal(160, 92), NONE, None, topic)()
+    producing(address, records, codec, tls, topic)()
     partition = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = fetch.FetchRequest(
         max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[fetch.FetchTopic(topic=topic, partitions=[partition])]
@@ -117,6 +127,24 @@ def fetching(address: str) -> Step:
             raise RuntimeError("Fetch returned no records")
 
     return step
+
+
+def classic_heartbeat(address: str) -> Step:
+    """Send the heartbeats of the one member of a classic group."""
+    connection = Connection(address_of(address), WITHIN)
+    group = f"bench-{time.time_ns()}"
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    joins = JoinGroupRequest(
+        group_id=group, session_timeout_ms=300_000, rebalance_timeout_ms=300_000, member_id="", protocol_type="consumer",
+        protocols=[protocol],
+    )  # fmt: skip
+    joined = connection.request(joins, 3)
+    _check("JoinGroup", joined.error_code)
+    named = {"group_id": group, "generation_id": joined.generation_id, "member_id": joined.member_id}
+    given = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
+    _check("SyncGroup", connection.request(SyncGroupRequest(**named, assignments=[given]), 2).error_code)
+    beat = HeartbeatRequest(**named)
+    return lambda: _check("Heartbeat", connection.request(beat, 4).error_code)
 
 
 def heartbeat(address: str) -> Step:
@@ -133,7 +161,7 @@ def heartbeat(address: str) -> Step:
     return lambda: _check("ConsumerGroupHeartbeat", connection.request(beat, 1).error_code)
 
 
-def sharing(address: str) -> Step:
+def sharing(address: str, records: list[Record], codec: int) -> Step:
     """Produce a batch, and fetch it as the member of a share group, which accepts the batch before it."""
     connection = Connection(address_of(address), WITHIN)
     topic, topic_id = create_topic(connection)
@@ -156,7 +184,7 @@ def sharing(address: str) -> Step:
             accepted.append(share_fetch.AcknowledgementBatch(each.first_offset, each.last_offset, [ACCEPT]))
 
     take()  # the group begins at the end of the topic, which is empty
-    produce = producing(address, _equal(16, 52), NONE, None, topic)
+    produce = producing(address, records, codec, None, topic)
 
     def step() -> None:
         produce()

@@ -1,8 +1,10 @@
-"""Instructions and system calls of a server for each request, counted by Valgrind: the same on busy and on quiet machines.
+"""Instructions, system calls and copied bytes of a server for each request: the same on busy and on quiet machines.
 
-One server first handles requests that are not counted, so that it has loaded and compiled what they need. It then handles
-several runs of requests; the median run counts, because timers and the garbage collector fall into some of them. Instructions
-are those of the process, not the kernel's; a count does not show waits for memory. The time beside another checkout shows both.
+Valgrind counts the instructions and the system calls of one server. `copied.c`, between another server and the C library,
+counts the bytes that it copies; that needs a C compiler. A server first handles requests that are not counted, so that it has
+loaded and compiled what they need. It then handles several runs of requests; the median run counts, because timers and the
+garbage collector fall into some of them. Instructions are those of the process, not the kernel's; a count does not show waits
+for memory. The time beside another checkout shows both.
 
 The counts depend on the interpreter, on the C library and on the processor for which they choose their code. So `budgets.json`
 names what it was made with. Where something else runs, the commit that wrote the file is counted in the same run instead.
@@ -15,12 +17,12 @@ import platform
 import re
 import shutil
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -45,10 +47,15 @@ LARGE, FEWER = "0.9 MB", 5
 READY_WITHIN = 120.0
 """Seconds: Valgrind is some fifty times slower."""
 BUDGETS = Path(__file__).with_name("budgets.json")
+COPIES, COUNTER_OF_COPIES = Path(__file__).with_name("copied.c"), "copied.so"
+_SUM = struct.Struct("=Q")
 LIMIT = 1.02
-INSTRUCTIONS, SYSTEM_CALLS = "instructions", "system calls"
-SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25}
+INSTRUCTIONS, SYSTEM_CALLS, COPIED = "instructions", "system calls", "bytes copied"
+FORMS = {INSTRUCTIONS: ",.0f", SYSTEM_CALLS: ".2f", COPIED: ",.0f"}
+SPARE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 0.25, COPIED: 100.0}
 """What is allowed above the budget if that is more: memory that the allocator takes now and then."""
+SPARE_IF_LARGE = {INSTRUCTIONS: 0.0, SYSTEM_CALLS: 1.5, COPIED: 64_000.0}
+"""The same for large batches: the client and the system decide in how many pieces they arrive."""
 COMMAND = "scripts/bench --only instructions --write-budgets"
 LIBRARIES = ("crc32c", "cramjam")
 
@@ -68,8 +75,9 @@ class Counted:
         """A sentence for each figure above its budget."""
         sentences = []
         for row, found in self.here.items():
+            spare = SPARE_IF_LARGE if LARGE in row else SPARE
             for figure, budget in self.base.get(row, {}).items():
-                if found[figure] > max(budget * LIMIT, budget + SPARE[figure]):
+                if found.get(figure, 0) > max(budget * LIMIT, budget + spare[figure]):
                     above = f"{found[figure] / budget - 1:+.1%}, allowed {LIMIT - 1:+.0%}"
                     sentences.append(f"{row}: {found[figure]:,.1f} {figure}; the budget is {budget:,.1f} ({above})")
         return sentences
@@ -135,54 +143,72 @@ def _committed(folder: Path) -> Path | None:
 
 def _counts(checkout: Path, wanted: Wanted, say: Callable[[str], None]) -> Counts:
     found: Counts = {}
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wirebroker-bench-")))
+    with tempfile.TemporaryDirectory(prefix="wirebroker-bench-") as name:
+        folder = Path(name)
         security = Security(listeners=())
         security.make_certificates(folder)
-        flags = ("--warm", "--record-checks", "full", "--listener", "PLAINTEXT=PLAINTEXT://127.0.0.1:0")
-        secured = ("--listener", "SSL=SSL://127.0.0.1:0", "--tls-cert", str(folder / SERVER))
-        with Meter([*serve(checkout, "asyncio", flags), *secured], folder / "broker") as broker:
-            address, tls = re.findall(r"listening on (\S+)", broker.output)
-            for row, step in broker_rows(address, tls, wanted):
-                say(f"instructions: {row}")
-                found[row] = broker.count(step, FEWER if LARGE in row else 1)
-        if not wanted(PROXIED):
-            return found
-        upstream = stack.enter_context(Server([*serve(ROOT, "asyncio", ()), "--port", "0"]))
-        proxy = serve(checkout, "asyncio", ("--listen", "127.0.0.1:0", "--upstream", upstream.address), "proxy")
-        with Meter(proxy, folder / "proxy") as meter:
-            for row, step in proxy_rows(meter.address, wanted):
-                say(f"instructions: {row}")
-                found[row] = meter.count(step, 1)
+        for meter in (Meter, CopyMeter) if _build(folder) else (Meter,):
+            for row, figures in _rows(checkout, meter, folder, wanted):
+                say(f"{', '.join(figures)}: {row}")
+                found[row] = found.get(row, {}) | figures
     return found
+
+
+def _rows(checkout: Path, meter: type[Meter], folder: Path, wanted: Wanted) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each row with the figures of this meter."""
+    flags = ("--warm", "--record-checks", "full", "--listener", "PLAINTEXT=PLAINTEXT://127.0.0.1:0")
+    secured = ("--listener", "SSL=SSL://127.0.0.1:0", "--tls-cert", str(folder / SERVER))
+    with meter([*serve(checkout, "asyncio", flags), *secured], folder) as broker:
+        address, tls = re.findall(r"listening on (\S+)", broker.output)
+        for row, step in broker_rows(address, tls, wanted):
+            yield row, broker.count(step, FEWER if LARGE in row else 1)
+    if not any(map(wanted, PROXIED)):
+        return
+    with Server([*serve(ROOT, "asyncio", ()), "--port", "0"]) as upstream:
+        command = serve(checkout, "asyncio", ("--listen", "127.0.0.1:0", "--upstream", upstream.address), "proxy")
+        with meter(command, folder) as proxy:
+            for row, step in proxy_rows(proxy.address, wanted):
+                yield row, proxy.count(step, 1)
+
+
+def _build(folder: Path) -> bool:
+    """Build what counts copied bytes, if a C compiler can."""
+    command = ("cc", "-O2", "-shared", "-fPIC", "-fno-builtin", "-o", str(folder / COUNTER_OF_COPIES), str(COPIES), "-ldl")
+    return shutil.which("cc") is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 class Meter(Server):
     """A server under Valgrind."""
 
+    figures: tuple[str, ...] = (INSTRUCTIONS, SYSTEM_CALLS)
+
     def __init__(self, command: Sequence[str], folder: Path) -> None:
-        folder.mkdir()
-        self._folder, self._dumps = folder, 0
-        files = (f"--log-file={folder}/log", f"--callgrind-out-file={folder}/counts")
-        super().__init__([*COUNTER, *files, *command], READY_WITHIN)
+        self._folder, self._dumps = Path(tempfile.mkdtemp(dir=folder)), 0
+        super().__init__([*self._prefix(), *command], READY_WITHIN)
+
+    def _prefix(self) -> Sequence[str]:
+        return (*COUNTER, f"--log-file={self._folder}/log", f"--callgrind-out-file={self._folder}/counts")
 
     def count(self, step: Step, fewer: int) -> dict[str, float]:
         """The figures for each request. Raises ServerFailed."""
         for _ in range(WARM // fewer):
             step()
-        _control("-i", "on", self.pid)
-        self._figures()
+        self._switch("on")
+        self._take()
         runs = []
         for _ in range(RUNS):
             for _ in range(EACH // fewer):
                 step()
-            runs.append(self._figures())
-        _control("-i", "off", self.pid)
+            runs.append(self._take())
+        self._switch("off")
         each = [median(counts) / (EACH // fewer) for counts in zip(*runs, strict=True)]
-        return dict(zip((INSTRUCTIONS, SYSTEM_CALLS), each, strict=True))
+        return dict(zip(self.figures, each, strict=True))
 
-    def _figures(self) -> tuple[int, int]:
-        """Instructions and system calls since the last time."""
+    def _switch(self, on: str) -> None:
+        _control("-i", on, self.pid)
+
+    def _take(self) -> tuple[int, ...]:
+        """The figures since the last time."""
         log = Path(self._folder, "log")
         calls = len(SYSTEM_CALL.findall(log.read_bytes()))
         log.write_bytes(b"")
@@ -190,6 +216,26 @@ class Meter(Server):
         self._dumps += 1
         dump = Path(self._folder, f"counts.{self._dumps}").read_text()
         return int(dump.rpartition("totals:")[2].split()[0]), calls
+
+
+class CopyMeter(Meter):
+    """A server whose copies are counted."""
+
+    figures = (COPIED,)
+
+    def _prefix(self) -> Sequence[str]:
+        sum_of_copies = Path(self._folder, "copied")
+        sum_of_copies.write_bytes(bytes(_SUM.size))
+        library = self._folder.parent / COUNTER_OF_COPIES
+        return ("env", "PYTHONHASHSEED=0", f"LD_PRELOAD={library}", f"WIREBROKER_COPIED={sum_of_copies}")
+
+    def _switch(self, on: str) -> None:
+        self._before = 0
+
+    def _take(self) -> tuple[int, ...]:
+        (now,) = _SUM.unpack(Path(self._folder, "copied").read_bytes())
+        since, self._before = now - self._before, now
+        return (since,)
 
 
 def _control(*arguments: object) -> None:
@@ -204,9 +250,10 @@ def text(counted: Counted) -> str:
     shown = []
     for row, found in counted.here.items():
         cells = [row]
-        for figure, form in ((INSTRUCTIONS, ",.0f"), (SYSTEM_CALLS, ".2f")):
-            base = counted.base.get(row, {}).get(figure)
-            cells += [f"{found[figure]:{form}}", *((f"{base:{form}}", f"{found[figure] / base:.3f}") if base else ("", ""))]
+        for figure, value in found.items():
+            base, form = counted.base.get(row, {}).get(figure), FORMS[figure]
+            cells += [f"{value:{form}}", *((f"{base:{form}}", f"{value / base:.3f}") if base else ("", ""))]
         shown.append(cells)
-    head = ["", INSTRUCTIONS, counted.base_name, "×", SYSTEM_CALLS, counted.base_name, "×"]
+    figures = list(next(iter(counted.here.values()), {}))
+    head = ["", *(cell for figure in figures for cell in (figure, counted.base_name, "×"))]
     return f"For each request, one request at a time, CPython {sys.version.split()[0]}\n{report.table(head, shown)}"

@@ -76,12 +76,17 @@ def measure(
 def own(folder: Path) -> list[Contender]:
     """This checkout as pure Python, and compiled if `scripts/compile` compiled it."""
     flags = ("--record-checks", "full")
-    if not any(ROOT.glob("[bp]r*/**/*__mypyc.*")):
+    if not is_compiled():
         return [Contender(PURE, serve(ROOT, "asyncio", flags))]
     return [
         Contender(PURE, serve(without_compiled(folder), "asyncio", flags)),
         Contender(COMPILED, serve(ROOT, "asyncio", flags)),
     ]
+
+
+def is_compiled() -> bool:
+    """Whether `scripts/compile` compiled this checkout."""
+    return any(ROOT.glob("[bp]r*/**/*__mypyc.*"))
 
 
 def _clients(folder: Path) -> tuple[dict[str, tuple[str, ...]], list[Missing]]:

@@ -63,7 +63,7 @@ def startup(found: dict[str, Any]) -> str:
     if mock and "failure" not in mock:
         rows += [[f"MockKafka in a fresh process: {name}", *_times(times)] for name, times in mock["fresh"].items()]
         rows += [[f"MockKafka in a warm process: {name}", *_times(mock[name])] for name in ("start", "first answer", "stop")]
-    text = "Startup, ms\n" + table(["", "median", "min", "max"], rows)
+    text = "Startup, ms\n" + table(["", "median", "min", "max", "CPU"], rows)
     failures = dict(found["failures"])
     if "failure" in mock:
         failures["MockKafka"] = mock["failure"]
@@ -85,7 +85,7 @@ def memory(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _times(times: dict[str, float]) -> list[str]:
-    return [f"{times[key]:.1f}" for key in ("median", "min", "max")]
+    return [f"{times[key]:.1f}" if key in times else "" for key in ("median", "min", "max", "cpu")]
 
 
 def _ratio(case: Case, name: str, other: str, key: str) -> str:

@@ -1,4 +1,7 @@
-"""How long it takes to begin: a server process, also with its control, an import, a MockKafka in a fresh or warm process."""
+"""How long it takes to begin: a server process, also with its control, an import, a MockKafka in a fresh or warm process.
+
+The CPU time of a process and its children until the first response says more than the clock on a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
-from bench_parts.contenders import Contender
-from bench_parts.process import ServerFailed, end_group
+from bench_parts.contenders import ROOT, Contender
+from bench_parts.process import ServerFailed, cpu_ns, end_group
 
 RESPONSE_WITHIN = 20.0
 POLL = 0.0005
@@ -54,21 +57,29 @@ def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], Non
     """All of it, in ms; each figure is a median with its smallest and largest value."""
     plain = next((each for each in contenders if each.name == "wirebroker full"), None)
     if plain is not None:
-        contenders = [*contenders, Contender("wirebroker full, --control", (*plain.command, "--control", "0"))]
+        script = (str(ROOT / "scripts" / "run"), "serve")
+        contenders = [
+            *contenders, Contender("wirebroker full, --control", (*plain.command, "--control", "0")),
+            Contender("scripts/run serve", script), Contender("scripts/run serve --control 0", (*script, "--control", "0")),
+        ]  # fmt: skip
     say("startup: processes")
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    used: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     times["bare interpreter"] = []
     failures: dict[str, str] = {}
     for _ in range(runs):
         for contender in contenders:
             try:
-                times[contender.name].append(first_response(contender))
+                seconds, cpu = first_response(contender)
+                times[contender.name].append(seconds)
+                used[contender.name].append(cpu)
             except ServerFailed as failed:
                 failures[contender.name] = str(failed)
         times["bare interpreter"].append(_interpreter("pass")[0])
     result: dict[str, Any] = {
-        "processes": {name: _summary(found) for name, found in times.items() if found}, "failures": failures
-    }  # fmt: skip
+        "processes": {name: _summary(found, used.get(name, ())) for name, found in times.items() if found},
+        "failures": failures,
+    }
     if any(contender.name.startswith("wirebroker") for contender in contenders):
         say("startup: imports and MockKafka")
         result["imports"] = _imports(runs)
@@ -76,8 +87,11 @@ def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], Non
     return result
 
 
-def first_response(contender: Contender, folder: str = "") -> float:
-    """Seconds from starting the process, with its data in the folder, to its first Metadata response. Raises ServerFailed."""
+def first_response(contender: Contender, folder: str = "") -> tuple[float, float]:
+    """Seconds from starting the process, with its data in the folder, to its first Metadata response, and seconds of its CPU.
+
+    Raises ServerFailed.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -92,7 +106,7 @@ def first_response(contender: Contender, folder: str = "") -> float:
                 client.sendall(METADATA)
                 head = client.recv(8)
                 if head[4:] == METADATA[8:12]:
-                    return time.perf_counter() - start
+                    return time.perf_counter() - start, cpu_ns(process.pid) / 1e9
             time.sleep(POLL)
         raise ServerFailed(f"{contender.name} did not respond to Metadata within {RESPONSE_WITHIN:.0f} s")
     finally:
@@ -138,5 +152,6 @@ def _mock(runs: int, processes: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _summary(seconds: Sequence[float]) -> dict[str, float]:
-    return {"median": 1e3 * median(seconds), "min": 1e3 * min(seconds), "max": 1e3 * max(seconds)}
+def _summary(seconds: Sequence[float], cpu: Sequence[float] = ()) -> dict[str, float]:
+    found = {"median": 1e3 * median(seconds), "min": 1e3 * min(seconds), "max": 1e3 * max(seconds)}
+    return found | {"cpu": 1e3 * median(cpu)} if cpu else found

@@ -1,0 +1,142 @@
+"""What compiled modules save the simulator, the fuzzers, the conformance replay and the audit, beside the same code in Python.
+
+Each load is a process of its own, once with this checkout's compiled modules and once without, in turns. The CPU time is that
+of the process after its imports; the ratios are within a round. The audit's log has batches of 200 bytes.
+
+    gains.py LOAD FOLDER     one load, in the Python and with the sources of whoever calls: prints its parts and seconds of CPU
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from statistics import median
+
+if __name__ != "__main__":
+    from bench_parts import report
+    from bench_parts.beside import environment, without_compiled
+    from bench_parts.contenders import ROOT
+    from bench_parts.process import Missing
+    from bench_parts.real import is_compiled
+
+BATCHES = 300_000
+VALUE = 110
+"""Bytes of a record; its batch has 200."""
+SCHEDULES, CASES = 250, 60
+PURE, COMPILED = "Python", "compiled"
+
+Seconds = dict[str, dict[str, list[float]]]
+"""CPU seconds of each load, in each form, in each round."""
+
+
+def measure(rounds: int, say: Callable[[str], None]) -> Seconds | Missing:
+    """All loads, round by round. Raises RuntimeError if one fails."""
+    if not is_compiled():
+        return Missing("compiled modules", "this checkout is not compiled; `scripts/compile` does that")
+    found: Seconds = {name: {PURE: [], COMPILED: []} for name in LOADS}
+    with tempfile.TemporaryDirectory(prefix="wirebroker-bench-") as folder:
+        write_log(Path(folder, "log"))
+        checkouts = {PURE: without_compiled(Path(folder, "pure")), COMPILED: ROOT}
+        for number in range(rounds):
+            for name, times in found.items():
+                say(f"round {number + 1} of {rounds}: {name}")
+                for form, checkout in checkouts.items():
+                    times[form].append(_one(name, checkout, folder))
+    return found
+
+
+def _one(name: str, checkout: Path, folder: str) -> float:
+    command = [*environment(checkout, ROOT / "tests"), sys.executable, __file__, name, folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name} failed: {done.stderr.strip()[-300:]}")
+    return float(done.stdout)
+
+
+def write_log(folder: Path) -> None:
+    """A log for the audit, as scripts/bench-audit makes it."""
+    path = Path(__file__).parent.parent / "bench-audit"
+    script = SourceFileLoader("bench_audit", str(path)).load_module()
+    script.write_log(folder / "orders-0", BATCHES, VALUE)
+
+
+def simulate(_: Path) -> Callable[[], None]:
+    """Play schedules of model clients."""
+    from simulation.schedule import Schedule
+
+    return lambda: [Schedule(seed).run() for seed in range(SCHEDULES)].clear()
+
+
+def fuzz(_: Path) -> Callable[[], None]:
+    """Play sessions of made-up requests."""
+    from fuzzing.cases import Case
+
+    return lambda: [Case(seed).run() for seed in range(CASES)].clear()
+
+
+def conform(_: Path) -> Callable[[], None]:
+    """Replay the recorded dialogues."""
+    from wirebroker.commands.conformance import run_all
+    from wirebroker.conformance.recording import load
+
+    scenarios = load(None, None)
+
+    def run() -> None:
+        if run_all(scenarios).differing:
+            raise RuntimeError("a dialogue differs from Kafka's")
+
+    return run
+
+
+def scan(folder: Path) -> Callable[[], None]:
+    """Read the headers of a log, with checksums."""
+    from wirebroker_audit.logs.planning import find_pieces
+    from wirebroker_audit.reading.reader import read_piece
+
+    return lambda: [chunk for piece in find_pieces(folder / "log") for chunk in read_piece(piece)].clear()
+
+
+def fold(folder: Path) -> Callable[[], None]:
+    """The same, and fold the batches to runs."""
+    from wirebroker_audit.folding.runs import folded
+    from wirebroker_audit.logs.planning import find_pieces
+    from wirebroker_audit.reading.reader import read_piece
+
+    return lambda: list(folded(chunk.rows for piece in find_pieces(folder / "log") for chunk in read_piece(piece))).clear()
+
+
+SCAN = "header scan of the audit"
+LOADS: dict[str, Callable[[Path], Callable[[], None]]] = {
+    f"simulator, {SCHEDULES} schedules": simulate, f"fuzzer of requests, {CASES} sessions": fuzz,
+    "replay of all recorded dialogues": conform, f"{SCAN}, {BATCHES:,} batches": scan,
+    "the same, folded to runs": fold,
+}  # fmt: skip
+
+
+def text(found: Seconds) -> str:
+    """The loads as a table."""
+    rows = []
+    for name, times in found.items():
+        pure, compiled = median(times[PURE]), median(times[COMPILED])
+        ratios = [mine / other for mine, other in zip(times[COMPILED], times[PURE], strict=True)]
+        rates = [f"{BATCHES / each / 1e6:.2f}" for each in (pure, compiled)] if name.startswith(SCAN) else ["", ""]
+        rows.append([name, f"{pure:.2f}", f"{compiled:.2f}", f"{median(ratios):.2f}", *rates])
+    return report.table(["seconds of CPU", PURE, COMPILED, "×", "M batches/s", COMPILED], rows)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Prepare a load, and print the CPU seconds that it takes."""
+    name, folder = arguments
+    run = LOADS[name](Path(folder))
+    begun = time.process_time()
+    run()
+    print(time.process_time() - begun)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
