@@ -112,7 +112,7 @@ class Run:
 
     def version(self, api: str, step: Json, version: int) -> int:
         """The version for a step: the one that it names, else this one; lowered if the broker has no such version and versions
-        are clamped, or if it is no step of the scenario but a request of the replay's own, which names no operation."""
+        are clamped, or if the replay itself sends the step, which then names no operation."""
         named: int = step.get("v", version)
         lowered = self.announced.lowered(api, named)
         if "op" not in step:
