@@ -44,9 +44,10 @@ PASSING = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR,
         ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )  # fmt: skip
-"""Errors that go away by themselves; the last two as soon as a group's members have left."""
+"""Errors that go away by themselves, as soon as a group's members have left or a new topic has its leaders."""
 
 
 class UpstreamError(RuntimeError):
@@ -109,19 +110,8 @@ class Upstream:
 
     def ends(self) -> Ends:
         """The end of each partition of the application's topics, which are all but the internal ones."""
-        by_leader: dict[str, list[tuple[str, int]]] = defaultdict(list)
-        for (topic, partition), leader in self._leaders().items():
-            by_leader[leader].append((topic, partition))
-        found: Ends = {}
-        for leader, places in by_leader.items():
-            for topic, partitions in _by_topic(places).items():
-                wanted = [ListOffsetsPartition(partition_index=each, timestamp=LATEST) for each in partitions]
-                request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
-                (answered,) = self._brokers.request(request, 2, leader).topics
-                for each in answered.partitions:
-                    self._check("ListOffsets", each.error_code)
-                    found[topic, each.partition_index] = each.offset
-        return found
+        answered = self._retried("ListOffsets", self._offsets, _worst)
+        return {place: each.offset for place, each in answered.items()}
 
     def left(self, begin: Mapping[tuple[str, int], int], groups: Iterable[str], transactional_ids: Iterable[str]) -> Left:
         """Read what a run left, and abort its open transactions."""
@@ -163,6 +153,22 @@ class Upstream:
         for each in self._brokers.request(CreateTopicsRequest(topics=made), 4, self._controller()).topics:
             if each.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._check(f"CreateTopics of {each.name}", each.error_code)
+
+    def _offsets(self) -> dict[tuple[str, int], Any]:
+        by_leader: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        for place, leader in self._leaders().items():
+            by_leader[leader].append(place)
+        found = {}
+        for leader, places in by_leader.items():
+            topics = [
+                ListOffsetsTopic(name=topic, partitions=[
+                    ListOffsetsPartition(partition_index=each, timestamp=LATEST) for each in partitions
+                ])
+                for topic, partitions in _by_topic(places).items()
+            ]  # fmt: skip
+            for topic in self._brokers.request(ListOffsetsRequest(replica_id=-1, topics=topics), 2, leader).topics:
+                found.update({(topic.name, each.partition_index): each for each in topic.partitions})
+        return found
 
     def _leaders(self) -> dict[tuple[str, int], str]:
         metadata = self._brokers.request(MetadataRequest(topics=None, allow_auto_topic_creation=False), 4, self.address)
@@ -219,13 +225,11 @@ class Upstream:
             for topic, partitions in _by_topic(offsets).items()
         ]  # fmt: skip
 
-        def ask() -> Any:
-            return self._brokers.request(OffsetCommitRequest(group_id=group, topics=topics), 7, coordinator)
+        def ask() -> dict[tuple[str, int], Any]:
+            response = self._brokers.request(OffsetCommitRequest(group_id=group, topics=topics), 7, coordinator)
+            return {(topic.name, each.partition_index): each for topic in response.topics for each in topic.partitions}
 
-        def worst(response: Any) -> int:
-            return max((each.error_code for topic in response.topics for each in topic.partitions), default=0)
-
-        self._retried(f"OffsetCommit of the group {group}", ask, worst)
+        self._retried(f"OffsetCommit of the group {group}", ask, _worst)
 
     def _members(self, group: str) -> Iterator[tuple[str, str | None, bool]]:
         """The id and the group.instance.id of each member, and whether it is one of the group protocol of KIP-848."""
@@ -278,6 +282,10 @@ class Upstream:
     def _check(self, what: str, code: int) -> None:
         if code != ErrorCode.NONE:
             raise UpstreamError(f"{self.address}: {what}: {error_name(code)}")
+
+
+def _worst(answered: Mapping[Any, Any]) -> int:
+    return max((each.error_code for each in answered.values()), default=0)
 
 
 def _by_topic(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
