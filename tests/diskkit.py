@@ -17,6 +17,7 @@ from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from wirebroker.core.producers import open_since
 from wirebroker.engine.engine import Engine
+from wirebroker.requests.connection import CLOSED
 from wirebroker.requests.effects import Close, Effect, Respond
 from wirebroker.storage import files
 from wirebroker.storage.store import FolderStore
@@ -217,7 +218,7 @@ class Broker:
 
     def ask(self, request: Message, version: int) -> Any:
         """Returns the response, or None if the connection was closed instead."""
-        if self._connection.closed:
+        if self._connection.state is CLOSED:
             self._connection = self.engine.connect(1)
         self._responses = []
         frame = encode_request(7, "disk", request, version)[4:]
@@ -228,7 +229,7 @@ class Broker:
                 break
             self.passes(1000)
         if not self._responses:
-            assert self._connection.closed, f"{type(request).__name__} is not answered"
+            assert self._connection.state is CLOSED, f"{type(request).__name__} is not answered"
             return None
         return decode_response(self._responses[0], request.__schema__.key, version)[1]
 

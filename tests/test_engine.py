@@ -16,7 +16,7 @@ from wirebroker.core.logs.memory import MemoryLog
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.purgatory import Timers
 from wirebroker.engine.engine import Engine
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Close, Respond
 from wirebroker.testing import operations
 from wirekit import NOW, batch
@@ -120,7 +120,7 @@ def test_a_restart_closes_every_connection() -> None:
     lab = Lab()
     lab.engine.restart("clean", NOW)
     assert [lab.effect(e) for e in lab.engine.take_effects()] == ["the broker restarts"]
-    assert lab.connection.closed
+    assert lab.connection.state is CLOSED
 
 
 @settings(max_examples=200)

@@ -32,7 +32,7 @@ from wirebroker.faults.matches import Matches
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import KINDS, Rule
 from wirebroker.mock import MockKafka
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Close, Effect, Outcome, Respond, Shaped
 from wirebroker.security.session import Session
 from wirebroker.trace.recorder import Recorder, Traced
@@ -161,7 +161,7 @@ class Proxy:
         self.effects.append(effect)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        connection.closed = True
+        connection.close()
         self.effects.append(Close(connection, reason, reset))
 
 
@@ -187,7 +187,7 @@ class Passing:
 
     @property
     def alive(self) -> bool:
-        return not self.connection.closed
+        return self.connection.state is not CLOSED
 
     def handle(self, request: Message) -> None:
         self._proxy.upstream.append(request)

@@ -12,7 +12,7 @@ from requesting import plain, produce_request
 from responses import only
 from test_engine import Lab
 from wirebroker.mock import MockKafka
-from wirebroker.requests.connection import Connection, Decision, Delay, Disconnect, Refuse
+from wirebroker.requests.connection import CLOSED, Connection, Decision, Delay, Disconnect, Refuse
 from wirekit import NOW, batch, client
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -87,7 +87,7 @@ def test_the_interceptor_closes_a_connection(lab: Any) -> None:
     closed.connection.interceptor = FixedInterceptor(Disconnect("the client is not authenticated"))
     before = end(closed)
     assert produce(closed) == ["the client is not authenticated"]
-    assert closed.connection.closed
+    assert closed.connection.state is CLOSED
     assert end(closed) == before
 
 

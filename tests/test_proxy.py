@@ -31,6 +31,7 @@ from wirebroker.mock import MockKafka
 from wirebroker.net.limits import WRITE_HIGH_WATER
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy_kafka import ProxyKafka
+from wirebroker.requests.connection import OPEN
 from wirebroker.trace.rows import ShadowRow
 from wirekit import ask_in_vain, batch, client
 
@@ -370,7 +371,7 @@ def test_nothing_is_left_of_clients_that_have_gone(proxy: ProxyKafka, then: Lite
         line = Dialogue(proxy) >> tagged("x")
         if then == "disconnect":
             line << CLOSED
-        proxy.wait_until(lambda: all(relay.connection.silent or relay.connection.closed for relay in relays(proxy)))
+        proxy.wait_until(lambda: all(relay.connection.state is not OPEN for relay in relays(proxy)))
         line.close()
     proxy.wait_until(lambda: not relays(proxy))
 

@@ -283,7 +283,7 @@ class Wide(World):
         self.go_on()
         ends = [partition.log_end_offset for partition in self.engine.cluster.partitions()]
         effects = [(type(each), each[1:]) for each in self.engine.take_effects() if any(each[1:])]
-        return ends, effects, self.connection.silent, [rule.fired for rule in self.engine.plan.rules]
+        return ends, effects, self.connection.state, [rule.fired for rule in self.engine.plan.rules]
 
 
 RULES: dict[str, tuple[Callable[[], Rule], bool]] = {

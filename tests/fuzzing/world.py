@@ -34,7 +34,7 @@ from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, api_name, request_class, response_class
 from wirebroker import faults
 from wirebroker.engine.engine import Engine
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Close, Respond
 from wirebroker.storage.store import FolderStore
 
@@ -213,7 +213,7 @@ class World:
         while moved:
             moved = False
             for link in list(self.links.values()):
-                while link.arrived and link.connection.parked is None and not link.connection.closed:
+                while link.arrived and link.connection.parked is None and link.connection.state is not CLOSED:
                     moved = True
                     self._receive(link, link.arrived.popleft())
                     responses += self._perform()

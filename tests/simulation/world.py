@@ -18,7 +18,7 @@ from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from wirebroker.core.profile import Rules
 from wirebroker.engine.engine import Engine
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Close, Respond
 
 START = 1_800_000_000_000
@@ -64,13 +64,13 @@ class Link:
         if self._under_way <= 0:
             return  # it was lost with the connection
         self._under_way -= 1
-        if not self.connection.closed:
+        if self.connection.state is not CLOSED:
             self._arrived.append(frame)
             self.deliver()
 
     def deliver(self) -> None:
         """Give the engine what has arrived, one request at a time."""
-        while self._arrived and self.connection.parked is None and not self.connection.closed:
+        while self._arrived and self.connection.parked is None and self.connection.state is not CLOSED:
             frame = self._arrived.popleft()
             self.world.engine.receive(self.connection, memoryview(frame), self.world.now)
             self.world.perform()

@@ -13,7 +13,7 @@ from kafkawire.frames import encode_response
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, PRODUCE, api_name
 from wirebroker.core.quotas import PRODUCE as PRODUCER_BYTE_RATE
-from wirebroker.requests.connection import Connection, Muted
+from wirebroker.requests.connection import CLOSED, OPEN, Connection, Muted
 from wirebroker.requests.effects import Effect, Outcome, Respond
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Exchange:
     @property
     def alive(self) -> bool:
         """Whether the client still waits for the response."""
-        return not self.connection.closed
+        return self.connection.state is not CLOSED
 
     def handle(self, request: Message) -> None:
         """Let the API respond to the request, or to the remaining part of it, now or later."""
@@ -203,7 +203,7 @@ class Exchange:
             from wirebroker.requests.errors import throttle
 
             throttle(response, self.version, wait)
-        return None if connection.closed or connection.silent else response
+        return response if connection.state is OPEN else None
 
     def _measure(self) -> None:
         """Count the request, now that it is answered."""
@@ -241,7 +241,7 @@ class Exchange:
         connection = self.connection
         if connection.parked is self:
             connection.parked = None
-        if not connection.closed and not connection.silent:
+        if connection.state is OPEN:
             self._deliver(response, parts)
 
     def _deliver(self, response: Message, parts: list[Buffer]) -> None:

@@ -22,7 +22,7 @@ from wirebroker.capture.streams import Ended, Piece, Stream, Streams
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Relay
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row
 
@@ -175,7 +175,7 @@ class _Conversation:
 
     def _is_response(self, data: bytes, after_gap: bool) -> bool:
         """Whether a response that is awaited begins here."""
-        if self.relay.connection.closed or len(data) < SIZE_BYTES * 2 or not _is_size(data):
+        if self.relay.connection.state is CLOSED or len(data) < SIZE_BYTES * 2 or not _is_size(data):
             return False
         return self.relay.expects(SIZE.unpack_from(data, SIZE_BYTES)[0])
 

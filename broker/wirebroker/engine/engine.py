@@ -50,6 +50,8 @@ from wirebroker.engine.turns import Turns, steps_of
 from wirebroker.requests.authentication import Authenticator
 from wirebroker.requests.authorizer import Authorizer
 from wirebroker.requests.connection import (
+    CLOSED,
+    SILENT,
     Connection,
     Decision,
     Delay,
@@ -254,10 +256,10 @@ class Engine:
 
     def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
         """Remove a connection whose client has gone. The response that it waits for is dropped."""
-        if self.trace.changes and not connection.closed:
+        if self.trace.changes and connection.state is not CLOSED:
             self.set_time(now)
             self.trace.closed(connection, reason)
-        connection.closed = connection.halted = True
+        connection.close()
         parked, connection.parked = connection.parked, None
         if parked is not None:
             parked.left()
@@ -268,7 +270,7 @@ class Engine:
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Close the connection, with a sentence for the log; with `reset` without sending waiting responses."""
-        if not connection.closed:
+        if connection.state is not CLOSED:
             self.disconnected(connection, reason)
             self.effects.append(Close(connection, reason, reset))
 
@@ -457,7 +459,7 @@ class Engine:
         connection, exchange.frame = exchange.connection, frame
         connection.parked = None
         self.plan.receive(request, exchange, facts)
-        if connection.parked is None and not connection.closed:
+        if connection.parked is None and connection.state is not CLOSED:
             exchange.release()
         return Outcome.PARKED
 
@@ -554,7 +556,7 @@ class Engine:
         """Unload all rules; requests that they hold back go on, and connections that they have silenced are closed."""
         if self._plan is not None:
             self._plan.clear()
-        for connection in [each for each in self.connections if each.silent]:
+        for connection in [each for each in self.connections if each.state is SILENT]:
             self.close(connection, "a fault has silenced it, and a reset unloads all faults")
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:

@@ -29,7 +29,7 @@ from wirebroker.faults.interfaces import Alarm, Host, Planned
 from wirebroker.faults.matches import MatchedRule, Matches
 from wirebroker.faults.misses import Misses
 from wirebroker.faults.rules import InjectionPoint, Rule, partitions_of
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import CLOSED, OPEN, Connection
 from wirebroker.requests.effects import Outcome, Respond, Shaped
 from wirebroker.requests.errors import READING, join, overwrite, refuse
 from wirebroker.requests.facts import Batch, Facts, facts_of, facts_of_header
@@ -205,7 +205,7 @@ class FaultPlan:
 
     def connected(self, connection: Connection, now: int) -> None:
         """Refuse a new connection if a rule says so."""
-        self._seen_parts = {known: rules for known, rules in self._seen_parts.items() if not known.closed}
+        self._seen_parts = {known: rules for known, rules in self._seen_parts.items() if known.state is not CLOSED}
         for rule in self.rules:
             matches = rule.injection_point is InjectionPoint.CONNECTION and rule.match.node in (None, connection.node_id)
             if matches and rule.fires(self._random.random):
@@ -436,7 +436,7 @@ class FaultPlan:
         """Apply the rules to a response on its way. Returns the response to send now, or None."""
         matches = _matches(exchange)
         self._report_failed_writes(exchange)
-        if matches.crashes or exchange.connection.closed or exchange.connection.silent:
+        if matches.crashes or exchange.connection.state is not OPEN:
             self.left(exchange)
             return None
         if matches.refused is not None and type(response) is type(matches.refused):

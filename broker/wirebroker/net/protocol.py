@@ -16,6 +16,7 @@ from wirebroker.net.driver import IN_LINE, QUEUED, READY, WAITING, ClientConnect
 from wirebroker.net.limits import LARGE_FRAME, SLICE
 from wirebroker.net.shaping import reset_connection
 from wirebroker.net.tls import subject_of
+from wirebroker.requests.connection import CLOSED
 from wirebroker.requests.effects import AdvanceClock
 from wirebroker.security.principals import distinguished_name
 from wirebroker.security.protocols import SecurityProtocol
@@ -184,7 +185,7 @@ class BrokerProtocol(ClientConnection):
 
     def _carry(self, data: memoryview, pos: int, end: int) -> None:
         left = end - pos
-        if left >= 4 and not self.connection.closed:
+        if left >= 4 and self.connection.state is not CLOSED:
             if self._engine.faults is not None and not self._held():
                 self._engine.faults.arriving(self.connection, data[pos + 4 : end], self._host.clock.now())
             size = frame_end(data, pos) - pos
@@ -207,7 +208,7 @@ class BrokerProtocol(ClientConnection):
     def _held(self) -> bool:
         """Whether the next request has to wait: for a response to the last one, or for the client to read."""
         connection = self.connection
-        return connection.parked is not None or self.congested or self._line is not None or connection.closed
+        return connection.parked is not None or self.congested or self._line is not None or connection.state is CLOSED
 
     def perform(self, effect: object) -> None:
         if isinstance(effect, AdvanceClock):

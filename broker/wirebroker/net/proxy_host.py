@@ -21,6 +21,7 @@ from wirebroker.net.tls_transport import TlsTransport
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import PASSING, SENDING
+from wirebroker.requests.connection import CLOSED
 from wirebroker.requests.effects import Shaped
 
 logger = logging.getLogger("wirebroker")
@@ -216,7 +217,7 @@ class ClientSide(ClientConnection):
         self.connection = self.relay.connection
         host.opened(self)
         host.flush()
-        if not self.connection.closed:
+        if self.connection.state is not CLOSED:
             host.loop.call_soon(self.balance)  # not at once: uvloop forgets a pause that is made here
             self._dialing = host.loop.create_task(host.dial(self))
             if self._in_line:
@@ -351,7 +352,7 @@ class BrokerSide(Side):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self._client.connection.closed:
+        if self._client.connection.state is CLOSED:
             self.transport.close()
         else:
             self._client.joined(self)
@@ -363,7 +364,7 @@ class BrokerSide(Side):
     def connection_lost(self, exc: Exception | None) -> None:
         self.give_back()
         relay = self._client.relay
-        if not relay.connection.closed:
+        if relay.connection.state is not CLOSED:
             reason = relay.broker_closed() if exc is None else f"the connection to the broker broke: {exc}"
             self._host.proxy.close(relay.connection, reason)
             self._host.flush()

@@ -9,7 +9,7 @@ from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_request, encode_response
 from kafkawire.primitives import Buffer
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import CLOSED, OPEN, Connection
 from wirebroker.requests.effects import Effect, Outcome, Respond
 from wirebroker.trace.recorder import Traced
 
@@ -142,7 +142,7 @@ class ForwardedExchange:
     @property
     def alive(self) -> bool:
         """Whether the client still waits for the response."""
-        return not self.connection.closed
+        return self.connection.state is not CLOSED
 
     @property
     def acts_on_response(self) -> bool:
@@ -182,7 +182,7 @@ class ForwardedExchange:
                 self.relay.proxy.emit(Respond(self.connection, []))  # sends nothing, and lets the next request go on
                 return
             response = left
-        if self.connection.closed or self.connection.silent:
+        if self.connection.state is not OPEN:
             return
         try:
             self._send(response, encode_response(self.correlation_id, response, self.version))
@@ -192,7 +192,7 @@ class ForwardedExchange:
     def _send(self, response: Message, parts: list[Buffer]) -> None:
         proxy = self.relay.proxy
         self._unpark()
-        if self.connection.closed or self.connection.silent:
+        if self.connection.state is not OPEN:
             return
         if proxy.trace.exchanges:
             proxy.trace.replied(self, response, parts)

@@ -32,7 +32,7 @@ from wirebroker.proxy.exchange import Forward, ForwardedExchange
 from wirebroker.proxy.recorder import ProxyRecorder, batches_of, batches_with_responses
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy.shadow import Shadow
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Close, Effect
 from wirebroker.requests.facts import facts_of
 from wirebroker.security.session import Session
@@ -144,12 +144,12 @@ class Proxy:
         if relay is not None:
             if self.trace.changes:
                 self.trace.closed(connection, reason)
-            connection.closed = True
+            connection.close()
             relay.ended()
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Close both sides of a connection, with a sentence for the log."""
-        if not connection.closed:
+        if connection.state is not CLOSED:
             self.disconnected(connection, reason, self.now)
             self.effects.append(Close(connection, reason, reset))
 

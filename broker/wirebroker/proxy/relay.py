@@ -55,7 +55,7 @@ from kafkawire.registry import (
 from wirebroker.proxy.addresses import CARRIERS, NamelessResponses, carries_addresses, limit_versions, redirect
 from wirebroker.proxy.directory import TEACHING
 from wirebroker.proxy.exchange import ForwardedExchange, ProxyParts
-from wirebroker.requests.connection import Connection
+from wirebroker.requests.connection import CLOSED, OPEN, SILENT, Connection
 from wirebroker.requests.effects import Respond
 
 REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
@@ -161,7 +161,7 @@ class Relay:
     @property
     def holds_client(self) -> bool:
         """Whether the client's next request has to wait, so that reading more of it is useless."""
-        return self.flow is not PASSING or self.connection.parked is not None or self.connection.closed
+        return self.flow is not PASSING or self.connection.parked is not None or self.connection.state is CLOSED
 
     @property
     def whole_request(self) -> int:
@@ -227,7 +227,7 @@ class Relay:
             way.send(bytes(data[begin:pos]))
         if refused:
             self.proxy.close(self.connection, refused)
-        elif pos < end and not self.connection.closed:
+        elif pos < end and self.connection.state is not CLOSED:
             reader.keep(data[pos:], needed)
 
     # From the client
@@ -419,7 +419,7 @@ class Relay:
     def pass_responses(self, data: memoryview, pos: int = 0) -> int:
         """The shortcut for responses, as `pass_requests`."""
         broker, owed, end = self._broker, self._awaited, len(data)
-        if broker.tail or broker.passing or self._client.tail or self.connection.closed or self.connection.silent:
+        if broker.tail or broker.passing or self._client.tail or self.connection.state is not OPEN:
             return pos
         self._broker_has_sent = True
         while end - pos >= RESPONSE_START and owed:
@@ -444,7 +444,7 @@ class Relay:
         """Bytes of the broker have arrived; their buffer is not kept."""
         self._broker_has_sent = True
         taken = self._broker.taken(data)
-        if taken is not None and not self.connection.closed:
+        if taken is not None and self.connection.state is not CLOSED:
             self._pass(self._responses, taken, now, passed)
         if self._client.tail:
             self.go_on(now)
@@ -473,7 +473,7 @@ class Relay:
     def _take_response(self, frame: memoryview, now: int) -> bool:
         """Handle a whole response. Returns whether the next one may follow."""
         self._response(self._awaited.popleft(), frame)
-        return not self.connection.closed
+        return self.connection.state is not CLOSED
 
     def _send_bytes(self, data: Buffer) -> None:
         self._send([data])
@@ -520,7 +520,7 @@ class Relay:
             self._send([frame])
 
     def _send(self, parts: list[Buffer]) -> None:
-        if not self.connection.silent:
+        if self.connection.state is not SILENT:
             self.proxy.effects.append(Respond(self.connection, parts))
 
     # The end

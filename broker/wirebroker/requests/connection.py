@@ -1,5 +1,13 @@
 """A client's connection to a broker, and its interceptor, which decides about each request before the engine decodes it.
 
+The states of a connection (`ConnectionState`):
+
+    OPEN ──▶ SILENT ──▶ CLOSED
+      └───────────────────▲
+
+In any state but CLOSED, a request may be `parked`: the next one is not handled before the parked one is out of the way. How a
+driver treats the bytes that arrive is another matter; see the states in `wirebroker.net.driver` and `wirebroker.proxy.relay`.
+
 Authentication is an interceptor. A connection has an interceptor only if its listener requires SASL, or if
 `Engine.new_interceptor` makes one. It may be replaced or removed at any time (`Connection.interceptor`), for example after a
 successful authentication. The interceptor comes before the ordinary path and before the fast path of Produce.
@@ -8,6 +16,7 @@ successful authentication. The interceptor comes before the ordinary path and be
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -15,6 +24,17 @@ if TYPE_CHECKING:
     from wirebroker.security.session import Session
 
 NO_LIMIT = 2**31 - 1
+
+
+class ConnectionState(Enum):
+    """Whether a connection's requests get responses."""
+
+    OPEN = "they do"
+    SILENT = "a fault lost a response: later responses are withheld too, because clients match responses by order"
+    CLOSED = "it has ended, or the driver will end it"
+
+
+OPEN, SILENT, CLOSED = ConnectionState  # a name of a module is found faster than a member of an enum
 
 
 class Parked(Protocol):
@@ -45,8 +65,8 @@ class Connection:
     """One client's connection to one broker, as far as the engine knows it."""
 
     __slots__ = (
-        "client_host", "closed", "frame_limit", "halted", "interceptor", "node_id", "number", "parked", "produce_shape",
-        "session", "silent", "software",
+        "client_host", "frame_limit", "halted", "interceptor", "node_id", "number", "parked", "produce_shape", "session",
+        "software", "state",
     )  # fmt: skip
 
     def __init__(self, number: int, node_id: int, client_host: str, session: Session) -> None:
@@ -54,6 +74,7 @@ class Connection:
         self.node_id = node_id
         self.client_host = client_host
         self.session = session
+        self.state = OPEN
         self.frame_limit = NO_LIMIT
         """The bytes that a request may have now; fewer before the client is authenticated."""
         self.software = ("", "")
@@ -61,12 +82,9 @@ class Connection:
         """Decides about each request before it is decoded; None if all are handled."""
         self.parked: Parked | None = None
         """The request that waits; nothing else of this connection is handled before it is answered."""
-        self.closed = False
         self.halted = False
-        """Set where the next request may have to wait: for a parked one, for records that should be sent before more of
-        them are made, or because the connection is closed. The driver of the engine checks the reason and clears it."""
-        self.silent = False
-        """Set when a fault lost a response: later responses are withheld too, because clients match responses by order."""
+        """A signal to the driver, which clears it: look, before the next request, whether that has to wait. It waits for a
+        parked request, for records to be sent before more of them are made, or for ever, because the connection is closed."""
         self.produce_shape: ProduceShape | None = None
         """The last Produce request up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
 
@@ -77,8 +95,14 @@ class Connection:
 
     def silence(self) -> None:
         """Send no further response."""
-        self.silent = True
+        if self.state is OPEN:
+            self.state = SILENT
         self.produce_shape = None
+
+    def close(self) -> None:
+        """Handle no further request."""
+        self.state = CLOSED
+        self.halted = True
 
 
 class ProduceShape:
