@@ -518,7 +518,7 @@ class _Member:
 
 
 def _grant(admin: Client, acls: list[Plain]) -> Any:
-    """Let alice have these rights and no others. Returns the answer to CreateAcls, which asks for the first one twice."""
+    """Let alice have these rights and no others. Returns the response to CreateAcls, which asks for the first one twice."""
     described = plain_request("DescribeAcls", ANY)
     admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
     admin.until(described, 3, lambda response: not _count(response))

@@ -1,4 +1,4 @@
-"""A client of the HTTP control that holds every answer against the OpenAPI document."""
+"""A client of the HTTP control that holds every response against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ControlClient:
             connection.close()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """A request that is well answered; what the answer says, None if it says nothing."""
+        """A request that is well answered; what the response says, None if it says nothing."""
         response = self.send(method, path, body)
         assert response.status < 300, response.body
         return response.json if response.body else None

@@ -22,7 +22,7 @@ from wirebroker.client.wire import Connection, ConnectionClosed, NoResponse, add
 from wirekit import Reachable, batch
 
 WITHIN = 20.0
-"""Seconds that a dialogue waits for an answer."""
+"""Seconds that a dialogue waits for a response."""
 INIT_PRODUCER_ID = init_producer_id(None, 1000)
 NEWEST_BY_NAME = {"Produce": 12, "Fetch": 12}
 """The last versions that name topics; later ones have ids."""
@@ -51,7 +51,7 @@ def tagged(tag: str, count: int = 1, *, topic: str = "orders", partition: int = 
 
 @dataclass(frozen=True)
 class Response:
-    """An expected answer, by fields of its parts (see `responses.parts`), one value for each part, or of the whole answer."""
+    """An expected response: fields of its parts (see `responses.parts`), a value for each part, or fields of the whole."""
 
     fields: dict[str, Any]
     of_parts: bool = True
@@ -83,27 +83,27 @@ CLOSED, SILENCE = Closed(), Silence()
 
 
 def answered(**fields: Any) -> Response:
-    """An answer about one thing, with these fields."""
+    """A response about one thing, with these fields."""
     return Response({name: [value] for name, value in fields.items()})
 
 
 def each(**fields: list[Any]) -> Response:
-    """An answer about several things, with the values of these fields in order."""
+    """A response about several things, with the values of these fields in order."""
     return Response(fields)
 
 
 def overall(**fields: Any) -> Response:
-    """An answer that has these fields beside those of its parts."""
+    """A response that has these fields beside those of its parts."""
     return Response({name: [value] for name, value in fields.items()}, of_parts=False)
 
 
 def accepted(at: int) -> Response:
-    """The answer to a Produce whose batch is stored at this offset, now or by an earlier request."""
+    """The response to a Produce whose batch is stored at this offset, now or by an earlier request."""
     return answered(error_code=0, base_offset=at)
 
 
 def refused(code: int, **fields: Any) -> Response:
-    """An answer with this error code."""
+    """A response with this error code."""
     return answered(error_code=code, **fields)
 
 
@@ -128,7 +128,7 @@ class Dialogue:
         self._producer_id = producer_id
         self._said: list[str] = []
         self.last: Any = None
-        """The last answer."""
+        """The last response."""
 
     @property
     def part(self) -> Any:
@@ -136,7 +136,7 @@ class Dialogue:
         return only(self.last)
 
     def __rshift__(self, request: Message | Sequences | tuple[Message | Sequences, int]) -> Dialogue:
-        """Send a request, in this version if one is given, without waiting for the answer."""
+        """Send a request, in this version if one is given, without waiting for the response."""
         message, version = request if isinstance(request, tuple) else (request, None)
         if isinstance(message, Sequences):
             message = self._batch(message)

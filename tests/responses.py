@@ -1,4 +1,4 @@
-"""The parts of an answer: one for each partition, group, coordinator or other thing in the request."""
+"""The parts of a response: one for each partition, group, coordinator or other thing in the request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEVELS = (
 
 
 def parts(response: Any) -> list[Any]:
-    """The innermost elements of those arrays; the answer itself if it has no such arrays."""
+    """The innermost elements of those arrays; the response itself if it has no such arrays."""
     levels = [getattr(response, name) for name in LEVELS if hasattr(response, name)]
     if not levels:
         return [response]

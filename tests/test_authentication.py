@@ -48,7 +48,7 @@ def dial(kafka: MockKafka) -> Connection:
 def log_in(
     connection: Connection, mechanism: str = PLAIN, user: str = "alice", password: str = "secret", version: int = 2
 ) -> Any:
-    """Handshake and tokens; the last answer."""
+    """Handshake and tokens; the last response."""
     hello = connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     assert hello.error_code == 0
     dialogue = tokens(mechanism, user, password)

@@ -1,6 +1,6 @@
 """Replication: leaders that fail or move, and followers that lag. All assertions were observed on three real nodes.
 
-The answers over the raw wire are those that Apache Kafka 4.3.1 gave to the same steps, with three brokers of which one is
+The responses over the raw wire are those that Apache Kafka 4.3.1 gave to the same steps, with three brokers of which one is
 killed, stopped (SIGSTOP) or started again; tests/data/failover-3-nodes.json is one such recording.
 """
 

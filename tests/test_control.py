@@ -1,4 +1,4 @@
-"""The HTTP control: every endpoint over TCP, every answer held against the OpenAPI document."""
+"""The HTTP control: every endpoint over TCP, every response held against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -650,7 +650,7 @@ def test_transactions_and_groups(protocol: str, kafka: MockKafka, control: Contr
     assert open_["state"] == "Ongoing"
     assert {"topic": "orders", "partitions": [2]} in open_["partitions"]
     assert [(each["offset"], each["pending"]) for each in control.ask("GET", "/groups/a/b")["offsets"]] == [(1, True)]
-    assert "in which Kafka keeps it" in control.refused("POST", "/transactions/till/1/expire")["detail"]
+    assert "Kafka forgets no id in that state" in control.refused("POST", "/transactions/till/1/expire")["detail"]
     producer.commit_transaction(10)
     assert [each["state"] for each in control.ask("GET", "/transactions")["transactions"]] == ["CompleteCommit"]
     (group,) = control.ask("GET", "/groups")["groups"]

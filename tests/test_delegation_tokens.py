@@ -48,7 +48,7 @@ def broker(**options: Any) -> MockKafka:
 
 
 def log_in_by(kafka: MockKafka, token: Any, mechanism: str = SCRAM_SHA_256) -> tuple[Connection, Any]:
-    """A connection that tried to log in by a token, and the last answer."""
+    """A connection that tried to log in by a token, and the last response."""
     connection = Connection(address_of(kafka.bootstrap_servers), 10)
     connection.request(plain("SaslHandshake", mechanism=mechanism), 1)
     dialogue = tokens(mechanism, token.token_id, b64encode(bytes(token.hmac)).decode(), ",tokenauth=true")

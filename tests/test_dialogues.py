@@ -90,7 +90,7 @@ def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBro
 
 
 def _altered(step: Step, *, without: bool = False, more: bool = False) -> Step:
-    """A step with another answer, without one, or with an impossible one."""
+    """A step with another response, without one, or with an impossible one."""
     responses = copy.deepcopy(step.responses)
     number = step.ask.connection
     if more:

@@ -294,7 +294,7 @@ class Client:
 
 
 def committed(cluster: Cluster) -> list[str]:
-    """The values of orders-0 that a read_committed consumer gets, without those that no response mentioned."""
+    """The values in orders-0 that a read_committed consumer gets, except values that no response acknowledged."""
     if "orders" not in cluster.topics:
         return []
     partition = cluster.topics["orders"].partitions[0]

@@ -151,9 +151,9 @@ def expects_no_response(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BROKEN_RELAYS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
-    passes_addresses: "an answer names a broker: ",
+    passes_addresses: "a response names a broker: ",
     drops_the_rest: "a connection is closed",
-    mistakes_responses: "an answer",
+    mistakes_responses: "a response",
     expects_no_response: "a connection is closed",
 }
 
@@ -275,8 +275,8 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     raises: "raised: KeyError at ",
     cannot_be_encoded: "raised: EncodeError in DescribeClusterResponse",
     does_not_respond: "answer",
-    responds_to_another_request: "an answer to another request",
-    responds_twice: "an answer",
+    responds_to_another_request: "a response to another request",
+    responds_twice: "a response",
     takes_long: "slow: DescribeCluster",
     closes_without_a_word: "a connection is closed without a reason",
     forgets_topics: "lost in a kill: ",

@@ -20,7 +20,7 @@ from wirebroker.faults import FaultError
 from wirebroker.net.sockets import AT_ONCE
 
 LONG = 10.0
-"""Seconds that an answer may take on a busy machine."""
+"""Seconds that a response may take on a busy machine."""
 MINUTE = 60_000
 
 

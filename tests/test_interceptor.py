@@ -124,7 +124,7 @@ def test_a_version_that_is_not_offered_is_answered_as_without_an_interceptor() -
 
 
 def test_the_engine_makes_an_interceptor_for_each_new_connection() -> None:
-    """Over TCP: each answer arrives after its delay, and in order."""
+    """Over TCP: each response arrives after its delay, and in order."""
     with MockKafka(topics=["orders"]) as kafka:
         kafka._call(lambda engine: setattr(engine, "new_interceptor", lambda connection: FixedInterceptor(Delay(20))))
         wire = client(kafka)

@@ -66,7 +66,7 @@ def test_an_old_release_caps_the_versions() -> None:
 
 
 class Dialogue:
-    """A partition with these rules, and its answers to each batch."""
+    """A partition with these rules, and its responses to each batch."""
 
     def __init__(self, rules: Rules) -> None:
         self.partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), rules, NOW)

@@ -74,6 +74,12 @@ def test_the_engine_without_faults_is_compiled_from_the_engine_as_it_is() -> Non
     assert subprocess.run([sys.executable, script, "--version"], capture_output=True, check=False).returncode == 0
 
 
+def test_every_mutant_is_a_rule_of_the_broker() -> None:
+    """A text that the broker no longer has breaks nothing, and nobody would notice."""
+    script = [sys.executable, ROOT / "scripts" / "mutants", "--check"]
+    assert subprocess.run(script, capture_output=True, text=True, check=False).stdout == ""
+
+
 def python_scripts() -> list[str]:
     scripts = (path for path in (ROOT / "scripts").iterdir() if path.is_file())
     return sorted(path.name for path in scripts if path.read_text(encoding="utf-8").startswith("#!/usr/bin/env python3"))

@@ -313,11 +313,11 @@ def test_a_client_that_speaks_something_else_is_closed_with_a_sentence(
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (b"", "the broker closed it before its first answer; does it want TLS (--upstream-tls-ca)?"),
-        (b"\0\0\0\x20\0\0\0\1\0\0", "the broker closed it in the middle of an answer"),
+        (b"", "the broker closed it before its first response; does it want TLS (--upstream-tls-ca)?"),
+        (b"\0\0\0\x20\0\0\0\1\0\0", "the broker closed it in the middle of a response"),
         (
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            "the broker's answer is not the one to request 1 (Metadata); it begins with 48 54",
+            "the broker's response is not the one to request 1 (Metadata); it begins with 48 54",
         ),
         (b"\x15\x03\x03\0\2\2\x46", "the broker speaks TLS; give --upstream-tls-ca"),
     ],

@@ -19,7 +19,7 @@ from wirebroker.trace.layout import line
 from wirekit import batch
 
 AT_ONCE = 0.3
-"""Seconds in which an answer does not come that must not come."""
+"""Seconds in which a response does not come that must not come."""
 T0 = 1_800_000_000_000
 WINDOW = Window(11, 1000)
 
@@ -57,7 +57,7 @@ def muted(connection: Connection) -> bool:
 
 
 def produced(connection: Connection, count: int = 500, acks: int = -1) -> tuple[int, int]:
-    """The bytes of a Produce, and the throttle time of its answer."""
+    """The bytes of a Produce, and the throttle time of its response."""
     request = produce_request("orders", batch(count=count), acks=acks)
     size = len(encode_request(1, connection.client_id, request, 9)) - 4
     response = connection.request(request, 9)

@@ -1,4 +1,4 @@
-"""Consumers that read from the replica in their rack (KIP-392). The answers were compared with three nodes of Kafka 4.3.1."""
+"""Consumers that read from the replica in their rack (KIP-392). The responses were compared with three nodes of Kafka 4.3.1."""
 
 from __future__ import annotations
 

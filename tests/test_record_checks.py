@@ -1,6 +1,6 @@
 """The checks of a batch before its sequence (A17), row by row as Kafka 4.3.1 answered.
 
-The rows of `ANSWERS` were sent to a broker of Kafka 4.3.1 over the raw wire. They have its answers, and the form in which it
+The rows of `ANSWERS` were sent to a broker of Kafka 4.3.1 over the raw wire. They have its responses, and the form in which it
 stored an accepted batch. Three rows turn on a single millisecond, which a broker with a running clock cannot show, and a
 transactional batch was not sent; those follow from its LogValidator.
 """
@@ -138,12 +138,12 @@ FAILED_EARLY = Response(SERVER)
 
 
 def timed(*records: int) -> Response:
-    """The answer to timestamps that are out of range."""
+    """The response to timestamps that are out of range."""
     return Response(BAD_TIME, True, records, True)
 
 
 def unkeyed(*records: int) -> Response:
-    """The answer to records without a key on a compacted topic."""
+    """The response to records without a key on a compacted topic."""
     return Response(INVALID, True, records, True)
 
 

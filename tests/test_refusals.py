@@ -1,4 +1,4 @@
-"""The answer that an `error` makes, over all APIs and versions: the place of the code, and the effect on the request."""
+"""The response that an `error` makes, over all APIs and versions: the place of the code, and the effect on the request."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:
     def commit(*indexes: int) -> dict[int, int]:
         parts = [{"partition_index": index, "committed_offset": 7, "committed_metadata": ""} for index in indexes]
         response = ask(engine, plain("OffsetCommit", group_id="team", topics=named(["orders"], partitions=parts)), 5)
-        assert len(response.topics) == 1, "one topic is one part of the answer"
+        assert len(response.topics) == 1, "one topic is one part of the response"
         return {part.partition_index: part.error_code for part in sole(response.topics).partitions}
 
     assert commit(0, 1, 2) == {0: 0, 1: 30, 2: 0}

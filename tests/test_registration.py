@@ -1,4 +1,4 @@
-"""Brokers that are unregistered, and voters that cannot be added or removed: the answers of a real Kafka 4.3.1."""
+"""Brokers that are unregistered, and voters that cannot be added or removed: the responses of a real Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def assign(kafka: MockKafka, name: str, *replicas: list[int]) -> None:
 
 
 def test_a_running_broker_that_is_unregistered_leads_nothing_until_it_starts_again() -> None:
-    """The answers are those of two real brokers, one of which was unregistered, killed and started."""
+    """The responses are those of two real brokers, one of which was unregistered, killed and started."""
     with MockKafka(brokers=2) as kafka:
         assign(kafka, "a", [1, 2], [2, 1])
         assign(kafka, "b", [2], [1])
@@ -141,7 +141,7 @@ def test_without_a_registered_broker_no_coordinator_is_found(stored: bool, tmp_p
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_without_a_registered_broker_no_partition_is_made(stored: bool, tmp_path: Path) -> None:
-    """The answers of a real broker that was the only one, and was unregistered."""
+    """The responses of a real broker that was the only one, and was unregistered."""
     with MockKafka(topics=["a"], data=tmp_path if stored else None) as kafka:
         assert ask(kafka, "UnregisterBroker", {"broker_id": 1}) == (0, "")
         for only_checked in (True, False):

@@ -91,7 +91,7 @@ class Line:
 
 
 def request_bytes(key: int, version: int, correlation_id: int = 7) -> bytes:
-    """Any request of this API; a Produce wants an answer."""
+    """Any request of this API; a Produce wants a response."""
     version = min(max(version, versions_of(request_class(key))[0]), versions_of(request_class(key))[-1])
     message = Maker((key, version)).message(request_class(key), version)
     if isinstance(message, ProduceRequest):
@@ -269,8 +269,8 @@ def test_secrets_are_in_no_row() -> None:
     ("said", "reason"),
     [
         (b"\x15\x03\x03\x00\x02\x02\x28\x00", "the broker speaks TLS; give --upstream-tls-ca"),
-        (b"HTTP/1.1", "the broker's answer is not the one to request 7 (Metadata); it begins with 48 54 54 50 2f 31 2e 31"),
-        (b"\xff\xff\xff\xff\0\0\0\x07", "the broker's answer is not the one to request 7 (Metadata)"),
+        (b"HTTP/1.1", "the broker's response is not the one to request 7 (Metadata); it begins with 48 54 54 50 2f 31 2e 31"),
+        (b"\xff\xff\xff\xff\0\0\0\x07", "the broker's response is not the one to request 7 (Metadata)"),
     ],
 )
 def test_a_response_that_makes_no_sense_closes_the_connection(said: bytes, reason: str) -> None:
@@ -279,7 +279,7 @@ def test_a_response_that_makes_no_sense_closes_the_connection(said: bytes, reaso
 
 
 def test_a_response_to_no_request_closes_the_connection() -> None:
-    assert Line().broker_sends(response_bytes(random_response(12, 4), 4)).closed == "the broker sent an answer to no request"
+    assert Line().broker_sends(response_bytes(random_response(12, 4), 4)).closed == "the broker sent a response to no request"
 
 
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"])
@@ -346,7 +346,7 @@ def test_a_client_that_the_broker_serves_is_not_asked_for() -> None:
 
 def test_a_response_that_is_too_large_to_look_at_closes_the_connection() -> None:
     line = Line().client_sends(request_bytes(KEYS["Metadata"], 12)).broker_sends(struct.pack(">ii", 300 << 20, 7))
-    assert line.closed == "the broker announced an answer of 314572804 bytes; the proxy reads up to 268435456"
+    assert line.closed == "the broker announced a response of 314572804 bytes; the proxy reads up to 268435456"
 
 
 def test_nothing_is_kept_of_frames_whose_connection_has_ended() -> None:

@@ -61,7 +61,7 @@ class Shared:
         self._epochs.clear()
 
     def fetch(self, who: str, acknowledged: list[tuple[int, int, int]] | None = None, **fields: Any) -> PartitionData | None:
-        """Returns a member's next fetch, or None if the answer does not name the partition."""
+        """Returns a member's next fetch, or None if the response does not name the partition."""
         epoch = self._epochs.get(who, 0)
         batches = [{"first_offset": a, "last_offset": b, "acknowledge_types": [kind]} for a, b, kind in acknowledged or ()]
         partition = {"partition_index": 0, "acknowledgement_batches": batches}
@@ -82,7 +82,7 @@ class Shared:
 
     @staticmethod
     def acquired(data: PartitionData | None) -> Ranges:
-        """The acquired records in an answer."""
+        """The acquired records in a response."""
         return [(a.first_offset, a.last_offset, a.delivery_count) for a in data.acquired_records] if data is not None else []
 
 
@@ -325,7 +325,7 @@ COLD: dict[tuple[str, int], tuple[dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize(("api", "version"), COLD)
 def test_a_broker_that_coordinates_nothing_yet_says_it_in_kafkas_words(kafka: MockKafka, api: str, version: int) -> None:
-    """The answers of a real broker that nobody had asked for a coordinator."""
+    """The responses of a real broker that nobody had asked for a coordinator."""
     fields, message = COLD[api, version]
     with closing(WireClient.at(kafka.bootstrap_servers)) as client:
         response = client.request(plain(api, **fields), version)

@@ -53,7 +53,7 @@ def member(epoch: int) -> Plain:
 
 
 def life(world: World) -> Iterator[tuple[str, bytes, int]]:
-    """The requests of a share group, from its start to its end: a name, the answer, and the number of slices."""
+    """The requests of a share group, from its start to its end: a name, the response, and the number of slices."""
 
     def step(name: str, request: Message, version: int) -> tuple[str, bytes, int]:
         response = world.ask(request, version)

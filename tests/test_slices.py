@@ -68,7 +68,7 @@ class World:
             self.ask(init_producer_id(f"tx-{i}", 1000), 3)
 
     def ask(self, request: Message, version: int) -> bytes:
-        """The answer's frame; the request has to be answered within its slices."""
+        """The response's frame; the request has to be answered within its slices."""
         self.send(request, version)
         self.slices = 1
         return self.response()
@@ -287,7 +287,7 @@ class Wide(World):
 
 
 RULES: dict[str, tuple[Callable[[], Rule], bool]] = {
-    "an error in the answer": (lambda: faults.error(3, after=True, partition=3), True),
+    "an error in the response": (lambda: faults.error(3, after=True, partition=3), True),
     "a part that is refused": (lambda: faults.error(3, partition=3), True),
     "a late answer": (lambda: faults.delay(5, after=True), True),
     "a lost answer": (lambda: faults.lose_ack(), True),
@@ -487,7 +487,7 @@ def test_offsets_of_deleted_topics_are_forgotten_in_slices() -> None:
 
 
 def fetched(world: World, request: Message) -> dict[tuple[str, int], bytes]:
-    """The partitions that the answer names, and their records."""
+    """The partitions that the response names, and their records."""
     world.send(request, 11)
     return said(world.response())
 
@@ -596,7 +596,7 @@ class Groups(World):
         self.engine.disconnected(self._connections.pop(member))
 
     def beat(self, member: str, **fields: Any) -> bytes:
-        """The answer to a member's heartbeat."""
+        """The response to a member's heartbeat."""
         self.now += 2000
         self.slices = 1
         self.begin(member, consumer_beat(member, **fields))

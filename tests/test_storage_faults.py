@@ -213,7 +213,7 @@ def test_c1_as_a_rule_it_fences_at_the_exact_request(mock_kafka: MockKafka, coor
 def test_c5_an_expired_transactional_id_has_a_new_producer(mock_kafka: MockKafka, coordinated: Any) -> None:
     first = init(coordinated)
     begin(coordinated, first)
-    with pytest.raises(ValueError, match="in state Ongoing, in which Kafka keeps it"):
+    with pytest.raises(ValueError, match="in state Ongoing, and Kafka forgets no id in that state"):
         mock_kafka.expire_transactional_id("till")
     mock_kafka.fence("till")
     mock_kafka.expire_transactional_id("till")

@@ -64,7 +64,7 @@ def dumped(*arguments: str) -> str:
 
 
 def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:
-    """Repeat until the answer is final: a real broker takes its time."""
+    """Repeat until the response is final: a real broker takes its time."""
     deadline = time.monotonic() + 60
     while not settled(response := ask()):
         assert time.monotonic() < deadline, response
@@ -73,7 +73,7 @@ def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:
 
 
 class Dialogue:
-    """Writes all kinds of data to a broker, and remembers only the answers."""
+    """Writes all kinds of data to a broker, and remembers only the responses."""
 
     def __init__(self, wire: WireClient, now: int) -> None:
         self.wire = wire

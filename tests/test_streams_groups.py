@@ -95,7 +95,7 @@ class App:
 
 
 def told(response: StreamsGroupHeartbeatResponse) -> list[int]:
-    """The statuses in an answer."""
+    """The statuses in a response."""
     return [each.status_code for each in response.status or ()]
 
 

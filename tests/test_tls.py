@@ -46,7 +46,7 @@ def context(kafka: MockKafka, *, certificate: bool = False) -> ssl.SSLContext:
 
 
 def ask(kafka: MockKafka, trusting: ssl.SSLContext) -> bytes:
-    """ApiVersions over TLS; the answer's beginning. The certificate must be one for the address."""
+    """ApiVersions over TLS; the response's beginning. The certificate must be one for the address."""
     host, port = address_of(kafka.bootstrap_servers)
     with socket.create_connection((host, port), 5) as plain, trusting.wrap_socket(plain, server_hostname=host) as secured:
         secured.sendall(encode_request(7, "test", ApiVersionsRequest(), 0))

@@ -28,7 +28,7 @@ from wirebroker.net.tls_transport import HandshakeTurns, TlsTransport
 from wirekit import exactly
 
 LONG = 10.0
-"""Seconds that an answer may take on a busy machine."""
+"""Seconds that a response may take on a busy machine."""
 REQUEST = encode_request(7, "test", ApiVersionsRequest(), 0)
 
 

@@ -367,7 +367,7 @@ def restarted(kafka: InProcess) -> TransactionalProducer:
 
 
 def cut_off(worker: TransactionalProducer, request_arrives: bool, step: int, position: int) -> None:
-    """The connection breaks, before the broker has the request or before the client has its answer."""
+    """The connection breaks, before the broker has the request or before the client has its response."""
     if request_arrives and step == 2:
         request = end_txn(worker.txid, (worker.pid, worker.epoch), True)
         worker.wire.request(request, 5)

@@ -1,4 +1,4 @@
-"""A coordinator whose log cannot be written: every answer says so, nothing has changed, and later everything works again."""
+"""A coordinator whose log cannot be written: every response says so, nothing has changed, and later everything works again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Ids longer than Kafka's formats can hold: invalid UTF-8 becomes U+FFFD, three bytes for each, as in Kafka.
 
-Where a record cannot hold an id the request gets UNKNOWN_SERVER_ERROR and nothing of it stays; where an answer cannot, the
+Where a record cannot hold an id the request gets UNKNOWN_SERVER_ERROR and nothing of it stays; where a response cannot, the
 API's error answer is sent instead. The expected codes are those of Kafka 4.3.1, played to it request by request.
 """
 
@@ -42,7 +42,7 @@ def kafka(request: Any, mock_kafka_factory: Any, tmp_path: Path) -> MockKafka:
 
 
 def ask(kafka: MockKafka, request: Message, version: int) -> Any:
-    """Returns the answer to the request with 0xFF in the place of each Q, or None if the connection is closed instead."""
+    """Returns the response to the request with 0xFF in the place of each Q, or None if the connection is closed instead."""
     host, port = kafka.bootstrap_servers.split(":")
     frame = encode_request(7, "test", request, version).replace(SENT.encode(), b"\xff" * len(SENT))
     with socket.create_connection((host, int(port)), 10) as line, line.makefile("rb") as responses:
@@ -88,7 +88,7 @@ def test_a_transactional_id_that_no_record_can_hold_is_refused_and_poisons_no_li
 
 
 def test_a_response_that_cannot_be_written_is_an_unknown_server_error(kafka: MockKafka) -> None:
-    assert ask(kafka, join("g", protocol_type=SENT), 2).error_code == 0, "the answer does not repeat it"
+    assert ask(kafka, join("g", protocol_type=SENT), 2).error_code == 0, "the response does not repeat it"
     for version in (0, 5):
         listed = ask(kafka, plain("ListGroups"), version)
         assert (listed.error_code, listed.groups) == (FAILED, [])

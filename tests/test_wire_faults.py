@@ -1,4 +1,4 @@
-"""Faults of the wire: what a client makes of answers that come in pieces, cut short, slowly or damaged, and of resets."""
+"""Faults of the wire: what a client makes of responses that come in pieces, cut short, slowly or damaged, and of resets."""
 
 from __future__ import annotations
 

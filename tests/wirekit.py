@@ -79,7 +79,7 @@ def exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def has_come(connection: socket.socket) -> bool:
-    """Whether something of an answer is there."""
+    """Whether something of a response is there."""
     timeout = connection.gettimeout()
     connection.setblocking(False)
     try:

@@ -478,7 +478,7 @@ class MockKafka(Waits):
     def expire_transactional_id(self, transactional_id: str) -> None:
         """Let the coordinator forget a transactional id as after transactional.id.expiration.ms.
 
-        ValueError if it is unknown, or in a state in which Kafka keeps it.
+        ValueError if it is unknown, or in a state in which Kafka forgets no id.
         """
         self._change(lambda engine, now: engine.fault_broker.expire_transactional_id(transactional_id, now))
 

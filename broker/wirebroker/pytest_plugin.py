@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wirebroker.proxy_kafka import ProxyKafka
 
 EXPLORE = "explore"
-"""What the marker has beside MockKafka's settings."""
+"""The keyword of the marker that is not a setting of MockKafka."""
 SHARED = ("module_mock_kafka", "session_mock_kafka")
 _brokers = pytest.StashKey[list["MockKafka"]]()
 """Every broker that has started, until a test begins after it has stopped."""

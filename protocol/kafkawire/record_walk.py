@@ -218,7 +218,7 @@ def _longer(raw: bytes, pos: i64, first: i64) -> tuple[i64, i64]:
 
 
 def _skip_plain_headers(raw: bytes, pos: i64, headers: i64, stop: i64) -> i64:
-    """The position after so many headers (an undecoded varint of one byte); IndexError if `_parse` has to look at them."""
+    """Returns the position after the headers; their number is an undecoded varint. IndexError if `_parse` has to read them."""
     if headers > 127 or headers & 1:
         raise IndexError
     left: i64 = headers >> 1

@@ -137,7 +137,7 @@ def find_coordinator(client: WireClient, group: str) -> None:
 
 
 def join_large(client: WireClient) -> None:
-    """A stable group with one member, which told 1 MB of itself."""
+    """Make a stable group with one member, whose metadata has 1 MB."""
     find_coordinator(client, GROUP)
     joining = JoinGroupRequest(
         group_id=GROUP, session_timeout_ms=300_000, rebalance_timeout_ms=60_000, member_id="", protocol_type="consumer",

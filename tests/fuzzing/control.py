@@ -1,6 +1,6 @@
 """Calls of the HTTP control from its OpenAPI document, with valid and invalid bodies and parameters.
 
-schemathesis makes the requests and compares the answers with the document.
+schemathesis makes the requests and compares the responses with the document.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ControlFuzz:
         try:
             response = case.call(base_url=self.url, timeout=LONGEST)
         except requests.Timeout:
-            raise Unfit(f"{case.method} {case.formatted_path}: no answer in {LONGEST} s") from None
+            raise Unfit(f"{case.method} {case.formatted_path}: no response in {LONGEST} s") from None
         except (requests.RequestException, ValueError):  # HTTP cannot carry it
             return
         self._look(case, time.monotonic() - begun)

@@ -16,7 +16,7 @@ from responses import sole
 
 OFFSETS = "the offsets of group"
 Ask = Callable[[Message, int], Any]
-"""Sends a request of a version and returns the answer."""
+"""Sends a request of a version and returns the response."""
 TOPIC, DYNAMIC_TOPIC = 2, 1
 """A kind of resource, and the source of a setting that was set for it."""
 

@@ -20,7 +20,7 @@ KINDS = {
     "node_id": "node", "leader_epoch": "leader_epoch", "log_dir": "path", "transactional_id": "transactional_id",
     "group_id": "group", "topic_name": "topic", "group_instance_id": "instance",
 }  # fmt: skip
-"""A field of an answer, and the kind of its values."""
+"""A field of a response, and the kind of its values."""
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ class Link:
         self.read = 0
         """How many of the forwarded bytes the broker has read."""
         self.asked: deque[tuple[int, int]] = deque()
-        """API and version of each answer, in order."""
+        """API and version of each response, in order."""
         self.closed: str | None = None
         self.shaped = self.wild = False
         """Whether a fault changed bytes of a response, and whether a side sent bytes that the other side cannot read."""
@@ -296,7 +296,7 @@ class RelayCase:
                 del link.received[: len(received)]
                 continue
             if answered is None or not link.asked:
-                raise Finding("the client got an answer that the broker did not send", received[:60].hex())
+                raise Finding("the client got a response that the broker did not send", received[:60].hex())
             self._compare(received, answered, *link.asked.popleft())
             del link.received[: len(received)], link.answered[: len(answered)]
 
@@ -315,7 +315,7 @@ class RelayCase:
             raise Finding(f"the proxy changed the correlation id of a response: {what}", "")
         for node in [sent, *(node for name in NODES for node in getattr(sent, name, ()))]:
             if getattr(node, "host", "") not in ("", PROXY):
-                raise Finding(f"an answer names a broker: {what}", repr(node))
+                raise Finding(f"a response names a broker: {what}", repr(node))
         if _without_addresses(mine) != _without_addresses(sent):
             raise Finding(f"the proxy changed a response: {what}", f"{mine}\n{sent}"[:2000])
 
@@ -324,7 +324,7 @@ def _first(data: bytearray) -> bytes | None:
     """The first whole frame, with its size."""
     size = SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
     if size < 0:
-        raise Finding("the client got an answer of a negative size", bytes(data[:60]).hex())
+        raise Finding("the client got a response of a negative size", bytes(data[:60]).hex())
     return bytes(data[: 4 + size]) if len(data) >= 4 + size >= 8 else None
 
 

@@ -274,7 +274,7 @@ class ServedCase:
             if link.sent < UNREAD:
                 link.sent += link.socket.send(burst)
             return
-        link.awaited.clear()  # the same frame many times: the answers are read and ignored
+        link.awaited.clear()  # the same frame many times: the responses are read and ignored
         link.socket.sendall(burst[: 1 << 18])
         self._drain(link)
 
@@ -290,7 +290,7 @@ class ServedCase:
         self._correlation += 1
         raw = frame(key, version, self._correlation, made.body)
         if self.random.random() < 0.05:
-            raw = damaged_frame(self.random, raw)  # the answers are read and not used
+            raw = damaged_frame(self.random, raw)  # the responses are read and not used
         elif getattr(made.message, "acks", 1) != 0:
             link.awaited.append((self._correlation, key, version, made.message))
         self._last.append(f"{name} v{version}, {len(raw)} bytes: {raw[:120].hex()}")
@@ -326,7 +326,7 @@ class ServedCase:
         try:
             _, response = decode_response(raw, key, version)
         except ProtocolError as wrong:
-            raise Finding(f"{type(message).__name__} v{version}: an answer that cannot be read", str(wrong)) from None
+            raise Finding(f"{type(message).__name__} v{version}: a response that cannot be read", str(wrong)) from None
         self.known.learn(message, response)
         if key == PRODUCE:
             self.acknowledged.note(message, response, lambda name: self._ids.get(name) if isinstance(name, str) else name)

@@ -24,7 +24,7 @@ CHOSEN = st.tuples(st.sampled_from(sorted(APIS)), st.integers(0, 20), st.integer
 
 
 def frames_of(chosen: Chosen) -> tuple[int, bytes, bytes]:
-    """A version, a request and its answer; both are empty if the message cannot be encoded."""
+    """A version, a request and its response; both are empty if the message cannot be encoded."""
     key, number, seed = chosen
     known = [each for each in versions_of(request_class(key)) if each in versions_of(response_class(key))]
     version = known[number % len(known)]
@@ -51,7 +51,7 @@ def capture_of(exchanges: list[Chosen], harm: int) -> bytes:
 
 
 def decoded_words(chosen: Chosen, harm: int, form: int) -> list[str]:
-    """The command line of `decode` for a request or an answer, in some form."""
+    """The command line of `decode` for a request or a response, in some form."""
     version, request, response = frames_of(chosen)
     data = response if form % 2 else request
     data = damaged(data, Random(harm)) if harm else data

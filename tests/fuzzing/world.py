@@ -97,7 +97,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Response:
-    """An answer, and the connection that it came on."""
+    """A response, and the connection that it came on."""
 
     link: int
     asked: Asked
@@ -151,7 +151,7 @@ class World:
     # Steps
 
     def do(self, step: Step) -> list[Response]:
-        """Do one step. Returns the answers to it. Raises Finding."""
+        """Do one step. Returns the responses to it. Raises Finding."""
         if step.what == "open":
             self._open(step.connection)
         elif step.what == "send":
@@ -206,7 +206,7 @@ class World:
         self.engine = self._start()
 
     def _settle(self, turns: int | None = None) -> list[Response]:
-        """Give the engine the frames that have arrived and take its answers, until nothing moves or `turns` are used up."""
+        """Give the engine the frames that have arrived and take its responses, until nothing moves or `turns` are used up."""
         responses = self._perform()
         slices = SLICES if turns is None else turns
         moved = True
@@ -298,10 +298,10 @@ class World:
     def _answered(self, link: Link, raw: bytes) -> Response:
         size, correlation_id = struct.unpack_from(">ii", raw)
         if not link.awaited:
-            raise Finding("an answer without a request", raw[:60].hex())
+            raise Finding("a response without a request", raw[:60].hex())
         asked = link.awaited.popleft()
         if size != len(raw) - 4 or correlation_id != asked.correlation_id:
-            raise Finding(f"{asked}: an answer to another request", f"{correlation_id} instead of {asked.correlation_id}")
+            raise Finding(f"{asked}: a response to another request", f"{correlation_id} instead of {asked.correlation_id}")
         if size > LARGEST_RESPONSE:
             raise Finding(f"{asked}: a huge answer", f"{size} bytes")
         version = asked.version
@@ -312,7 +312,7 @@ class World:
         except TooManyElements:  # the frame is long, and valid as far as it is read here
             response = response_class(asked.key)()
         except ProtocolError as wrong:
-            raise Finding(f"{asked}: an answer that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
+            raise Finding(f"{asked}: a response that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
         self.responses += 1
         if isinstance(asked.request, ProduceRequest):
             self.acknowledged.note(asked.request, response, self._topic_id)
@@ -331,7 +331,7 @@ class World:
         if self._waiting():
             self.do(Step("wait", ms=LONGEST_WAIT))
         if waiting := self._waiting():
-            raise Finding(f"no answer: {waiting[0]}", f"{waiting} were not answered in {LONGEST_WAIT} ms")
+            raise Finding(f"no response: {waiting[0]}", f"{waiting} were not answered in {LONGEST_WAIT} ms")
 
     def _kill(self) -> None:
         """Acknowledged records are there after kill −9."""
@@ -347,7 +347,7 @@ class World:
         return durable(self._ask, [f"group-{number}" for number in range(2)])
 
     def _ask(self, request: Message, version: int) -> Any:
-        """A good client's request and its answer. Raises Finding."""
+        """A good client's request and its response. Raises Finding."""
         key = request.__schema__.key
         responses = self.do(Step("send", ASKING, encode_request(7, "fuzz", request, version)[4:]))
         responses += self.do(Step("turns"))

@@ -1,4 +1,4 @@
-"""The base of all subjects: a seeded random generator, and notes of the answers."""
+"""The base of all subjects: a seeded random generator, and notes of the responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from random_dialogues.replay import Ask, Head, Responses
 class Asking:
     """One dialogue; each request depends on the first broker's earlier answers.
 
-    A subclass takes note of an answer in a method `_heard_<Api>(ask, answer)`.
+    A subclass takes note of a response in a method `_heard_<Api>(ask, answer)`.
     """
 
     blocking: ClassVar[frozenset[str]] = frozenset()

@@ -197,7 +197,7 @@ class Groups(Asking):
         names = [self._group] if self._chance(0.7) else [self._group, "@c"]
         return self._request("DeleteGroups", self._version(0, 2), {"groups_names": names})
 
-    # The answers
+    # The responses
 
     def fence(self, ask: Ask) -> Ask | None:
         """An unknown member leaves the group. This changes nothing, and Kafka responds when all earlier writes are done."""

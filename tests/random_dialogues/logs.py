@@ -250,7 +250,7 @@ class Logs(Asking):
         topics = [{"name": f"@{place[0]}", "partition_indexes": [place[1]]}]
         return Ask(0, "DescribeProducers", 0, {"topics": topics})
 
-    # The answers
+    # The responses
 
     def _heard_InitProducerId(self, _: Ask, response: Json) -> None:  # noqa: N802
         if "error_code" not in response:

@@ -1,7 +1,7 @@
 """Random dialogues: requests and what a real Kafka answered, replayed on any broker over the wire.
 
 scripts/record-dialogues makes a recording. Each of its lines is one dialogue: a head with the names that must exist before it
-begins, and steps. A step is a request in symbolic form (`symbols`) on one of several connections, and all answers that follow
+begins, and steps. A step is a request in symbolic form (`symbols`) on one of several connections, and all responses that follow
 it on any connection, since a JoinGroup may complete others.
 """
 
@@ -32,7 +32,7 @@ from wirebroker.conformance.readiness import COORDINATOR_CODES, coordinators_loa
 from wirebroker.core.names import abs_hash
 
 Responses = dict[int, Json]
-"""Connection to the answer that came on it."""
+"""Connection to the response that came on it."""
 PARTITIONS = 2
 """Partitions of every topic in a dialogue."""
 OFFSETS_PARTITIONS = 4
@@ -58,7 +58,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request, and the answers that came after it and before the next."""
+    """A request, and the responses that came after it and before the next."""
 
     ask: Ask
     responses: Responses
@@ -180,7 +180,7 @@ class Player:
         return {number: self._shown(*each) for number, each in sorted(got.items()) if each is not None}
 
     def _receive(self, number: int, deadline: float) -> tuple[str, Message | None] | None:
-        """Returns the API and the answer, no answer for a closed connection, or None if nothing came."""
+        """Returns the API and the response, no response for a closed connection, or None if nothing came."""
         connection = self._connections.get(number)
         if connection is None or not connection.awaited:
             return None
@@ -198,7 +198,7 @@ class Player:
         return CLOSED if message is None else self._own(api, to_json(message, self._symbols))
 
     def _own(self, api: str, response: Json) -> Json:
-        """The answer without what other dialogues left on the broker."""
+        """The response without what other dialogues left on the broker."""
         listed = _LISTED.get(api, "")
         if listed in response:
             named = [each.get("transactional_id", each.get("group_id", "")) for each in response[listed]]
@@ -207,7 +207,7 @@ class Player:
         return response
 
     def _pass(self, fence: Ask | None) -> None:
-        """Wait for the answer to a request on another connection: the broker is then done with those before it.
+        """Wait for the response to a request on another connection: the broker is then done with those before it.
 
         Without a fence of the dialogue's own it waits twice, because an event loop may read simultaneous requests in any
         order.
@@ -252,7 +252,7 @@ class Replayed:
 
 
 def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0) -> Replayed:
-    """Replay a dialogue up to its first difference; `within` is for how many seconds an expected answer is waited for.
+    """Replay a dialogue up to its first difference; `within` is for how many seconds an expected response is waited for.
 
     Where Kafka chose a group's leader by the hash of random ids and this broker chose another, the replay ends, too.
     """
@@ -295,8 +295,8 @@ def describe(difference: Difference, before: int = 6) -> str:
     expected = difference.steps[-1].responses
     for number in sorted(expected.keys() | difference.got.keys()):
         if expected.get(number) != difference.got.get(number):
-            lines.append(f"      expected [{number}] {_text(expected.get(number, 'no answer'))}")
-            lines.append(f"      got      [{number}] {_text(difference.got.get(number, 'no answer'))}")
+            lines.append(f"      expected [{number}] {_text(expected.get(number, 'no response'))}")
+            lines.append(f"      got      [{number}] {_text(difference.got.get(number, 'no response'))}")
     return "\n".join(lines)
 
 

@@ -324,7 +324,7 @@ class Shares(Asking):
         body = {"group_id": group, "topics": [{"topic_id": f"@{place[0]}", "partitions": [partition]}]}
         return Ask(0, name, version, body)
 
-    # The answers
+    # The responses
 
     def _heard_ShareGroupHeartbeat(self, ask: Ask, response: Json) -> None:  # noqa: N802
         key = ask.body["group_id"], ask.body["member_id"]

@@ -225,7 +225,7 @@ class Streams(Asking):
         ]  # fmt: skip
         return Ask(0, "StreamsGroupHeartbeat", 0, body | self._random.choice(changes))
 
-    # The answers
+    # The responses
 
     def _heard_StreamsGroupHeartbeat(self, ask: Ask, response: Json) -> None:  # noqa: N802
         key = ask.body["group_id"], ask.body["member_id"]

@@ -111,7 +111,7 @@ class Symbols:
 
 
 def to_json(value: Struct, symbols: Symbols) -> Json:
-    """An answer's fields in their comparable form."""
+    """A response's fields in their comparable form."""
     shown = {}
     for declared in value.__wire__:
         item = getattr(value, declared.name)

@@ -375,7 +375,7 @@ class Transactions(Asking):
         body |= {"member_id": self._member, "protocol_type": "consumer", "protocols": protocols}
         return Ask(0, "JoinGroup", 3, body)
 
-    # The answers
+    # The responses
 
     def _heard_InitProducerId(self, ask: Ask, response: Json) -> None:  # noqa: N802
         if "error_code" in response:

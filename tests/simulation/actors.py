@@ -250,7 +250,7 @@ class TransactionalProducer(Actor):
         self._step()
 
     def _step(self) -> None:
-        """The next request of the transaction, or the same one again if its answer was lost."""
+        """The next request of the transaction, or the same one again if its response was lost."""
         if self._work:
             partition, _, data = self._work[0]
             self._send(produce(partition, data, self.txid), 12, self._produced)

@@ -2,7 +2,7 @@
 
 Everything that happens is an event on a heap, and virtual time jumps from one to the next, so that a schedule of two
 hundred requests takes as long as handling them. A link carries frames in order, with random delays; when it is cut, some
-of the requests that are on their way still arrive, and none of the answers.
+of the requests that are on their way still arrive, and none of the responses.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Link:
         world.links[self.connection] = self
 
     def send(self, request: Message, version: int, on_response: OnResponse) -> None:
-        """Send; the answer comes later, or never."""
+        """Send; the response comes later, or never."""
         self._correlation += 1
         frame = encode_request(self._correlation, "simulated", request, version)[4:]
         self._awaited.append((self._correlation, request.__schema__.key, version, on_response))
@@ -90,7 +90,7 @@ class Link:
         on_response(message)
 
     def cut(self) -> None:
-        """The connection breaks: some of the requests under way still arrive, but no answer does."""
+        """The connection breaks: some of the requests under way still arrive, but no response does."""
         if not self.open:
             return
         self.open = False

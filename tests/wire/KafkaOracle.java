@@ -19,7 +19,7 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
  * Reads messages with Kafka's own classes and writes them again, without tagged fields that Kafka does not know.
  *
  * A question is: kind ('q' request, 's' response, 'h' request header), key (int16), version (int16), size (int32), bytes.
- * An answer is: bytes read (int32, -1 if Kafka refuses), size (int32), what Kafka writes, or why it refuses.
+ * A response is: bytes read (int32, -1 if Kafka refuses), size (int32), what Kafka writes, or why it refuses.
  */
 public class KafkaOracle {
     public static void main(String[] arguments) throws IOException, ReflectiveOperationException {

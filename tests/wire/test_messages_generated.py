@@ -21,7 +21,7 @@ SCRIPT = ROOT / "scripts" / "generate-messages"
 ADVERTISED = {
     row["key"]: row for row in json.loads((ROOT / "tests" / "data" / "apiversions-4.3.1.json").read_text())["api_keys"]
 }
-"""The answer of a broker of Kafka 4.3.1 to ApiVersions."""
+"""The response of a broker of Kafka 4.3.1 to ApiVersions."""
 
 
 def generate(*arguments: str) -> subprocess.CompletedProcess[str]:

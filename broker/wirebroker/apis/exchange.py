@@ -54,7 +54,7 @@ request is lost: a handler keeps no view of it (see `own_records`)."""
 
 
 class Admitted(Protocol):
-    """The parts of a request that the client may not do."""
+    """The parts of a request that the client is not authorized for."""
 
     def joined(self, response: Message) -> Message:
         """Completes the response to the allowed part of the request, and removes what the client may not see."""

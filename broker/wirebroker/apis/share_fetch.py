@@ -483,7 +483,7 @@ class ShareFetch:
         to wait.
 
         Records are acquired before the quota is checked. If the client then has to wait, they stay acquired, although the
-        answer does not carry them. Kafka does the same.
+        response does not carry them. Kafka does the same.
         """
         session, named = self._session, {}
         for place, data in self._results.items():

@@ -1,7 +1,7 @@
 """Which stored copy is which: the original, the copy that a further one is compared with, and the copy that was intended.
 
 Both audits call these functions. Each has its own rows; the arguments are the places of the copies of one record, and the
-answers are positions in that list.
+results are positions in that list.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What if the broker had other rules? The arrivals of a trace, judged again.
 
 Every window gives the stored log the same verdict. So the broker's own `judge` looks at the arrivals, accepted or not. A client
-sent them in reply to the answers that it got. After the first batch that other rules answer differently, it would have sent
-other batches; `beyond` counts the arrivals after that.
+chose them by the responses that it got. After the first batch to which other rules respond differently, it would have sent other
+batches; `beyond` counts the arrivals after that.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)
@@ -32,7 +32,7 @@ class WhatIf:
     recognised: int = 0
     rejected: int = 0
     beyond: int = 0
-    """arrivals after a batch of the same producer that gets another answer; counted above as well"""
+    """arrivals after a batch of the same producer that gets another response; counted above as well"""
     records: int = 0
     """the number that would be stored"""
     state_bytes: int = 0

@@ -60,7 +60,7 @@ class Validator:
         self.records = 0
         """the number that would be stored"""
         self.beyond = 0
-        """arrivals after a batch of the same producer that gets another answer; counted above as well"""
+        """arrivals after a batch of the same producer that gets another response; counted above as well"""
         self._rules = rules
         self._expiration_ms = expiration_ms
         self._states: dict[Key, bytes] = {}

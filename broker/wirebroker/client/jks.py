@@ -54,7 +54,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def block(self, size: int) -> bytes:
-        """Bytes after their length, which has so many bytes."""
+        """Returns the bytes that follow a length of `size` bytes."""
         return self.take(self.number(size))
 
     def der(self) -> bytes:

@@ -21,7 +21,7 @@ class Tested(NamedTuple):
     """of the problem"""
     details: str = ""
     tag: str = "failure"
-    """or "error": what was to be tested could not be"""
+    """or "error" if the test could not be made"""
     seconds: float = 0.0
 
 

@@ -78,7 +78,7 @@ ENDPOINTS = (
     # Clients
     Endpoint("GET", "/transactions", state.transactions),
     Endpoint("POST", "/transactions/{transactional_id:id}/expire", state.expire_transaction, 204,
-             problems=NO_ID | {409: "the transactional id is in a state in which Kafka keeps it"}),
+             problems=NO_ID | {409: "Kafka forgets no transactional id in its state"}),
     Endpoint("POST", "/transactions/{transactional_id:id}/fence", state.fence,
              problems=NO_ID | {409: "the producer cannot be fenced now"}),
     Endpoint("GET", "/transactions/{transactional_id:id}", state.transaction, problems=NO_ID),

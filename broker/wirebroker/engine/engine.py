@@ -386,7 +386,7 @@ class Engine:
         return Outcome.PARKED if delay else Outcome.CLOSED
 
     def handle(self, request: Message, exchange: Exchange) -> None:
-        """Let the request's API answer it, now or later."""
+        """Let the request's API respond to it, now or later."""
         outcome = self._outcome(request, exchange)
         if isinstance(outcome, GeneratorType):
             outcome = self.turns.begin(exchange, outcome)

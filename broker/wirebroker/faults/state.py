@@ -111,7 +111,9 @@ class EngineBroker:
         known = self._transaction(transactional_id)
         if not known.state.may_expire:
             state = known.state.value
-            raise NothingToChange(f"the transactional id {transactional_id!r} is in state {state}, in which Kafka keeps it")
+            raise NothingToChange(
+                f"the transactional id {transactional_id!r} is in state {state}, and Kafka forgets no id in that state"
+            )
         self._engine.transactions.forget(known, now)
 
     def fence(self, transactional_id: str, now: int) -> int:

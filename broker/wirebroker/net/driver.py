@@ -59,10 +59,10 @@ IN_LINE, READY, WAITING, QUEUED = State  # a name of a module is found faster th
 
 
 class Driven(Protocol):
-    """What is driven: it has no sockets and no clock."""
+    """The machine that a driver drives: an engine or a proxy, without sockets and without a clock."""
 
     effects: list[Any]
-    """What is to be done, in order."""
+    """The effects to perform, in order."""
 
     @property
     def trace(self) -> Recorder:
@@ -134,7 +134,7 @@ class ClientConnection(Side):
     connection: Connection
     """The connection as the machine knows it; not while it is in line."""
     machine: Driven
-    """What serves the connection. The host may have got another one since."""
+    """The machine that serves the connection. The host may have replaced its own machine since."""
     closing_level = logging.INFO
     """The level of the log's line about the end of the connection."""
 

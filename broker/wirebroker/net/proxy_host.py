@@ -413,4 +413,4 @@ def _reason(failure: OSError | UnicodeError) -> str:
         return f"the TLS handshake failed ({failure.reason or failure}); does it speak TLS?"
     if isinstance(failure, UnicodeError):
         return f"this is not a host's name ({failure})"
-    return reason_of(failure) or f"no answer within {DIAL_TIMEOUT_S:.0f} s"
+    return reason_of(failure) or f"no connection within {DIAL_TIMEOUT_S:.0f} s"

@@ -174,7 +174,7 @@ class ForwardedExchange:
             self._send(response, parts)
 
     def respond(self, response: Message) -> None:
-        """Answer the request, after the faults have acted; dropped if the client has gone."""
+        """Send the response after the faults have acted; it is dropped if the client has gone."""
         self._unpark()
         if self.matches is not None:
             left = self.relay.proxy.plan.answered(response, self)
@@ -187,7 +187,7 @@ class ForwardedExchange:
         try:
             self._send(response, encode_response(self.correlation_id, response, self.version))
         except EncodeError as wrong:
-            self.close(f"its answer cannot be encoded: {wrong}")
+            self.close(f"its response cannot be encoded: {wrong}")
 
     def _send(self, response: Message, parts: list[Buffer]) -> None:
         proxy = self.relay.proxy

@@ -110,7 +110,7 @@ def is_read(key: int, version: int) -> bool:
 
 
 class Flow(Enum):
-    """What the relay does with the client's requests."""
+    """How the relay treats the client's requests."""
 
     PASSING = "passes them on"
     DRAINING = "keeps them until the responses to the requests before them have passed"
@@ -233,7 +233,7 @@ class Relay:
     # From the client
 
     def pass_requests(self, data: memoryview, pos: int = 0) -> int:
-        """The shortcut: pass the requests at `pos` that nobody looks at. The last one may still be arriving.
+        """The shortcut: pass the requests at `pos` that need no decoding. The last one may still be arriving.
 
         Returns the position of the first byte that does not pass. If that is the end, the caller sends all of `data` to the
         broker, else it gives `data` to `from_client` with this position.
@@ -358,7 +358,7 @@ class Relay:
 
     @property
     def _owes_responses(self) -> bool:
-        """Whether the broker has yet to answer, or a response is on its way."""
+        """Whether a response of the broker is awaited, or is arriving."""
         return bool(self._awaited) or self._broker.passing > 0
 
     def _forward(self, data: Buffer) -> None:
@@ -465,7 +465,7 @@ class Relay:
             self._broker.passing = size
             return 0, ""
         if size > RESPONSE_LIMIT:
-            return 0, f"the broker announced an answer of {size} bytes; the proxy reads up to {RESPONSE_LIMIT}"
+            return 0, f"the broker announced a response of {size} bytes; the proxy reads up to {RESPONSE_LIMIT}"
         if awaited.exchange is not None:
             awaited.exchange.note_moment(2)
         return (size if len(data) < size else 0), ""
@@ -513,7 +513,7 @@ class Relay:
         if awaited.own:
             return
         if awaited.key in CARRIERS:
-            self.proxy.close(self.connection, f"the broker's answer cannot be read: {damage}")
+            self.proxy.close(self.connection, f"the broker's response cannot be read: {damage}")
         else:
             if awaited.exchange is not None and self.connection.parked is not None:
                 self.connection.parked = None
@@ -530,7 +530,7 @@ class Relay:
         if bytes(self._broker.tail[:2]) in TLS_RECORDS:
             return SPEAKS_TLS
         if self._broker.tail or self._broker.passing:
-            return "the broker closed it in the middle of an answer"
+            return "the broker closed it in the middle of a response"
         if self._awaited and self._awaited[0].own and self._awaited[0].key == METADATA:
             return "the broker closed it; it does not know the client, whose large request the proxy does not keep"
         if self._awaited and self._awaited[0].is_outdated:
@@ -539,7 +539,7 @@ class Relay:
                 f"the broker closed it instead of answering {api_name(owed.key)} v{owed.version}, which Kafka 4 does not read"
             )
         if self._awaited and not self._broker_has_sent:
-            return "the broker closed it before its first answer; does it want TLS (--upstream-tls-ca)?"
+            return "the broker closed it before its first response; does it want TLS (--upstream-tls-ca)?"
         return "the broker closed it"
 
     def ended(self) -> None:
@@ -566,9 +566,9 @@ def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
     if first[:2] in TLS_RECORDS:
         return SPEAKS_TLS
     if awaited is None:
-        return "the broker sent an answer to no request"
+        return "the broker sent a response to no request"
     return (
-        f"the broker's answer is not the one to request {awaited.correlation_id} ({api_name(awaited.key)}); "
+        f"the broker's response is not the one to request {awaited.correlation_id} ({api_name(awaited.key)}); "
         f"it begins with {first.hex(' ')}"
     )
 

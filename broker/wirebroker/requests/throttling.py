@@ -179,7 +179,7 @@ class Throttle:
     # Connections
 
     def connecting(self, connection: Connection, now: int) -> Exceeded | None:
-        """A client connects from its address: the quota that it has used up, if there is one."""
+        """Count a client that connects. Returns the quota that its address has used up, or None."""
         held, host = self._cluster.quotas.limits, connection.client_host
         entity = next((each for each in (((IP, host),), ((IP, None),)) if CONNECTION in held.get(each, {})), None)
         if entity is None:

@@ -403,10 +403,10 @@ class Recovery:
             return ""
         header = segment.header_of(written)
         if header is None or header.producer_id != key:
-            return f"by it producer {key} wrote last at offset {written}, and by the log it did not"
+            return f"it says that producer {key} wrote last at offset {written}; the log has no such batch"
         known = self._last.state.producers.get(key, b"") if self._last else b""
         if known and last_offset(known) > written:
-            return f"by it producer {key} wrote last at offset {written}, and by the log at {last_offset(known)}"
+            return f"it says that producer {key} wrote last at offset {written}; in the log that is offset {last_offset(known)}"
         return ""
 
     def _producers(self) -> dict[Key, bytes]:

@@ -122,8 +122,7 @@ class Upkeep:
         self._dirty.pop(log, None)
 
     def rolled(self, log: Syncable, end: int) -> None:
-        """Sync the segments before `end`. Whatever the setting, Kafka syncs a closed segment, so that recovery begins after
-        it.
+        """Sync the segments before `end`. Kafka syncs a closed segment with any setting, so recovery begins after the segment.
 
         With `--sync always`, the sync for which the next responses wait includes the closed segment.
         """

@@ -99,7 +99,7 @@ class Reader:
 
 
 class RecordsStored:
-    """The goal that a topic has so many records; with `committed`, so many records that a read_committed consumer gets."""
+    """The goal that a topic has `count` records. With `committed`, only records that a read_committed consumer gets count."""
 
     def __init__(self, topic: str, count: int, *, committed: bool = False) -> None:
         self._topic, self._count, self._committed = topic, count, committed

@@ -51,7 +51,7 @@ class Open(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the coordinator's state adds to a finding about an open transaction."""
+    """The coordinator's knowledge about an open transaction, which a finding repeats."""
 
     words: str
     """the text after the finding's sentence; "" if nothing is known"""

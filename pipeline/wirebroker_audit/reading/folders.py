@@ -16,7 +16,7 @@ class Tail(NamedTuple):
     end: int = -1
     """the offset after the last whole batch; 0 if there is no segment; −1 if the log cannot be read"""
     leader_epoch: int = -1
-    """the newest leader epoch in leader-epoch-checkpoint and the last batch; −1 if neither has a leader epoch"""
+    """the higher of two leader epochs: the last in leader-epoch-checkpoint and the last batch's; −1 without both"""
     timestamp: int = -1
     """the last batch's largest timestamp, in ms since the epoch"""
 

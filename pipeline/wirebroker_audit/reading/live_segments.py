@@ -114,8 +114,8 @@ class Found(NamedTuple):
 
 
 def place_of(file: BinaryIO, offset: int) -> Found:
-    """The last batch below this offset. Damaged bytes are not a batch: they belong to what is read after the batch before
-    them."""
+    """The last batch below this offset. Damaged bytes after it are read again with the batches that
+    follow."""
     found = Found()
     for each in _sound_batches(file, 0):
         beyond = np.flatnonzero(each.base >= offset)

@@ -133,7 +133,7 @@ def _outcomes(outcomes: Sequence[Row]) -> str:
     words = (
         "<p>Numbers of batches under these rules. <i>saved</i>: retries that are recognised and were not; <i>lost</i>: batches "
         "that are rejected and were accepted; <i>doubled</i>: retries that are stored again and were recognised; "
-        "<i>beyond</i>: arrivals after the first different answer, where the client would have sent other batches.</p>"
+        "<i>beyond</i>: arrivals after the first different response, where the client would have sent other batches.</p>"
     )
     return words + table(["rules", *names], rows)
 

@@ -29,7 +29,7 @@ MOST = 4096
 """Tasks under way at most; each has a thread of the driver, which waits."""
 
 REASON = re.compile(r"(ModuleNotFoundError|ImportError|AttributeError|\w*\.?PicklingError|SyntaxError)\b.*: ")
-"""What an executor says that does not have the driver's packages."""
+"""The error of an executor that lacks the driver's packages."""
 JAVA = re.compile(r": (?:[\w$]+\.)+[\w$]+: ")
 """The name of an exception's class, before its message."""
 
@@ -110,7 +110,7 @@ def _zipped(folder: Path, target: Path) -> Path:
 
 
 def _played(calls: Iterable[bytes]) -> Iterable[bytes]:
-    """On an executor: the results of calls, or what they raised."""
+    """Runs on an executor. Yields the result of each call, or the error that the call raised."""
     for pickled in calls:
         value: Any = None
         error: Exception | None = None

@@ -20,7 +20,7 @@ from wirebroker.testing.goals import GroupReady
 from wirebroker.testing.states import Group, PartitionState, Transaction
 
 MOST_LAG = 1000
-"""The largest number of records that are counted for a lag, because the broker's clients wait meanwhile."""
+"""A lag is counted up to this many records. Counting takes time, and the broker's clients wait."""
 
 
 class Batch(Form):

@@ -37,14 +37,14 @@ export function time(ms) {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`;
 }
 
-/** Send a request to the control; its answer. Throws an Error with the problem's sentence. */
+/** Send a request to the control; its response. Throws an Error with the problem's sentence. */
 export async function sent(method, path, body) {
   const answer = await fetch(`../${path}`, { method, body: body === undefined || typeof body === "string" ? body : JSON.stringify(body) });
   if (!answer.ok) throw new Error((await answer.json()).detail);
   return answer;
 }
 
-/** Ask the control; its answer as JSON. Throws as `sent` does. */
+/** Ask the control; its response as JSON. Throws as `sent` does. */
 export async function ask(method, path, body) {
   const answer = await sent(method, path, body);
   return answer.status === 204 ? null : answer.json();

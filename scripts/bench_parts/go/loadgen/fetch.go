@@ -125,7 +125,7 @@ func (f *fetcher) request() []byte {
 	return w
 }
 
-// read takes one whole answer.
+// read takes one whole response.
 func (f *fetcher) read() ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(f.producer.conn, size[:]); err != nil {
@@ -139,7 +139,7 @@ func (f *fetcher) read() ([]byte, error) {
 	return f.buffer[:n], err
 }
 
-// records are what the answer carries for the one partition that was asked for.
+// records are what the response carries for the one partition that was asked for.
 func (f *fetcher) records(answer []byte) ([]byte, error) {
 	version := f.options.FetchVersion
 	flexible := version >= fetchFlexibleFrom
@@ -188,7 +188,7 @@ func (f *fetcher) advance(records []byte, verify bool) error {
 			return fmt.Errorf("a batch of %d bytes at offset %d, expected at %d", size, base, f.offset)
 		}
 		if size > len(records) {
-			return nil // the last batch of an answer may be cut off
+			return nil // the last batch of a response may be cut off
 		}
 		if verify && crc32.Checksum(records[crcStart:size], castagnoli) != binary.BigEndian.Uint32(records[crcAt:]) {
 			return fmt.Errorf("the batch at offset %d has a wrong CRC", base)

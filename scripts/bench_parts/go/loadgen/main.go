@@ -1,7 +1,7 @@
 // Command loadgen puts load on one Kafka broker over raw sockets and prints what it measured as one line of JSON.
 //
 // Produce: every connection is an idempotent producer with a partition of its own; batches carry a real CRC-32C,
-// sequences without gaps and the time of sending. Every answer's error code and base offset is checked. Fetch: every
+// sequences without gaps and the time of sending. Every response's error code and base offset is checked. Fetch: every
 // connection fills its partition first and then reads it from end to end, again and again; what comes back must be the
 // batches that follow each other, and in the first round their CRCs must be right. Handshake: every worker connects, asks
 // for the versions of the APIs, closes, and begins again. Anything unexpected ends the run.

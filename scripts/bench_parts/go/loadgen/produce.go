@@ -151,7 +151,7 @@ func (p *producer) patch(now time.Time) []byte {
 	return slot
 }
 
-// take reads what has come and checks every whole answer in it.
+// take reads what has come and checks every whole response in it.
 func (p *producer) take() error {
 	n, err := p.conn.Read(p.answers[p.filled:])
 	if err != nil {

@@ -78,9 +78,9 @@ func request(key, version, correlation int, flexible bool) writer {
 // setSize writes the size of a frame of which `more` bytes follow what is here.
 func (w writer) setSize(more int) { binary.BigEndian.PutUint32(w, uint32(len(w)-4+more)) }
 
-var errShort = errors.New("the answer ends too early")
+var errShort = errors.New("the response ends too early")
 
-// reader takes Kafka's primitive types off an answer; after the first error everything reads as zero.
+// reader takes Kafka's primitive types off a response; after the first error everything reads as zero.
 type reader struct {
 	data []byte
 	err  error
@@ -140,7 +140,7 @@ func (r *reader) tags() {
 	}
 }
 
-// exchange sends one request and reads its answer: what follows the correlation id.
+// exchange sends one request and reads its response: what follows the correlation id.
 func exchange(conn net.Conn, w writer) (*reader, error) {
 	w.setSize(0)
 	if _, err := conn.Write(w); err != nil {
@@ -151,7 +151,7 @@ func exchange(conn net.Conn, w writer) (*reader, error) {
 		return nil, err
 	}
 	if got, sent := head[4:], w[8:12]; string(got) != string(sent) {
-		return nil, fmt.Errorf("correlation id % x in the answer to % x", got, sent)
+		return nil, fmt.Errorf("correlation id % x in the response to % x", got, sent)
 	}
 	body := make([]byte, binary.BigEndian.Uint32(head[:])-4)
 	_, err := io.ReadFull(conn, body)

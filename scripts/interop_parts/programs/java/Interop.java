@@ -98,7 +98,7 @@ public class Interop {
     static void until(Callable<Boolean> condition, String what) throws Exception {
         long deadline = System.nanoTime() + LIMIT.toNanos();
         while (!condition.call()) {
-            if (System.nanoTime() > deadline) throw new AssertionError("after 20 s not yet: " + what);
+            if (System.nanoTime() > deadline) throw new AssertionError("after 20 s this is still not so: " + what);
         }
     }
 

@@ -162,7 +162,7 @@ public class Streams {
     static void until(Callable<Boolean> condition, String what) throws Exception {
         long deadline = System.nanoTime() + LIMIT.toNanos();
         while (!condition.call()) {
-            if (System.nanoTime() > deadline) throw new AssertionError("after 60 s not yet: " + what);
+            if (System.nanoTime() > deadline) throw new AssertionError("after 60 s this is still not so: " + what);
             Thread.sleep(100);
         }
     }

@@ -13,7 +13,7 @@ process.env.KAFKAJS_NO_PARTITIONER_WARNING = '1'
 
 const until = async (condition, what) => {
   for (const end = Date.now() + LIMIT; !(await condition()); await sleep(5)) {
-    assert(Date.now() < end, `after 20 s not yet: ${what}`)
+    assert(Date.now() < end, `after 20 s this is still not so: ${what}`)
   }
 }
 

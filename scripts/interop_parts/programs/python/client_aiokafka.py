@@ -44,7 +44,7 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
             while not await condition():
                 pass
     except TimeoutError:
-        raise AssertionError(f"after {LIMIT:.0f} s not yet: {what}") from None
+        raise AssertionError(f"after {LIMIT:.0f} s this is still not so: {what}") from None
 
 
 async def create(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> TopicPartition:

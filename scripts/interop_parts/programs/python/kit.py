@@ -87,7 +87,7 @@ def until(condition: Callable[[], bool], what: str, limit: float = LIMIT) -> Non
     deadline = time.monotonic() + limit
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"after {limit:.0f} s not yet: {what}")
+            raise AssertionError(f"after {limit:.0f} s this is still not so: {what}")
 
 
 def waited_since(began: float, least: float = WAITS) -> str:

@@ -1,4 +1,4 @@
-// Every row of the trace, a line each; beside it, the chosen one with its request, answer and verdicts.
+// Every row of the trace, a line each; beside it, the chosen one with its request, response and verdicts.
 
 import { empty, h, printable, time } from "../dom.js";
 import { Feed } from "../feed.js";
@@ -13,7 +13,7 @@ export function open({ feed, words, remember, ask }) {
   const height = h("div", {});
   const drawn = h("div", {});
   const detail = h("aside", { "aria-label": "the chosen row" });
-  const nothing = empty("No row yet. Point a client at the broker; at the level exchanges every request and answer is a row.");
+  const nothing = empty("No row yet. Point a client at the broker; at the level exchanges every request and response is a row.");
   const element = h("div", { class: "split" }, list);
   list.append(height, drawn, nothing);
   let chosen = Number(words.get("row")) || null;
@@ -80,7 +80,7 @@ export function open({ feed, words, remember, ask }) {
     } catch (absent) { into.append(h("p", { class: "note" }, absent.message)); }
   }
 
-  /** A request or an answer: its fields, with those bytes marked on which the pointer is. */
+  /** A request or a response: its fields, with those bytes marked on which the pointer is. */
   function frame(name, found) {
     const bytes = found.hex.match(/../g) ?? [];
     const cells = bytes.map((each) => h("span", {}, each));

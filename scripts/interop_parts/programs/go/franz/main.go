@@ -446,7 +446,7 @@ func acl(name string) string {
 	return "TopicAuthorizationFailed"
 }
 
-// throttles counts the answers that name a time to wait.
+// throttles counts the responses that name a time to wait.
 type throttles struct{ longest atomic.Int64 }
 
 func (t *throttles) OnBrokerThrottle(_ kgo.BrokerMetadata, interval time.Duration, _ bool) {

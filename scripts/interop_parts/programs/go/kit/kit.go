@@ -82,7 +82,7 @@ func Same(found, expected any, what string) {
 func Until(what string, condition func() bool) {
 	for deadline := time.Now().Add(Limit); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			panic(fmt.Sprintf("after %v not yet: %s", Limit, what))
+			panic(fmt.Sprintf("after %v this is still not so: %s", Limit, what))
 		}
 	}
 }
