@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from _brokers import WIREBROKER
+from _kafka_releases import COPY
 from _kafka_security import CA, CLIENT
-from _kafka_server import COPY
 from interop_parts.clients import Missing, cache, call, tool
 
 SERVE = (*WIREBROKER, "serve")
