@@ -80,17 +80,18 @@ class Room:
             self.buffer = memoryview(bytearray())
 
 
-def decompress(codec: int, data: Buffer, limit: int, room: Room | None = None) -> Buffer:
+def decompress(codec: int, data: Buffer, limit: int, room: Room | None = None, *, any_checksum: bool = False) -> Buffer:
     """The decompressed data, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing.
 
-    With a `room` the data may be a part of its buffer, which is written again when the room is used again.
+    With a `room` the data may be a part of its buffer, which is written again when the room is used again. With
+    `any_checksum` the checksum of an lz4 header is not compared: that of message sets of magic 0 is wrong.
     """
     if codec == GZIP:
         return _gunzip(data, limit)
     if codec == SNAPPY:
         return _unsnappy(memoryview(data), limit, room or Room())
     if codec == LZ4:
-        return _unlz4(memoryview(data), limit, room or Room())
+        return _unlz4(memoryview(data), limit, room or Room(), any_checksum)
     if codec == ZSTD:
         return _unzstd(data, limit, room or Room())
     raise ProtocolError(f"compression {codec} does not exist")
@@ -186,9 +187,9 @@ def _snappy_block(block: memoryview, limit: int, room: Room, at: int) -> int:
         raise ProtocolError(f"snappy data cannot be read: {damage}") from damage
 
 
-def _unlz4(data: memoryview, limit: int, room: Room) -> memoryview:
+def _unlz4(data: memoryview, limit: int, room: Room, any_checksum: bool) -> memoryview:
     """One lz4 frame. Bytes after it are ignored, and so are checksums of its content: the batch has a CRC."""
-    pos, largest, trailer = _lz4_header(data)
+    pos, largest, trailer = _lz4_header(data, any_checksum)
     closing = 4 if data[4] & _LZ4_CONTENT_CHECKSUM else 0
     block_into = _cramjam("lz4").decompress_block_into
     unfolded = 0
@@ -214,7 +215,7 @@ def _unlz4(data: memoryview, limit: int, room: Room) -> memoryview:
         pos += size + trailer
 
 
-def _lz4_header(data: memoryview) -> tuple[int, int, int]:
+def _lz4_header(data: memoryview, any_checksum: bool) -> tuple[int, int, int]:
     """Returns where the blocks begin, how large a block may be, and how many bytes follow each block."""
     if len(data) < _LZ4_LEAST_HEADER or data[:4] != _LZ4_MAGIC:
         raise ProtocolError("lz4 data without a frame")
@@ -230,7 +231,7 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
     pos = 14 if flags & _LZ4_CONTENT_SIZE else 6
     if len(data) <= pos:
         raise ProtocolError("lz4 data ends too early")
-    if data[pos] != _xxh32(data[4:pos]) >> 8 & 0xFF:
+    if not any_checksum and data[pos] != _xxh32(data[4:pos]) >> 8 & 0xFF:
         raise ProtocolError("the header of an lz4 frame does not match its checksum")
     return pos + 1, 1 << (2 * block_size + 8), 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
 
@@ -246,6 +247,12 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     machine = _cramjam("lz4").Compressor(level=level, block_linked=False, content_checksum=False)
     machine.compress(bytes(data))
     return bytes(machine.finish())
+
+
+def with_old_checksum(frame: bytes) -> bytes:
+    """An lz4 frame as clients of magic 0 expect it: the checksum of its header wrongly covers the magic number, too."""
+    at = _lz4_header(memoryview(frame), False)[0] - 1
+    return frame[:at] + bytes((_xxh32(memoryview(frame)[:at]) >> 8 & 0xFF,)) + frame[at + 1 :]
 
 
 def _xxh32(data: memoryview) -> int:

@@ -1,4 +1,4 @@
-"""Fetch, versions 4–18.
+"""Fetch, versions 4–18, and 0–3 of releases before 4.0, whose records are converted (`apis.fetch_old`).
 
 Batches from each partition, up to the high watermark, or with read_committed up to the last stable offset. The last batch is
 cut off at the limit, as in Kafka, which sends a piece of its file. The response waits until min_bytes are available,
@@ -32,6 +32,7 @@ from kafkawire.messages.fetch import (
 )
 from kafkawire.registry import response_header_version
 from wirebroker.apis.exchange import Exchange, Steps
+from wirebroker.apis.fetch_old import FIRST_OF_BATCHES, HARD_LIMITS_UNTIL, convert
 from wirebroker.common.slices import sliced
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.fetch_sessions import FetchContext, Named, PartitionKey, Results, TopicKey
@@ -146,7 +147,7 @@ class Found:
         """The bytes that the response still has room for."""
         self.readable = 0
         self.enough = False
-        self.at_least_one = True
+        self.at_least_one = fetch.exchange.version >= HARD_LIMITS_UNTIL
         """Whether the next batch is read even if it is larger than the limits."""
         self.results: Results = []
         self.absent: Results = []
@@ -360,6 +361,8 @@ class Fetch:
         return response
 
     def _add(self, response: FetchResponse, results: Results) -> None:
+        if self.exchange.version < FIRST_OF_BATCHES:
+            results = self._down_converted(results)
         named = self.context.response(results)
         if self.exchange.engine.trace.exchanges:
             self._trace(named)
@@ -375,6 +378,16 @@ class Fetch:
             response.responses[-1].partitions.append(data)
             if data.current_leader.leader_id >= 0:
                 self._name_node(data.current_leader.leader_id, response)
+
+    def _down_converted(self, results: Results) -> Results:
+        wanted = dict(self.context.partitions)
+        topics = self.cluster.topics
+        converted = []
+        for (name, index), data in results:
+            topic = topics.get(name) if isinstance(name, str) else None
+            partition = topic.partition(index) if topic is not None else None
+            converted.append(((name, index), convert(data, partition, self.exchange.version, wanted[name, index])))
+        return converted
 
     def _trace(self, results: Results) -> None:
         if self._offsets is None:

@@ -1,9 +1,10 @@
-"""Produce, versions 3–13 (advertised from 0, which old librdkafka looks for; 0 to 2 close the connection).
+"""Produce, versions 3–13, and 0–2 of releases before 4.0 (which still announces these for old librdkafka, and closes the
+connection).
 
 Each partition's batch is judged by `Partition.append` and answered on its own. Produce never creates a topic. From version
 13 topics are named by id. acks=0 has no response, and any error in it closes the connection. A null record set is
 INVALID_RECORD (Kafka never responds). A broker that does not lead the partition returns NOT_LEADER_OR_FOLLOWER, from
-version 10 with the leader.
+version 10 with the leader. Versions 0 to 2 bring message sets, which are converted (`core.message_set_checks`).
 
 acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Otherwise the response, also to
 a retry, waits until all in-sync replicas have the batch. When timeout_ms is over it is REQUEST_TIMED_OUT, with the batch's
@@ -37,13 +38,16 @@ from wirebroker.apis.produce_twice import named_once, names_twice, respond_unrea
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_error
+from wirebroker.core.message_set_checks import OLDEST_VERSION_OF_BATCHES, check_any, size_error
 from wirebroker.core.partition import Appended, Partition
 from wirebroker.core.quotas import PRODUCE
-from wirebroker.core.record_checks import Checked, RecordReject, TakesLong, check, size_of_only_batch
+from wirebroker.core.record_checks import Checked, RecordReject, TakesLong
 from wirebroker.core.transactions.verification import Verified
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.parts import own_records
 
+MAGIC_AT = 16
+"""The position of the magic in a batch, and in a message of a message set."""
 ALL = -1
 """The acks of a producer that waits for all in-sync replicas."""
 ADMIN_CLIENT = "__admin_client"
@@ -133,7 +137,7 @@ def _check_job(
     partition = topic.partition(requested.index) if topic is not None else None
     assert partition is not None, "only an existing partition checks records"
     records = memoryview(requested.records) if requested.records is not None else None
-    return partial(check, records, partition.policy, exchange.now, exchange.version, partition.full_checks)
+    return partial(check_any, records, partition.policy, exchange.now, exchange.version, partition.full_checks)
 
 
 def _partition(
@@ -174,8 +178,11 @@ class Awaited(NamedTuple):
 def _awaited(topic: Topic, response: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
     """The end offset of the batch, also of a retried one, if the response must wait for it."""
     partition = topic.partitions[response.index]
-    count = read_header(requested.records).last_offset_delta + 1 if requested.records is not None else 0
-    required = response.base_offset + count
+    records = requested.records
+    if records is None or records[MAGIC_AT] < 2:  # a message set is never a retry, so it is the end of the log
+        required = partition.log_end_offset
+    else:
+        required = response.base_offset + read_header(records).last_offset_delta + 1
     return [Awaited(topic, partition, required, response)] if partition.high_watermark < required else []
 
 
@@ -205,6 +212,10 @@ def append(
 ) -> Appended:  # fmt: skip
     """Append the batch, and record the verdict in the trace. Raises TakesLong for a long check, unless `found` is given."""
     rules = partition.rules
+    if exchange.version < OLDEST_VERSION_OF_BATCHES and records is not None and found is None:
+        found = check_any(
+            memoryview(records), partition.policy, exchange.now, exchange.version, partition.full_checks, at_once=True
+        )
     appended = partition.append(
         memoryview(records) if records is not None else None,
         exchange.now,
@@ -244,8 +255,8 @@ def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceRespons
         if code := _unknown(topic, requested.index, exchange.version):
             return code
         records = memoryview(requested.records) if requested.records is not None else None
-        error = size_of_only_batch(records, exchange.version)
-        return error.code if isinstance(error, RecordReject) else ErrorCode.INVALID_REQUIRED_ACKS
+        error = size_error(records, exchange.version)
+        return error.code if error is not None else ErrorCode.INVALID_REQUIRED_ACKS
 
     return _refuse_each(request, exchange, code_of)
 

@@ -23,6 +23,7 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.primitives import read_uvarint
 from wirebroker.apis.exchange import EngineParts, Exchange
+from wirebroker.core.message_set_checks import OLDEST_VERSION_OF_BATCHES
 from wirebroker.core.partition import Appended
 from wirebroker.core.record_checks import RecordReject, TakesLong
 from wirebroker.requests.connection import Connection, ProduceShape
@@ -45,7 +46,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     """Remember the shape of this request, if it may come again."""
     connection = exchange.connection
     connection.produce_shape = None
-    if exchange.engine.trace.exchanges or exchange.cluster.quotas.on:
+    if exchange.engine.trace.exchanges or exchange.cluster.quotas.on or exchange.version < OLDEST_VERSION_OF_BATCHES:
         return
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1 or exchange.frame is None:
         return

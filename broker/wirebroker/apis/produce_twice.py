@@ -16,7 +16,8 @@ from kafkawire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from wirebroker.core.record_checks import RecordReject, size_of_only_batch
+from wirebroker.core.message_set_checks import size_error
+from wirebroker.core.record_checks import RecordReject
 
 Named = tuple[str | bytes, int]
 NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -47,8 +48,8 @@ def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordRejec
         topics.setdefault(key, TopicProduceData(name=data.name, topic_id=data.topic_id, partition_data=[]))
         for requested in data.partition_data:
             records = memoryview(requested.records) if requested.records is not None else None
-            error = size_of_only_batch(records, version)
-            if isinstance(error, RecordReject):
+            error = size_error(records, version)
+            if error is not None:
                 unread[key, requested.index] = error
                 kept.setdefault((key, requested.index), requested)
             else:

@@ -81,6 +81,8 @@ class RecordPolicy(NamedTuple):
     level: int | None = None
     refuses_append_time: bool = False
     """Tells whether a client's batch with the type LogAppendTime is refused on every topic."""
+    takes_many_batches: bool = False
+    """Tells whether a message set may have several compressed messages, or both magics."""
 
     @classmethod
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
@@ -101,6 +103,7 @@ class RecordPolicy(NamedTuple):
             compression,
             configs.integer(f"compression.{compression}.level") if has_level else None,
             configs.behaviour.refuses_append_time,
+            configs.behaviour.takes_many_batches,
         )
 
 

@@ -31,6 +31,12 @@ class Behaviour:
     """The lowest time in ListOffsets that stands for an offset; lower ones are times."""
     lists_aborted: bool = True
     """An error in Fetch carries an empty list of aborted transactions, and not null."""
+    cuts_first_batch: bool = False
+    """A Fetch before version 3 with a limit below the size of the first batch gets the beginning of that batch."""
+    fills_converted: bool = True
+    """Records that Fetch converts for an old version take as many bytes as before; a message that is cut off fills the rest."""
+    takes_many_batches: bool = False
+    """A Produce before version 3 may hold several compressed messages, and messages of both magics."""
 
 
 class Change(NamedTuple):
@@ -55,9 +61,12 @@ CHANGES: tuple[Change, ...] = (
     Change("3.6", "refuses_append_time", True, "KIP-937", "a batch with the timestamp type LogAppendTime is taken"),
     Change("3.5", "stand_ins", -3, "KIP-405", "the times −4 and below in ListOffsets stand for offsets, or are refused"),
     Change("3.0", "stand_ins", -2, "KIP-734", "the time −3 in ListOffsets stands for the largest timestamp"),
+    Change("3.0", "cuts_first_batch", True, "seen", "a Fetch before version 3 with a limit below the first batch gets nothing"),
     Change("2.8", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
+    Change("2.4", "takes_many_batches", True, "seen", "a Produce before version 3 with two compressed messages is refused"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state outlives the deletion of its records"),
+    Change("2.0", "fills_converted", False, "KIP-283", "records converted for a Fetch before version 4 end with a cut message"),
     Change("1.0", "first_sequence", "zero_or_45", "KIP-192", "a first sequence other than zero has an error of its own, 59"),
     Change("1.0", "window", 1, "KAFKA-5494", "the retries of the last five batches are recognised, not of the last one"),
 )

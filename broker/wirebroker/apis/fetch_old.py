@@ -1,0 +1,95 @@
+"""Fetch, versions 0–3: consumers that read message sets. Batches are converted to magic 0 (versions 0 and 1) or 1.
+
+The response has as many bytes as the batches, or as the first converted batch if that is larger. The rest is cut off, or
+filled with the beginning of a message that is longer than the response, which consumers drop (KIP-283,
+LazyDownConversionRecords). Control batches and headers are left out.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from kafkawire.batches import HEADER_SIZE, iter_batches
+from kafkawire.compression import CodecMissing
+from kafkawire.errors import ErrorCode, ProtocolError
+from kafkawire.message_sets import Unconvertible, down_converted
+from kafkawire.messages.fetch import FetchPartition, PartitionData
+from wirebroker.core.partition import Partition
+
+FIRST_OF_BATCHES = 4
+"""The first version of Fetch whose responses have batches of magic 2."""
+HARD_LIMITS_UNTIL = 3
+"""The first version whose responses have the first batch even if it is larger than the limits."""
+_OVERFLOW = struct.Struct(">qi")
+"""The offset and size of a message that does not fit."""
+DOWN_CONVERSION = "message.downconversion.enable"
+
+
+def convert(data: PartitionData, partition: Partition | None, version: int, requested: FetchPartition) -> PartitionData:
+    """The partition's result with a message set, or with the error of a topic that has no down-conversion, or of zstd."""
+    if data.error_code or data.records is None or partition is None:
+        return data
+    if not data.records and version < HARD_LIMITS_UNTIL and partition.configs.behaviour.cuts_first_batch:
+        data.records = _cut_batch(partition, requested)
+        return data
+    if not _may_convert(partition):
+        return _refused(data, ErrorCode.UNSUPPORTED_VERSION)
+    records = memoryview(data.records)
+    converted = _converted(records, int(version >= 2), requested.fetch_offset)
+    try:
+        first = next(converted, b"")
+    except (Unconvertible, CodecMissing):
+        return _refused(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if not first:
+        whole = next(iter_batches(records), None) is not None
+        data.records = _overflow(_OVERFLOW.size) if whole else b""
+        return data
+    fills = partition.configs.behaviour.fills_converted
+    made, size = bytearray(first), max(len(first), len(records))
+    try:
+        while (len(made) < size or not fills) and (more := next(converted, b"")):
+            made += more
+    except (Unconvertible, CodecMissing):
+        pass  # the consumer comes again for this batch, and gets the error
+    if fills and len(made) < size:
+        made += _overflow(size - len(made))
+    data.records = memoryview(made)[:size] if fills else made
+    return data
+
+
+def _cut_batch(partition: Partition, requested: FetchPartition) -> memoryview:
+    """The beginning of the first batch, as it is stored: the consumer sees the size of what it cannot read."""
+    offset, limit = requested.fetch_offset, requested.partition_max_bytes
+    return memoryview(partition.log.read(offset, partition.high_watermark, limit, True).data)[:limit]
+
+
+def _may_convert(partition: Partition) -> bool:
+    """Whether the topic allows it; Kafka 4 has no such setting."""
+    try:
+        return partition.configs.value(DOWN_CONVERSION) is not False
+    except KeyError:
+        return True
+
+
+def _converted(records: memoryview, magic: int, fetch_offset: int) -> Iterator[bytes]:
+    for batch in iter_batches(records):
+        if len(batch) < HEADER_SIZE:
+            return
+        try:
+            made = down_converted(batch, magic, fetch_offset)
+        except Unconvertible:
+            raise
+        except ProtocolError:
+            return
+        if made:
+            yield made
+
+
+def _overflow(size: int) -> bytes:
+    head: bytes = _OVERFLOW.pack(-1, max(size + 1, HEADER_SIZE))
+    return head.ljust(size, b"\0")[:size]
+
+
+def _refused(data: PartitionData, code: ErrorCode) -> PartitionData:
+    return PartitionData(partition_index=data.partition_index, error_code=code, high_watermark=-1, records=b"")

@@ -1,0 +1,98 @@
+"""Kafka's checks of message sets, the record data of Produce before version 3, which become one batch of magic 2.
+
+Each message's size and CRC come first (UnifiedLog), then the magic and the messages inside a wrapper (LogValidator). The new
+batch then goes through the checks of any batch: timestamps, keys, compression, sizes. Clients of these versions may send a
+batch, too (ProduceRequest.validateRecords does not look).
+"""
+
+from __future__ import annotations
+
+from kafkawire.batches import CorruptBatch, iter_batches
+from kafkawire.compression import CodecMissing, TooLarge
+from kafkawire.errors import ErrorCode, ProtocolError
+from kafkawire.message_sets import (
+    NO_TIMESTAMP,
+    InvalidSet,
+    as_batch,
+    has_valid_crc,
+    messages_in,
+    read_message,
+)
+from wirebroker.core.record_checks import (
+    OLDEST_VERSION_OF_ZSTD,
+    Checked,
+    RecordPolicy,
+    RecordReject,
+    TakesLong,
+    check,
+    size_of_only_batch,
+)
+
+OLDEST_VERSION_OF_BATCHES = 3
+"""The first version of Produce that must have one batch of magic 2."""
+MUCH_DATA = 1 << 16
+"""The number of bytes of a message set that take about ten milliseconds to convert."""
+_MAGIC_AT, BATCH = 16, 2
+_ANY_SIZE = 2**31 - 1
+
+
+def check_any(
+    records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool = False
+) -> Checked | RecordReject:
+    """`check` for every version of Produce. With `at_once`, raises TakesLong for work that takes long."""
+    if produce_version >= OLDEST_VERSION_OF_BATCHES or records is None:
+        return check(records, policy, now, produce_version, full, at_once)
+    if at_once and len(records) > MUCH_DATA:
+        raise TakesLong
+    try:
+        entries = list(iter_batches(records))
+        if not entries:
+            return RecordReject(ErrorCode.NONE, "no_messages")  # nothing is appended, and that is not an error
+        if entries[0][_MAGIC_AT] == BATCH:
+            return check(records, policy, now, OLDEST_VERSION_OF_ZSTD, full, at_once)
+        return _converted(entries, policy, now)
+    except CorruptBatch as corrupt:
+        return RecordReject(ErrorCode.CORRUPT_MESSAGE, f"corrupt_message: {corrupt}")
+    except InvalidSet as invalid:
+        return RecordReject(ErrorCode.INVALID_RECORD, f"message_set: {invalid}", log_start_known=True)
+    except CodecMissing as missing:
+        return RecordReject(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "codec_missing", str(missing))
+    except TooLarge as large:
+        return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "unfolds_into_too_much", str(large))
+    except ProtocolError as damage:
+        return _server_error(f"damaged_message: {damage}")
+
+
+def size_error(records: memoryview | None, produce_version: int) -> RecordReject | None:
+    """The rejection by ProduceRequest.validateRecords, which does not look at old versions."""
+    if produce_version < OLDEST_VERSION_OF_BATCHES and records is not None:
+        return None
+    found = size_of_only_batch(records, produce_version)
+    return found if isinstance(found, RecordReject) else None
+
+
+def _converted(entries: list[memoryview], policy: RecordPolicy, now: int) -> Checked | RecordReject:
+    for entry in entries:
+        if len(entry) > policy.max_message_bytes:
+            return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes")
+        if entry[_MAGIC_AT] < BATCH and not has_valid_crc(entry):
+            return RecordReject(ErrorCode.CORRUPT_MESSAGE, "crc")
+    magics = {entry[_MAGIC_AT] for entry in entries}
+    if len(magics) > 1 and (BATCH in magics or not policy.takes_many_batches):
+        raise InvalidSet("messages of different magics in one set")
+    messages = [read_message(entry) for entry in entries]
+    codec = next((each.compression for each in reversed(messages) if each.compression), 0)
+    if codec and len(messages) > 1 and not policy.takes_many_batches:
+        raise InvalidSet("Compressed outer record has more than one batch")
+    inside = [each for message in messages for each in (messages_in(message) if message.compression else (message,))]
+    if any(each.timestamp < NO_TIMESTAMP for each in inside):
+        return _server_error("negative_timestamp")
+    batch = memoryview(as_batch(inside, codec))
+    checked = check(batch, policy._replace(max_message_bytes=_ANY_SIZE), now, OLDEST_VERSION_OF_ZSTD, True)
+    if isinstance(checked, Checked) and len(checked.batch) > policy.max_message_bytes:
+        return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes", header=checked.header)
+    return checked
+
+
+def _server_error(rule: str) -> RecordReject:
+    return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, rule, log_start_known=True)
