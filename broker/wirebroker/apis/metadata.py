@@ -125,7 +125,8 @@ def auto_create(cluster: Cluster, name: str, exchange: Exchange) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if exchange.engine.throttle.mutations(exchange, 0).take(cluster.configs.integer("num.partitions"), exchange.engine.now):
         cluster.auto_create_topic(name, exchange.now)
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    zookeeper = cluster.configs.release.has_zookeeper  # creates the topic at once, and elects its leader later
+    return ErrorCode.LEADER_NOT_AVAILABLE if zookeeper else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:

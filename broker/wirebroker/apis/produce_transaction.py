@@ -98,7 +98,8 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
     if request.transactional_id is None:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     producers = {(header.producer_id, header.producer_epoch) for _, _, header in batches if header.producer_id >= 0}
-    if len(producers) > 1:
+    verifies = exchange.cluster.configs.release.behaviour.verifies_transactions
+    if len(producers) > 1 and verifies:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     wanted: list[tuple[Partition, int]] = []
     for data, index, header in batches:
@@ -106,8 +107,8 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
         partition = topic.partition(index) if topic is not None else None
         if partition is not None and header.producer_id >= 0 and not leader_error(partition, exchange.node_id):
             wanted.append((partition, header.base_sequence))
-    if not producers:
-        return Verified(frozenset(), {})
+    if not producers or not verifies:
+        return Verified(frozenset((partition.topic, partition.index) for partition, _ in wanted), {})
     producer = TransactionalProducer(request.transactional_id, *producers.pop(), _speaks(exchange.version))
     return verify(producer, wanted, exchange.engine.transactions, exchange.cluster, exchange.now)
 

@@ -319,6 +319,8 @@ class Partition:
         """
         state = self.producers.get(producer_id)
         if state is not None:
+            if open_since(state) >= 0 and not self.configs.behaviour.verifies_epochs:
+                return None
             if producer_epoch < epoch_of(state):
                 return ErrorCode.INVALID_PRODUCER_EPOCH
             if producer_epoch == epoch_of(state) and open_since(state) >= 0:

@@ -139,12 +139,12 @@ class Replication:
         """Compute the high watermark again (Partition.maybeIncrementLeaderHW).
 
         The high watermark is the smallest log end offset of the in-sync replicas. The high watermark never moves back, and
-        stands still while too few replicas are in sync.
+        from 3.7 on (KIP-966) stands still while too few replicas are in sync.
         """
         partition = self._partition
         visible = min(partition.high_watermark, partition.log_end_offset)
         ends = [self.lagging[node].log_end_offset for node in partition.in_sync if node in self.lagging]
-        if partition.leader == NO_LEADER or self.too_few:
+        if partition.leader == NO_LEADER or (self.too_few and not self.uncapped):
             partition.held_at = visible
         else:
             partition.held_at = max(visible, min(ends)) if ends else None

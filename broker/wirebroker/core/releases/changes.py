@@ -19,6 +19,8 @@ class Behaviour:
 
     telemetry: bool = True
     """Clients can push their metrics, if the broker has a receiver for them."""
+    verifies_epochs: bool = True
+    """A leader compares the epochs before it asks the coordinator about a transactional batch."""
     verifies_offset_commits: bool = True
     """TxnOffsetCommit asks the coordinator whether the group's partition belongs to the transaction."""
     caps_min_in_sync: bool = True
@@ -54,6 +56,7 @@ class Change(NamedTuple):
 
 CHANGES: tuple[Change, ...] = (
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
+    Change("4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"),
     Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
     Change("3.7", "verifies_offset_commits", False, "KIP-890", "TxnOffsetCommit is verified with the transaction coordinator"),
     Change("3.7", "caps_min_in_sync", False, "KIP-966", "min.insync.replicas counts up to the number of replicas"),

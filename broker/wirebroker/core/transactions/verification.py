@@ -50,8 +50,7 @@ def verify(
 ) -> Verified:  # fmt: skip
     """Ask the coordinator about the partitions of these batches, where needed; each has its base sequence."""
     adds = producer.speaks is Speaks.IMPLICIT_ADDS
-    verifies = cluster.configs.release.behaviour.verifies_transactions
-    if not adds and not (verifies and cluster.configs.value("transaction.partition.verification.enable")):
+    if not adds and not cluster.configs.value("transaction.partition.verification.enable"):
         return Verified(frozenset((part.topic, part.index) for part, _ in batches), {})
     errors: dict[TopicPartition, ErrorCode] = {}
     requested: list[TopicPartition] = []
