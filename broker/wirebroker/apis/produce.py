@@ -156,7 +156,7 @@ def _partition(
     where = (topic.name, requested.index)
     if checked is not None and (code := checked.errors.get(where)):
         known = produce_error(code, exchange.version)
-        return _refuse(requested, known, message_of(code, known))
+        return _refuse(requested, known, message_of(code, known, exchange.cluster.configs.release.behaviour))
     replication = partition.replication
     if acks == ALL and (len(partition.in_sync) < len(partition.replicas) or replication.uncapped) and replication.too_few:
         refused = _refuse(requested, ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -24,6 +24,7 @@ from wirebroker.apis.exchange import Exchange
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD
+from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 11, 12
@@ -39,6 +40,12 @@ RETRIED_AS = (
 REFUSALS = {ErrorCode.INVALID_PRODUCER_ID_MAPPING: "Transactional records contained more than one producer ID"}
 """The messages of errors that refuse the whole request."""
 
+FENCED = {
+    ErrorCode.INVALID_PRODUCER_EPOCH: "Producer attempted to produce with an old epoch.",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "The producer attempted to use a producer id which is not currently assigned to its "
+    "transactional id.",
+}
+"""The messages of errors of the coordinator that Kafka 3.6 repeats."""
 NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
 
 
@@ -126,8 +133,10 @@ def produce_error(code: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.NOT_ENOUGH_REPLICAS if code in RETRIED_AS else code
 
 
-def message_of(code: ErrorCode, told: int) -> str | None:
+def message_of(code: ErrorCode, told: int, behaviour: Behaviour) -> str | None:
     """The message for a translated error code."""
+    if code in FENCED and behaviour.explains_fencing:
+        return FENCED[code]
     if code is ErrorCode.INVALID_TXN_STATE:
         return "Partition was not added to the transaction"
     if told == ErrorCode.NOT_ENOUGH_REPLICAS:

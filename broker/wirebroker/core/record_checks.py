@@ -83,6 +83,8 @@ class RecordPolicy(NamedTuple):
     """Tells whether a client's batch with the type LogAppendTime is refused on every topic."""
     takes_many_batches: bool = False
     """Tells whether a message set may have several compressed messages, or both magics."""
+    foresees_null_records: bool = True
+    """Tells whether null records have an error of their own."""
 
     @classmethod
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
@@ -104,6 +106,7 @@ class RecordPolicy(NamedTuple):
             configs.integer(f"compression.{compression}.level") if has_level else None,
             configs.behaviour.refuses_append_time,
             configs.behaviour.takes_many_batches,
+            configs.behaviour.foresees_null_records,
         )
 
 
@@ -211,6 +214,8 @@ def _first_batch(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool
 ) -> Checked | RecordReject:
     """Check record data that is not exactly one whole batch. Removes a truncated second batch."""
+    if records is None and not policy.foresees_null_records:
+        return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "null_records", log_start_known=True)
     size = size_of_only_batch(records, produce_version)
     if records is None or isinstance(size, RecordReject):
         assert isinstance(size, RecordReject)

@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-RELEASES = ("0.11", "2.3", "2.8", "3.9", "4.3", "4.4")
+RELEASES = (
+    "0.11", "1.1", "2.1", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9",
+    "4.0", "4.1", "4.2", "4.3", "4.4",
+)  # fmt: skip
 """The releases that can be served, oldest first."""
 
 
@@ -21,6 +24,10 @@ class Behaviour:
     """Clients can push their metrics, if the broker has a receiver for them."""
     verifies_epochs: bool = True
     """A leader compares the epochs before it asks the coordinator about a transactional batch."""
+    explains_fencing: bool = False
+    """A transactional batch of a fenced producer, or with another producer's id, is refused with a message."""
+    foresees_null_records: bool = True
+    """Null record data is not answered at all, and not with UNKNOWN_SERVER_ERROR."""
     verifies_offset_commits: bool = True
     """TxnOffsetCommit asks the coordinator whether the group's partition belongs to the transaction."""
     caps_min_in_sync: bool = True
@@ -56,10 +63,15 @@ class Change(NamedTuple):
 
 CHANGES: tuple[Change, ...] = (
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
-    Change("4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"),
+    Change(
+        "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
+    ),
+    Change("3.8", "foresees_null_records", False, "seen", "Produce without record data is not answered"),
     Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
     Change("3.7", "verifies_offset_commits", False, "KIP-890", "TxnOffsetCommit is verified with the transaction coordinator"),
     Change("3.7", "caps_min_in_sync", False, "KIP-966", "min.insync.replicas counts up to the number of replicas"),
+    Change("3.7", "explains_fencing", True, "KIP-890", "the errors 47 and 49 of a transactional batch have no message"),
+    Change("3.6", "explains_fencing", False, "KIP-890", "the errors 47 and 49 of a transactional batch have a message"),
     Change("3.6", "verifies_transactions", False, "KIP-890", "transactional batches are verified: errors 47, 48 and 49"),
     Change("3.6", "refuses_append_time", True, "KIP-937", "a batch with the timestamp type LogAppendTime is taken"),
     Change("3.5", "stand_ins", -3, "KIP-405", "the times −4 and below in ListOffsets stand for offsets, or are refused"),
