@@ -24,7 +24,7 @@ TIMES = 2
 NEEDS_NEW_BROKER = ("cold", "cold_shares", "cold_shares_alter", "features", "log_dirs_new", "secured_acls")
 """The groups of scenarios that leave something to the next."""
 SECURED_AT_ONCE = ("secured_sessions", "secured_tokens", "secured_owners")
-AT_ONCE = ("slow", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
+AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_retention", *SECURED_AT_ONCE)
 """The groups of scenarios that wait for long and whose runs do not meet."""
 RETENTION_AFTER = 31
 """Seconds after its start when a broker first looks for old segments; releases before 3.6 have no setting for it."""

@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafkawire.errors import ProtocolError
 from random_dialogues.replay import (
     Ask,
     Dialogue,
@@ -17,6 +18,7 @@ from random_dialogues.replay import (
     Step,
     chosen_by_hash,
 )
+from wirebroker.conformance.versions import Announced
 
 Address = tuple[str, int]
 ANSWERED_WITHIN = 10.0
@@ -26,6 +28,8 @@ GRACE = 0.04
 LATER = 1.5
 """Seconds until answers that only one broker gave count as a difference."""
 CONNECTIONS = 5
+TRIES = 500
+"""How often a subject is asked for a request that a release has."""
 
 
 class Subject(Protocol):
@@ -45,6 +49,34 @@ class Subject(Protocol):
 
     def fence(self, ask: Ask) -> Ask | None:
         """Returns a request to which Kafka responds only after all consequences of this request."""
+
+
+class OfRelease:
+    """A subject that asks only in versions that a release announces."""
+
+    def __init__(self, subject: Subject, announced: Announced) -> None:
+        self._subject, self._announced = subject, announced
+        self.head, self.blocking, self.pause = subject.head, subject.blocking, subject.pause
+
+    def ask(self, free: list[int]) -> Ask:
+        """The next request that the release has. Raises ProtocolError if it seems to have none."""
+        for _ in range(TRIES):
+            if self._has(ask := self._subject.ask(free)):
+                return ask
+            self._subject.learn(ask, {})
+        raise ProtocolError(f"the release has no request about {self.head.subject}")
+
+    def learn(self, ask: Ask, responses: Responses) -> None:
+        """Note the first broker's answers."""
+        self._subject.learn(ask, responses)
+
+    def fence(self, ask: Ask) -> Ask | None:
+        """The subject's fence, if the release has it."""
+        fence = self._subject.fence(ask)
+        return fence if fence is not None and self._has(fence) else None
+
+    def _has(self, ask: Ask) -> bool:
+        return not self._announced.lacks(ask.api) and self._announced.lowered(ask.api, ask.version) == ask.version
 
 
 @dataclass(slots=True)

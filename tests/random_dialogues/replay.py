@@ -29,6 +29,7 @@ from requesting import init_producer_id
 from responses import sole
 from wirebroker.client.wire import Connection, NoResponse, WireClient
 from wirebroker.conformance.readiness import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
+from wirebroker.conformance.versions import Announced
 from wirebroker.core.names import abs_hash
 
 Responses = dict[int, Json]
@@ -104,6 +105,7 @@ class Player:
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
         self._admin = WireClient(*address)
+        self.announced = Announced.by(self._admin)
         self._symbols = Symbols("")
         self._connections: dict[int, Connection] = {}
         self._transactional_ids: list[str] = []
@@ -222,7 +224,7 @@ class Player:
         """After a request that may end a transaction wait until its markers are written; False if they never are."""
         if ask.api not in _ENDING or not self._transactional_ids:
             return True
-        return transactions_complete(self._admin, self._transactional_ids)
+        return transactions_complete(self._admin, self._transactional_ids, self.announced)
 
 
 def _greeting() -> ApiVersionsRequest:

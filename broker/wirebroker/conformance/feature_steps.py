@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from kafkawire.batches import iter_batches, iter_records
-from wirebroker.conformance.readiness import until
+from wirebroker.conformance.readiness import transaction_records, until
 from wirebroker.conformance.recording import Json
 from wirebroker.conformance.run import Run
 from wirebroker.conformance.steps import shown
 
 FORM = {0: "allow_downgrade", 1: "upgrade_type", 2: "upgrade_type"}
 """The name of the third value of an update, by the request's version."""
-STATE_AT = 16
-"""The position of the state in a record of the transaction log, after version, producer id, epoch and timeout."""
 
 
 def _levels(run: Run) -> dict[str, int]:
@@ -48,16 +45,7 @@ def _features(run: Run, step: Json) -> Json:
 
 def _transaction_log(run: Run, step: Json) -> Json:
     """The records of a transactional id in the transaction log: each one's version and state."""
-    found, wanted = [], run.name(step["txid"]).encode()
-    for index in range(4):
-        partition = {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1 << 24}
-        topics = [{"topic": "__transaction_state", "partitions": [partition]}]
-        fields = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 24, "session_epoch": -1, "topics": topics}
-        for batch in iter_batches(memoryview(run.ask("Fetch", {}, 11, **fields).responses[0].partitions[0].records or b"")):
-            for record in iter_records(batch):
-                if wanted in bytes(record.key or b"") and record.value is not None:
-                    found.append([int.from_bytes(record.value[:2]), record.value[STATE_AT]])
-    return {"records": found}
+    return {"records": [list(each) for each in transaction_records(run.client, run.name(step["txid"]))]}
 
 
 def _voter(run: Run, step: Json) -> Json:

@@ -12,13 +12,14 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from kafkawire.batches import iter_batches, iter_records
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
 from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
 from wirebroker.client.wire import WireClient
-from wirebroker.conformance.recording import Json
 from wirebroker.conformance.run import Run
 from wirebroker.conformance.versions import Announced
 
@@ -29,7 +30,10 @@ COORDINATOR_CODES = (14, 15, 16)
 DESCRIBING = "DescribeTransactions"
 """The API that tells most of it; releases before 3.0 lack it."""
 _GROUP, _TRANSACTION = 0, 1
-_CONCURRENT = 51
+_ENDING = (2, 3)
+"""PrepareCommit and PrepareAbort as the transaction log has them."""
+_STATE_AT = 16
+"""The position of the state in a record of the transaction log, after version, producer id, epoch and timeout."""
 _NOBODY = 2**62
 """A producer id that no broker has given."""
 
@@ -63,19 +67,37 @@ def coordinators_loaded(client: WireClient, groups: Iterable[str], transactional
         until(partial(_transaction_loaded, client, announced, name))
 
 
-def markers_written(run: Run, ending: Json) -> None:
-    """Wait until the transaction that an EndTxn of these fields ended is complete, with its markers in every partition."""
+def markers_written(run: Run, transactional_id: str) -> None:
+    """Wait until an ended transaction is complete, with its markers in every partition."""
     with _asking(run) as client:
-        if run.announced.lacks(DESCRIBING):
-            request = EndTxnRequest(**ending)  # the same again succeeds once the markers are written
-            until(lambda: client.request(request, 0).error_code != _CONCURRENT)
-        else:
-            transactions_complete(client, [ending["transactional_id"]])
+        transactions_complete(client, [transactional_id], run.announced)
 
 
-def transactions_complete(client: WireClient, transactional_ids: list[str]) -> bool:
+def transactions_complete(client: WireClient, transactional_ids: list[str], announced: Announced) -> bool:
     """Wait until none of these transactions is ending; False if one still is after WITHIN seconds."""
+    if announced.lacks(DESCRIBING):
+        return until(lambda: not any(_last_state(client, each) in _ENDING for each in transactional_ids))
     return until(lambda: not any(state.transaction_state.startswith("Prepare") for state in _states(client, transactional_ids)))
+
+
+def transaction_records(client: WireClient, transactional_id: str) -> list[tuple[int, int]]:
+    """The version and the state of each record of a transactional id in the transaction log, which has four partitions."""
+    found, wanted = [], transactional_id.encode()
+    for index in range(4):
+        partition = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 24)
+        topic = FetchTopic(topic="__transaction_state", partitions=[partition])
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, session_epoch=-1, topics=[topic])
+        response = client.request(request, 4).responses[0].partitions[0]
+        for batch in iter_batches(memoryview(response.records or b"")):
+            for record in iter_records(batch):
+                if wanted in bytes(record.key or b"") and record.value is not None:
+                    found.append((int.from_bytes(record.value[:2]), record.value[_STATE_AT]))
+    return found
+
+
+def _last_state(client: WireClient, transactional_id: str) -> int:
+    records = transaction_records(client, transactional_id)
+    return records[-1][1] if records else 0
 
 
 @contextmanager

@@ -372,13 +372,12 @@ def op_txn_offset_commit(run: Run, step: Json) -> Json:
 @_repeated(_concurrent)
 def op_end_txn(run: Run, step: Json) -> Json:
     version = run.version("EndTxn", step, 3)
-    ending = {
-        "transactional_id": run.name(step["txid"]), "producer_id": step["pid"], "producer_epoch": step["epoch"],
-        "committed": step["commit"],
-    }  # fmt: skip
-    response = run.ask("EndTxn", step, version, **ending)
+    response = run.ask(
+        "EndTxn", step, version, transactional_id=run.name(step["txid"]), producer_id=step["pid"],
+        producer_epoch=step["epoch"], committed=step["commit"],
+    )  # fmt: skip
     if not response.error_code:
-        markers_written(run, ending)
+        markers_written(run, run.name(step["txid"]))
     observed: Json = {"error": shown(response.error_code)}
     return observed | ({"pid": response.producer_id, "epoch": response.producer_epoch} if version >= 5 else {})
 
