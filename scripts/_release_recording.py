@@ -58,14 +58,16 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
         return "lacks the levels of features that the steps name"
     if scenario.ran_on.startswith("log_dirs") and has_kraft(version) and release < (3, 7):
         return "has one log directory in KRaft (KIP-858)"
+    if scenario.ran_on.startswith("cold_shares") and "ShareGroupHeartbeat" not in has:
+        return "lacks ShareGroupHeartbeat"
     asked = Counter(row["step"]["api"] for row in scenario.steps if row["step"]["op"] in ("ask", "exchange"))
     if not scenario.telemetry and 2 * sum(asked[api] for api in asked.keys() - has) > len(scenario.steps):
         return f"lacks {', '.join(sorted(asked.keys() - has))}"
     return None
 
 
-def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> None:
-    """Play scenarios that the release can have, and note what it responds."""
+def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterator[str]:
+    """Play scenarios that the release can have, and note what it responds. Yields the name of each group that is done."""
     groups: dict[str, list[Scenario]] = defaultdict(list)
     for scenario in scenarios:
         groups[scenario.ran_on].append(scenario)
@@ -81,6 +83,7 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> None:
             for mode in MODES:
                 recording.add(scenario, mode, [seen[scenario.name, (mode, time_)] for time_ in range(TIMES)])
         print(f"{name}: {len(group)} scenarios in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        yield name
 
 
 def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[str, Turn], list[Json]]:

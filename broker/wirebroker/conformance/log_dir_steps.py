@@ -9,6 +9,9 @@ from wirebroker.conformance.recording import Json
 from wirebroker.conformance.run import Run
 from wirebroker.conformance.steps import shown
 
+TELLS_CORDONED = ("DescribeLogDirs", 5)
+"""The version since which a broker tells which directories are cordoned (KIP-1066)."""
+
 
 def _described(run: Run, step: Json, version: int = 5) -> Any:
     topics = step.get("topics")
@@ -70,7 +73,7 @@ def _cordon(run: Run, step: Json) -> Json:
     changes = [{"name": "cordoned.log.dirs", "config_operation": 0, "value": value}]
     resource = {"resource_type": 4, "resource_name": step.get("resource", "1"), "configs": changes}
     response = run.ask("IncrementalAlterConfigs", step, 1, resources=[resource], validate_only=False).responses[0]
-    if not response.error_code:
+    if not response.error_code and run.announced.lowered(*TELLS_CORDONED) == TELLS_CORDONED[1]:
         wanted = value.split(",") if value else []
         until(
             lambda: all(
