@@ -14,7 +14,7 @@ from typing import Any
 
 from _environment import ROOT
 
-from default_settings import RESOURCES, default_of
+from default_settings import DEFAULT, RESOURCES, default_of
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -114,7 +114,7 @@ def _changes(kind: str, settings: dict[str, Any]) -> Json:
     recorded = json.loads(DEFAULTS.read_text(encoding="utf-8"))[kind]
     changes: Json = {}
     for name in sorted(recorded.keys() | settings.keys()):
-        if name not in settings:
+        if name not in settings or _is_unknown(settings[name], SETTINGS[kind].get(name)):
             changes[name] = None
             continue
         told, known = settings[name], SETTINGS[kind].get(name)
@@ -123,10 +123,16 @@ def _changes(kind: str, settings: dict[str, Any]) -> Json:
     return changes
 
 
+def _is_unknown(entry: Any, known: Setting | None) -> bool:
+    """Tells whether the release does not have the setting: it shows a setting that was given to it as a secret of no type."""
+    return known is not None and not known.sensitive and entry.is_sensitive and not entry.config_type
+
+
 def _defined(kind: str, entry: Any, known: Setting | None, recorded: str | None) -> list[str]:
     """As setting_definitions.txt has it, where the default is `recorded` in the words of that file."""
     type_ = ConfigType(entry.config_type) if entry.config_type else known.type if known else ConfigType.STRING
-    default = default_of(entry)
+    shown_alone = known is None and not entry.synonyms and entry.config_source == DEFAULT
+    default = entry.value if shown_alone else default_of(entry)
     text = known.default if known is not None and default == recorded else default
     dynamic = kind == "broker" and not entry.read_only
     return [type_.name.lower(), "-" if text is None else text or '""', *(["dynamic"] if dynamic else [])]

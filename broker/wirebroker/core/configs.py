@@ -115,15 +115,21 @@ MIN_IN_SYNC = "min.insync.replicas"
 class BrokerConfigs(Configs):
     """The settings of a cluster's brokers. `version` rises with every change, also of a topic's settings."""
 
-    def __init__(self, overrides: Mapping[str, str], *, brokers: int = 1, of: Release | None = None) -> None:
-        """`overrides` are Kafka's broker settings by name; a topic setting's name means the broker's default for it. `of` is
-        the release that has these settings, by default that of `wirebroker.core.releases.DEFAULT`.
+    def __init__(
+        self, overrides: Mapping[str, str], *, brokers: int = 1, of: Release | None = None, kafkas_defaults: bool = False
+    ) -> None:
+        """`overrides` are Kafka's broker settings by name; a topic setting's name means the broker's default for it. The other
+        settings have the defaults for tests, or, with `kafkas_defaults`, those of Kafka. `of` is the release that has these
+        settings, by default that of `wirebroker.core.releases.DEFAULT`.
 
         Raises ConfigError for a name that Kafka does not have, or a value that Kafka refuses.
         """
         self.release = of or release(DEFAULT)
         self.definitions = definitions_of(self.release.settings)
-        self.static = _own_defaults(brokers)
+        self.static = {} if kafkas_defaults else _own_defaults(brokers)
+        self.apart: dict[int, Mapping[str, str]] = {}
+        """The options at start of each broker, where they differ from broker to broker. DescribeConfigs shows them; the one in
+        `static` is in effect."""
         self.topic_static: dict[str, str] = {}
         """The initial values of topic settings that have no corresponding broker setting."""
         given: dict[str, str] = {}
@@ -171,9 +177,11 @@ class BrokerConfigs(Configs):
             raise ConfigError(f"{target} is set twice, to {given[target]} and to {raw}")
         given[target] = raw
 
-    def _merged(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> dict[str, str]:
+    def _merged(
+        self, dynamic: Mapping[int | None, Mapping[str, str]], static: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
         """Returns the settings of all layers together; a later layer also hides the synonyms of its settings, as in Kafka."""
-        props = dict(self.static)
+        props = dict(self.static if static is None else static)
         for node in sorted(dynamic, key=lambda node: (node is not None, -(node or 0))):
             for name, raw in dynamic[node].items():
                 for other in broker_synonyms(name) if name != "log.flush.interval.ms" else (name,):
@@ -293,8 +301,15 @@ class BrokerConfigs(Configs):
         return (
             (self.dynamic.get(node, {}), Source.BROKER),
             (self.dynamic[None], Source.ALL_BROKERS),
-            ({**self.static, **(facts or {})}, Source.STATIC),
+            ({**self._static_at(node), **(facts or {})}, Source.STATIC),
         )
+
+    def _static_at(self, node: int) -> Mapping[str, str]:
+        """Returns the options at start as this broker shows them."""
+        if not self.apart:
+            return self.static
+        differing = {name for held in self.apart.values() for name in held}
+        return {name: raw for name, raw in self.static.items() if name not in differing} | dict(self.apart.get(node, {}))
 
     def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
         """Returns every place that gives this broker setting a value at this broker. The first place is in effect.
@@ -309,7 +324,7 @@ class BrokerConfigs(Configs):
             found += [self._synonym(each, layer[each], source) for each in names if each in layer]
         for each in names:
             setting = known.broker.get(each)
-            if setting is not None and setting.default is not None and "quota" not in setting.marks:
+            if setting is not None and setting.default is not None and not setting.marks & {"quota", "unlisted"}:
                 found.append(self._synonym(each, setting.text(setting.default_value()), Source.DEFAULT))
         while found and found[0].name != name:
             del found[0]
@@ -345,7 +360,8 @@ class BrokerConfigs(Configs):
 
     def _describe(self, node: int, facts: Mapping[str, str] | None) -> list[Entry]:
         entries = []
-        layers = {**self.static, **self.dynamic[None], **self.dynamic.get(node, {})}
+        dynamic = {each: held for each, held in self.dynamic.items() if each in (None, node)}
+        layers = self._merged(dynamic, self._static_at(node)) | dict(facts or {})
         known = self.definitions
         made_up = [name for name in layers if name not in known.broker]
         for name in [*known.broker, *made_up]:
@@ -355,11 +371,12 @@ class BrokerConfigs(Configs):
                 continue
             if setting.hidden and not (synonyms and synonyms[0].source is not Source.DEFAULT):
                 continue
-            raw = (facts or {}).get(name, self._props.get(name))
+            raw = layers.get(name)
             value = setting.default_value() if raw is None else setting.parse(raw)
             shown = None if value is None or setting.sensitive else setting.text(value)
             source = synonyms[0].source if synonyms else Source.DEFAULT
-            entries.append(Entry(name, shown, source, known.read_only(name), setting.sensitive, setting.type, synonyms))
+            kind = setting.shown_type
+            entries.append(Entry(name, shown, source, known.read_only(name), setting.sensitive, kind, synonyms))
         return entries
 
     def describe_altered(self) -> list[Entry]:

@@ -69,12 +69,17 @@ class Setting:
     @property
     def hidden(self) -> bool:
         """Tells whether the broker shows the setting only if it is set."""
-        return bool(self.marks & {"internal", "quota", "absent"})
+        return bool(self.marks & {"internal", "quota", "absent", "unlisted"})
+
+    @property
+    def shown_type(self) -> ConfigType:
+        """The type in DescribeConfigs. It is unknown for a setting that no ConfigDef has."""
+        return ConfigType.UNKNOWN if "unlisted" in self.marks else self.type
 
     @property
     def sensitive(self) -> bool:
         """Tells whether the broker never shows the value. A value of unknown type might be a secret."""
-        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
+        return self.shown_type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, raw: str) -> Value:
         """Returns the typed value of this text. Raises ConfigError if the text is not valid."""
@@ -273,7 +278,8 @@ def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]]) -
         _changed(own, settings.get(kind, {}))
         for kind, own in (("broker", BROKER_SETTINGS), ("topic", TOPIC_SETTINGS), ("group", GROUP_SETTINGS))
     )
-    added = {name: (f"log.{name}",) for name in topic if name not in TOPIC_SETTINGS and f"log.{name}" in broker}
+    named = {name: [each for each in (f"log.{name}", name) if each in broker] for name in topic if name not in TOPIC_SETTINGS}
+    added = {name: (synonyms[0],) for name, synonyms in named.items() if synonyms}
     return Definitions(broker, topic, group, TOPIC_SYNONYMS | added)
 
 
