@@ -11,21 +11,16 @@ nth = 4
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafkawire.printable import as_toml, printable
+from kafkawire.printable import printable
 from wirebroker.common.suggestions import nearest
+from wirebroker.common.toml import NotToml, read_toml, toml_of
 from wirebroker.faults.forms import FaultError, schema_of
 from wirebroker.faults.rules import KINDS, Rule, needed_by, words_of
-
-MOST_DOTS = 100
-"""The largest number of dots in a line of a fault file: tomllib's time for a dotted key grows with the square of its
-parts."""
 
 
 def file_kinds() -> list[str]:
@@ -57,13 +52,10 @@ def load(path: Path) -> FaultFile:
 
 def loads(text: str, where: str) -> FaultFile:
     """Read the text of a fault file. Errors name the file as `where`. Raises FaultFileError."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.count(".") > MOST_DOTS:
-            raise FaultFileError(f"{where}:{number}: this line has more than {MOST_DOTS} dots")
     try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as wrong:  # a number of thousands of digits raises a plain ValueError
-        raise FaultFileError(f"{where}: this is not TOML: {wrong}") from None
+        document = read_toml(text, where)
+    except NotToml as wrong:
+        raise FaultFileError(str(wrong)) from None
     return parse(document, where, text)
 
 
@@ -138,11 +130,6 @@ def dump(rules: Iterable[Rule], seed: int) -> str:
         words = "".join(f"{word} = {toml_of(value)}\n" for word, value in rule.described().items())
         parts.append(f"[[fault]]\n{words}")
     return "\n".join(parts)
-
-
-def toml_of(value: Any) -> str:
-    """Returns a value as TOML, which is JSON except for a few characters."""
-    return printable(json.dumps(value, ensure_ascii=False), as_toml)
 
 
 def schema() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from wirebroker.faults.files import toml_of
+from wirebroker.common.toml import toml_of
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row, ShadowRow, TransactionRow
 from wirebroker.trace.selection import topics_of
 
