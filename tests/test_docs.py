@@ -129,7 +129,27 @@ def test_python_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> Non
 @pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" in b.code], ids=named)
 def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_shown=block.code, test_otherwise=block.code.replace('== b"', '!= b"'))
+    if "prod.toml" in block.code:
+        learn_as_shown(pytester.path)
     pytester.runpytest_subprocess(*FEW_PLUGINS).assert_outcomes(passed=1, failed=1)
+
+
+def learn_as_shown(folder: Path) -> None:
+    """Learn a secured cluster of three brokers in this folder, as a user who may not see everything."""
+    acls = [
+        "allow User:orders WRITE TOPIC orders", "allow User:audit DESCRIBE TOPIC *",
+        "allow User:audit DESCRIBE_CONFIGS TOPIC orders", "allow User:audit DESCRIBE CLUSTER kafka-cluster",
+        "allow User:audit DESCRIBE_CONFIGS CLUSTER kafka-cluster",
+    ]  # fmt: skip
+    topics = {"orders": {"partitions": 4, "replication_factor": 3, "configs": {"min.insync.replicas": 2}}, "payments": 6}
+    users = {"audit": "secret", "orders": "secret", "billing": "secret"}
+    configs = {"message.max.bytes": 2_000_000, "broker.rack": "a,b,c"}
+    with MockKafka(brokers=3, security="sasl_plaintext", topics=topics, users=users, acls=acls, configs=configs) as kafka:
+        settings = kafka.client_settings("java").items()
+        (folder / "client.properties").write_text("".join(f"{name}={value}\n" for name, value in settings))
+        command = ["learn", "--bootstrap", kafka.bootstrap_servers.split(",")[0], "--out", "prod.toml"]
+        with contextlib.chdir(folder):
+            assert main([*command, "--command-config", "client.properties"]) == 0
 
 
 @pytest.mark.parametrize("block", blocks("java"), ids=named)
@@ -196,6 +216,7 @@ def test_every_command_that_is_shown_has_a_test() -> None:
         "diff",
         "replay",
         "explore",
+        "learn",
     }
     for shown in shown_commands():
         match = OURS.match(shown.command)
@@ -216,6 +237,20 @@ def test_a_broker_starts_as_shown(arguments: list[str], output: str, tmp_path: P
         assert process.wait(20) == 0
     without_ports = [re.sub(r":\d+", ":", text) for text in ("".join(lines), output)]
     assert output == "" or without_ports[0] == without_ports[1]
+
+
+def test_a_cluster_is_learned_as_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learn_as_shown(tmp_path)
+    (learned, compared) = [each for each in shown_commands() if each.command.startswith("wirebroker learn")]
+    address = re.compile(r"127\.0\.0\.1:\d+")
+    assert address.sub("kafka-1:9093", capsys.readouterr().out) == learned.output
+    text = (tmp_path / "prod.toml").read_text(encoding="utf-8")
+    (tmp_path / "stage.toml").write_text(text.replace("[1, 2, 3], ", "").replace("2000000", "1000000"), encoding="utf-8")
+    with contextlib.chdir(tmp_path):
+        assert main(shlex.split(compared.command)[1:]) == 1
+    assert capsys.readouterr().out == compared.output
+    for part in page("like.md").split("```toml\n")[1:]:
+        assert part.partition("```")[0].strip() in text
 
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("proxy"))

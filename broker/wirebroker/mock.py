@@ -82,6 +82,7 @@ class Settings(TypedDict, total=False):
     telemetry: bool
     acls: Sequence[str]
     features: Mapping[str, int] | None
+    like: str | os.PathLike[str] | None
     host: str
     port: int
     control: bool
@@ -105,7 +106,8 @@ class MockKafka(Waits):
     as comments. `security` is the protocol that clients must speak, and `users` are the names and passwords for SASL. `acls`
     are texts like "allow User:alice READ TOPIC orders" (`wirebroker.security.acl_specs`): they give the broker an authorizer,
     and users may only do what the ACLs allow. With `telemetry` clients push their own metrics. `features` are the levels with
-    which a new cluster begins, such as {"transaction.version": 1}. `faults` are rules from `wirebroker.faults`; copies of them,
+    which a new cluster begins, such as {"transaction.version": 1}. `like` is a file that `wirebroker learn` wrote: the cluster
+    is that one, empty, except for what the other options say. `faults` are rules from `wirebroker.faults`; copies of them,
     which `kafka.faults.rules` has, are loaded at the start and after each reset. Raises ValueError for an option or setting
     that cannot be used, DataError (an OSError) if the directory cannot.
     """
@@ -120,8 +122,8 @@ class MockKafka(Waits):
         capture, faults = given.pop("capture", None), given.pop("faults", ())
         seed = given.get("random_seed")
         self._options = BrokerOptions(fault_seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed, **given)
-        if self._options.ignored:
-            warnings.warn(self._options.ignored, stacklevel=2)
+        for note in self._options.notes:
+            warnings.warn(note, stacklevel=2)
         self._rules = checked_rules(faults)
         self._clock = self._options.new_clock()
         self._address = (host, port)
@@ -344,7 +346,7 @@ class MockKafka(Waits):
         """
         from wirebroker.testing.client_settings import Access, client_settings
 
-        users, name = self._options.users or {}, user
+        users, name = self._options.logins, user
         if self._protocol.sasl:
             name = next(iter(users), None) if user is None else user
             if mechanism == OAUTHBEARER:

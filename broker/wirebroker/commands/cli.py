@@ -23,6 +23,7 @@ A Kafka test double that speaks the real wire protocol and responds as Apache Ka
   wirebroker scenario run B3                 see how your client library handles a named failure
   wirebroker explore -- go test ./producer   which single fault breaks an application? tries them all
   wirebroker conformance                     compare with what a real Kafka answered
+  wirebroker learn --bootstrap H:P --out F   your own cluster, for `serve --like F`
   wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
 """
 FORMS = ("hex", "base64", "xxd", "python", "binary")
@@ -62,6 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.set_defaults(command="conformance")
     _releases(commands)
     _proxy(commands)
+    _learn(commands)
     _scenario(commands)
     _explore(commands)
     _trace(commands)
@@ -106,7 +108,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
 
     add("--host", help="address to listen on (127.0.0.1)")
     add("--port", type=whole_number, help="port of the first broker; each further one takes the next; 0 = any free (9092)")
-    add("--brokers", type=whole_number, default=1, metavar="N", help="brokers in this process (%(default)s)")
+    add("--brokers", type=whole_number, metavar="N", help="brokers in this process (1)")
     repeated("--advertise", metavar="[NAME=]H:P", help="the address that clients connect to, at the first listener or at "
         "NAME (each further broker takes the next port; repeatable)")  # fmt: skip
     repeated("--listener", metavar="NAME=[PROTOCOL://]H:P[@H:P]", help="a listener; with a PROTOCOL (PLAINTEXT, SSL, "
@@ -130,7 +132,9 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "
         "Kafka's topic settings (repeatable)")  # fmt: skip
     add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")
-    add("--profile", default="kafka-4.3", metavar="NAME", help="the rules of the validator (%(default)s)")
+    add("--like", type=_named, metavar="FILE.toml", help="be the cluster in this file of `wirebroker learn`, empty; the other "
+        "flags win over the file")  # fmt: skip
+    add("--profile", metavar="NAME", help="the rules of the validator (kafka-4.3)")
     repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
     repeated("--config", metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
     add("--scenario", metavar="NAME[/PART]", help="start with the settings and faults of this scenario, or of this part")
@@ -226,6 +230,23 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     _watching(add)
     _mirror(parser, [_end_with_parent(parser)])
     parser.set_defaults(command="proxy")
+
+
+def _learn(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "learn",
+        help="read a cluster's release, settings, topics, ACLs …, for `serve --like`; or compare two",
+        description="Read what a cluster is like, without its records and its secrets, into a file for `serve --like`.",
+        epilog=f"It reads only, and says what it was not allowed to read. {EXIT_CODES}",
+    )
+    add = parser.add_argument
+    add("--bootstrap", type=_named, metavar="H:P[,H:P…]", help="a broker of the cluster")
+    add("--command-config", type=_named, metavar="FILE", help="how to reach a secured cluster: TLS and SASL, as Kafka's tools "
+        "take it")  # fmt: skip
+    add("--anonymous", action="store_true", help="hash all names, with a key that is not kept")
+    add("--out", type=_named, metavar="FILE.toml", help="the file to write")
+    add("--compare", nargs=2, type=_named, metavar=("A", "B"), help="print what differs between two such files")
+    parser.set_defaults(command="learn")
 
 
 def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -149,5 +149,5 @@ def _topics(environment: Mapping[str, str], arguments: argparse.Namespace) -> li
         if len(more) not in (2, 3) or whole(more[0]) < 1 or whole(more[1]) < 1:
             raise UsageError(f"KAFKA_CREATE_TOPICS: {text.strip()!r} is not NAME:PARTITIONS:REPLICAS or …:CLEANUP_POLICY")
         policy = f":cleanup.policy={more[2]}" if more[2:] else ""
-        made.append(f"{name}:{more[0]}:rf={min(whole(more[1]), arguments.brokers)}{policy}")
+        made.append(f"{name}:{more[0]}:rf={min(whole(more[1]), arguments.brokers or 1)}{policy}")
     return made

@@ -90,8 +90,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
     if arguments.require_fired and not ((faults and faults.rules) or (part and part.faults) or arguments.control):
         raise UsageError("--require-fired: no fault is there to fire; load one with --faults, --scenario or --control")
     options = broker_options(arguments, faults)
-    if options.ignored:
-        logger.warning(options.ignored)
+    for note in options.notes:
+        logger.warning(note)
     clock = options.new_clock()
     new_engine = _engine_maker(options, clock, faults, part)
     engine = new_engine()
@@ -224,8 +224,9 @@ def from_scenario(arguments: argparse.Namespace) -> Part:
     if slash and not 0 < whole(number) <= len(scenario.parts):
         raise UsageError(f"--scenario {arguments.scenario}: {name} has the parts 1 to {len(scenario.parts)}")
     part = scenario.parts[int(number) - 1 if slash else 0]
-    arguments.brokers = max(arguments.brokers, part.broker.brokers)
-    arguments.profile = part.broker.profile if arguments.profile == "kafka-4.3" else arguments.profile
+    if arguments.brokers is not None or part.broker.brokers > 1:
+        arguments.brokers = max(arguments.brokers or 1, part.broker.brokers)
+    arguments.profile = arguments.profile or part.broker.profile
     arguments.topic[:0] = [f"{topic}:{count}" for topic, count in topics(part).items()]
     arguments.set[:0] = [f"{rule}={value}" for rule, value in part.broker.rules.items()]
     arguments.config[:0] = [f"{key}={value}" for key, value in part.broker.configs.items()]

@@ -12,7 +12,7 @@ one at a time and answered in order, as in Kafka.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from types import GeneratorType
@@ -106,17 +106,27 @@ class Engine:
         seed: int = 0,
         telemetry: bool = False,
         store: FolderStore | None = None,
+        nodes: Mapping[int, str | None] | None = None,
+        kafkas_defaults: bool = False,
     ) -> None:
-        """With a `store` the cluster is the one that is stored there. Raises OSError if it cannot be read."""
+        """With a `store` the cluster is the one that is stored there. `nodes` are the ids of the brokers, with their racks;
+        else there are `brokers` of them, numbered from `node.id` on. `broker.rack` wins over these racks.
+
+        With `kafkas_defaults`, settings that are not given have the values of Kafka's, and not those for tests. Raises OSError
+        if the store cannot be read.
+        """
         self.timers = Timers()
         self._time = now
         self.rules = rules or Rules()
-        self.configs = BrokerConfigs(settings or {}, brokers=brokers, of=release(self.rules.release))
         first = first_node(settings or {})
-        in_racks = racks(self.configs.text("broker.rack"), brokers)
-        nodes: Sequence[Broker] = [Broker(first + i, rack=rack) for i, rack in enumerate(in_racks)]
+        nodes = nodes or dict.fromkeys(range(first, first + brokers))
+        self.configs = BrokerConfigs(
+            settings or {}, brokers=len(nodes), of=release(self.rules.release), kafkas_defaults=kafkas_defaults
+        )
+        in_racks = racks(self.configs.text("broker.rack"), len(nodes))
         self.cluster = Cluster(
-            nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
+            [Broker(node_id, rack=named or rack) for (node_id, rack), named in zip(nodes.items(), in_racks, strict=True)],
+            self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
             cluster_id=CLUSTER_ID if store is None else store.cluster_id,
             open_log=memory_log if store is None else store.open_log,
             log_dirs=LogDirs(self.configs, {} if store is None else store.log_dirs),

@@ -7,7 +7,7 @@ know them. A session that ends (KIP-368) keeps its interceptor, any other connec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkawire.errors import ErrorCode
@@ -62,13 +62,17 @@ class Authenticator:
 
     # Users
 
-    def add_user(self, name: str, password: str) -> None:
-        """Let a user log in by this password, with every mechanism that has passwords."""
+    def add_user(self, name: str, password: str, iterations: Mapping[str, int] | None = None) -> None:
+        """Let a user log in by this password, with every mechanism that has passwords. With `iterations`, the user has SCRAM
+        credentials for these mechanisms alone."""
         self.passwords[name] = password
         for mechanism in BY_NAME.values():
+            if iterations is not None and mechanism.name not in iterations:
+                continue
             held = self._cluster.scram.get((name, mechanism.number))
             salt = self._cluster.random_bytes(SALT_BYTES) if held is None else held.salt
-            made = credential_of(mechanism, password, salt, LEAST_ITERATIONS if held is None else held.iterations)
+            count = LEAST_ITERATIONS if iterations is None else iterations[mechanism.name]
+            made = credential_of(mechanism, password, salt, count if held is None else held.iterations)
             if held != made:
                 self._cluster.alter_scram({(name, mechanism.number): made})
 

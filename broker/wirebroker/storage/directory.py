@@ -271,7 +271,7 @@ class LogDirectory:
 class LogDirectories:
     """The log directories of all brokers of a cluster, and its metadata, which is in the first directory."""
 
-    def __init__(self, roots: Sequence[Path], nodes: range, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, roots: Sequence[Path], nodes: Sequence[int], random_bytes: Callable[[int], bytes]) -> None:
         """Open and lock the directories. Each broker has a log directory in each of these `roots`. Raises DataError,
         OSError."""
         self.roots = roots
@@ -285,7 +285,7 @@ class LogDirectories:
             self.release()
             raise
 
-    def _open(self, nodes: range, random_bytes: Callable[[int], bytes]) -> None:
+    def _open(self, nodes: Sequence[int], random_bytes: Callable[[int], bytes]) -> None:
         root, brokers = self.roots[0], len(nodes)
         found = len([path for path in root.glob("node-*") if (path / META_PROPERTIES).exists()])
         for each in self.roots:

@@ -50,14 +50,15 @@ class FolderStore(Upkeep):
 
     def __init__(
         self, root: Path, random_bytes: Callable[[int], bytes], *, more: Sequence[Path] = (), brokers: int = 1,
-        sync: str = NEVER, first_node: int = 1,
+        sync: str = NEVER, nodes: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """Open and lock the directories, and read the metadata, which is in `root`. The brokers' ids begin at `first_node`.
+        """Open and lock the directories, and read the metadata, which is in `root`. `nodes` are the brokers' ids; else there
+        are `brokers` of them, numbered from 1 on.
 
         With `more`, each broker has several log directories, one in each of these places. Raises DataError, OSError.
         """
         with _usable(root):
-            self._directories = LogDirectories((root, *more), range(first_node, first_node + brokers), random_bytes)
+            self._directories = LogDirectories((root, *more), nodes or range(1, 1 + brokers), random_bytes)
         super().__init__(root, sync, self._directories.metadata, random_bytes)
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction has failed. As in Kafka, only the next start tries these logs again."""

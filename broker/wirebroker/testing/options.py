@@ -31,6 +31,7 @@ from wirebroker.trace.levels import LEVELS
 
 if TYPE_CHECKING:
     from wirebroker.storage.store import FolderStore
+    from wirebroker.testing.likeness import Likeness
 
 __tracebackhide__ = True  # pytest shows the caller's line
 
@@ -68,11 +69,15 @@ class BrokerOptions:
     (`wirebroker.security.acl_specs`). With ACLs, the broker has an authorizer. `quotas` are texts such as
     `user=alice,client-id=app,producer_byte_rate=1000`. `features` are the levels with which a new cluster begins, by names
     such as `transaction.version`. With `telemetry`, the broker offers clients to push their own metrics (KIP-714).
+
+    `like` is a file that `wirebroker learn` wrote: the cluster is that one, empty. The other options win over the file.
     """
 
-    brokers: int = 1
+    brokers: int | None = None
+    """1 if None, or as many as the file `like` has"""
     topics: Topics | None = None
-    profile: str = "kafka-4.3"
+    profile: str | None = None
+    """kafka-4.3 if None, or that of the release in the file `like`"""
     rules: Mapping[str, Any] | None = None
     configs: Mapping[str, Any] | None = None
     clock: str = "system"
@@ -90,10 +95,15 @@ class BrokerOptions:
     telemetry: bool = False
     acls: Sequence[str] = ()
     features: Mapping[str, int] | None = None
+    like: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        if type(self.brokers) is not int or self.brokers < 1:
+        if self.brokers is not None and (type(self.brokers) is not int or self.brokers < 1):
             raise OptionError("brokers", f"a cluster has at least 1 broker, not {self.brokers!r}")
+        try:
+            _ = self._likeness
+        except ValueError as wrong:
+            raise OptionError("like", str(wrong)) from None
         for option, choices in CHOICES.items():
             if (value := getattr(self, option)) not in choices:
                 raise OptionError(option, f"{value!r} is not one of {', '.join(choices)}")
@@ -106,7 +116,7 @@ class BrokerOptions:
         try:
             self.new_rules()
         except ValueError as wrong:
-            raise OptionError("rules" if self.profile in PROFILES else "profile", str(wrong)) from None
+            raise OptionError("rules" if self.profile in (None, *PROFILES) else "profile", str(wrong)) from None
         self._check_max_versions()
         self._check_features()
         self._check_security()
@@ -144,7 +154,7 @@ class BrokerOptions:
         for name, password in (self.users or {}).items():
             if not name or not isinstance(password, str) or not password:
                 raise OptionError("users", f"the user {name!r} needs a name and a password")
-        enabled = [value for name, value in self.settings.items() if name.endswith("sasl.enabled.mechanisms")]
+        enabled = [value for name, value in self._given.items() if name.endswith("sasl.enabled.mechanisms")]
         for mechanism in ",".join(enabled or [PLAIN]).split(","):
             if mechanism.strip() not in SERVED:
                 why = "Kerberos is not served here" if mechanism.strip() == GSSAPI else "this mechanism is not served here"
@@ -158,11 +168,39 @@ class BrokerOptions:
                 except ValueError as wrong:
                     raise OptionError("configs", f"{name}: {wrong}") from None
 
+    @cached_property
+    def _likeness(self) -> Likeness | None:
+        if self.like is None:
+            return None
+        from wirebroker.testing.likeness import Likeness
+
+        return Likeness(self.like, self.profile, self._given)
+
+    @property
+    def _given(self) -> dict[str, str]:
+        """The settings in `configs` in Kafka's form."""
+        return {name: operations.setting(value) for name, value in (self.configs or {}).items()}
+
     @property
     def settings(self) -> dict[str, str]:
-        """The settings in `configs` in Kafka's form, with an authorizer if there are ACLs."""
-        found = {name: operations.setting(value) for name, value in (self.configs or {}).items()}
-        return {"authorizer.class.name": AUTHORIZER} | found if self.acls else found
+        """The settings in `configs` in Kafka's form, with an authorizer if there are ACLs, over those of the file `like`."""
+        own = {} if self._likeness is None else self._likeness.settings
+        return ({"authorizer.class.name": AUTHORIZER} if self.acls else {}) | own | self._given
+
+    @property
+    def logins(self) -> dict[str, str]:
+        """The passwords by the users' names: the given users first, then those of the file `like`."""
+        given = dict(self.users or {})
+        return given if self._likeness is None else given | self._likeness.passwords(given)
+
+    @cached_property
+    def _nodes(self) -> dict[int, str | None]:
+        """The racks of the brokers by their ids; without racks, those of `broker.rack` hold."""
+        if self._likeness is not None and not self._given.keys() & {"node.id", "broker.id"}:
+            return self._likeness.nodes(self.brokers)
+        first = first_node(self.settings)
+        count = self.brokers or (len(self._likeness.nodes(None)) if self._likeness is not None else 1)
+        return dict.fromkeys(range(first, first + count))
 
     @cached_property
     def folders(self) -> list[Path]:
@@ -174,7 +212,7 @@ class BrokerOptions:
     def _acls(self) -> list[Acl]:
         if isinstance(self.acls, str):
             raise ValueError(f"give a list of texts, not {self.acls!r}")
-        return [acl_of(text) for text in self.acls]
+        return [*(() if self._likeness is None else self._likeness.acls), *map(acl_of, self.acls)]
 
     @cached_property
     def topic_specs(self) -> dict[str, TopicSpec]:
@@ -182,19 +220,20 @@ class BrokerOptions:
         return topic_specs(self.topics or ())
 
     @property
-    def ignored(self) -> str:
-        """A sentence that names the settings in `configs` without effect; empty if all settings have an effect."""
+    def notes(self) -> list[str]:
+        """Sentences about settings in `configs` without effect, and about what the file `like` has and the broker has not."""
         given = self.configs or {}
         names = ignored(name for name in given if not str(given[name]).startswith("@SECLEVEL="))  # of ssl.cipher.suites
-        return (
-            f"these settings of Kafka have no effect here: {', '.join(names)} (docs/reference/settings.md says why)"
-            if names
-            else ""
-        )
+        said = [] if self._likeness is None else self._likeness.notes
+        if names:
+            why = "docs/reference/settings.md says why"
+            said.append(f"these settings of Kafka have no effect here: {', '.join(names)} ({why})")
+        return said
 
     def new_rules(self) -> Rules:
         """Returns the rules of the profile, with the changes of `rules`. Raises ValueError for a rule that does not exist."""
-        return profile(self.profile, **(self.rules or {}))
+        like = None if self._likeness is None else self._likeness.profile
+        return profile(self.profile or like or "kafka-4.3", **(self.rules or {}))
 
     def new_clock(self) -> Clock:
         """Returns a clock of the kind that `clock` names."""
@@ -216,24 +255,29 @@ class BrokerOptions:
             raise
 
     def _new_engine(self, now: int, random_bytes: Callable[[int], bytes], store: FolderStore | None) -> Engine:
+        like = self._likeness
         engine = Engine(
-            now, random_bytes, brokers=self.brokers, settings=self.settings, rules=self.new_rules(),
+            now, random_bytes, nodes=self._nodes, settings=self.settings, rules=self.new_rules(),
             full_checks=self.record_checks == "full", cold_start=self.cold_start,
             max_versions={KEYS[name]: version for name, version in (self.max_versions or {}).items()},
-            seed=self.fault_seed, telemetry=self.telemetry, store=store,
+            seed=self.fault_seed, telemetry=self.telemetry or (like is not None and like.telemetry), store=store,
+            kafkas_defaults=like is not None,
         )  # fmt: skip
         if self.cold_start and self.clock == "system":  # with a clock that stands still, no topic would come into being
             engine.cluster.auto_creation_ms, engine.cluster.loading_ms = AUTO_CREATION_MS, LOADING_MS
         engine.trace_at(self.trace)
-        for user, password in (self.users or {}).items():
-            engine.authenticator.add_user(user, password)
+        new = store is None or not store.has_features
+        if like is not None:
+            self._become_like(engine, like, now, new=new)
+        for user, password in self.logins.items():
+            engine.authenticator.add_user(user, password, None if like is None else like.iterations_of(user))
         for text in self.quotas:
             try:
                 operations.set_quota(engine, *_quota(text), now)
             except ValueError as refused:
                 raise OptionError("quotas", f"{text}: {refused}") from None
         engine.cluster.alter_acls(self._acls, ())
-        if store is None or not store.has_features:
+        if like is None and new:
             engine.begin_with(self.features or {})
         self._create_topics(engine, now)
         if self.warm:
@@ -241,8 +285,22 @@ class BrokerOptions:
         engine.at_soft_reset += [lambda _: engine.trace_at(self.trace), lambda then: self._create_topics(engine, then)]
         return engine
 
+    def _become_like(self, engine: Engine, like: Likeness, now: int, *, new: bool) -> None:
+        """Give the engine what the file has beyond options. A cluster that `data` has already is not changed again."""
+        try:
+            like.offer(engine)
+            if new:
+                like.apply(engine, self.features or {}, now)
+        except ValueError as wrong:
+            raise OptionError("like", str(wrong)) from None
+
     def _create_topics(self, engine: Engine, now: int) -> None:
         """Create the topics that do not exist."""
+        if self._likeness is not None:
+            try:
+                self._likeness.create_topics(engine, self.topic_specs, now)
+            except ValueError as wrong:
+                raise OptionError("like", str(wrong)) from None
         for name, spec in self.topic_specs.items():
             if name not in engine.cluster.topics:
                 try:
@@ -253,8 +311,7 @@ class BrokerOptions:
     def _open_store(self, data: Path, *more: Path, random_bytes: Callable[[int], bytes]) -> FolderStore:
         from wirebroker.storage.store import FolderStore
 
-        first = first_node(self.settings)
-        return FolderStore(data, random_bytes, more=more, brokers=self.brokers, sync=self.sync, first_node=first)
+        return FolderStore(data, random_bytes, more=more, sync=self.sync, nodes=list(self._nodes))
 
 
 def _quota(text: str) -> tuple[dict[str, str | None], dict[str, float | None]]:

@@ -1,0 +1,155 @@
+"""A learned cluster whose names are hashed.
+
+The same name has the same hash everywhere in a file: a topic, the ACLs about it, a user and the user's quotas. The key of the
+hash is not kept, so nobody can compare two files, or try names until one fits. A name that begins as the prefix of an ACL does
+still begins so, and no other name does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from hashlib import blake2s
+
+import msgspec
+
+from wirebroker.core.cluster import INTERNAL_TOPICS
+from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
+from wirebroker.learning.form import DEFAULT, Acl, Broker, Group, Learned, Quota, Settings, Topic, User
+
+KINDS = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "transaction", "DELEGATION_TOKEN": "token"}
+"""What a hashed name begins with, by the type of an ACL's resource."""
+ENTITIES = {"user": "user", "client-id": "client"}
+WELL_KNOWN = frozenset(
+    {
+        "", "consumer", "connect", "share", "streams", "sr", "range", "roundrobin", "sticky", "cooperative-sticky", "stream",
+        "uniform", "simple", "default", "eager", "compatible", "sessioned",
+    }
+)  # fmt: skip
+"""Types and assignors of groups that tell nothing about an application."""
+SUPER_USERS = "super.users"
+TELLS_NOTHING = frozenset({"authorizer.class.name", "replica.selector.class", "sasl.enabled.mechanisms"})
+"""Texts among the settings that are kept; of the others, only numbers, truth values and words of a fixed list are."""
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?|true|false")
+
+
+class Hashed:
+    """The hashes of a cluster's names. `key` is 16 random bytes."""
+
+    def __init__(self, learned: Learned, key: bytes) -> None:
+        self._key = key
+        self._prefixes: dict[str, list[str]] = defaultdict(list)
+        for acl in learned.acls:
+            if acl.pattern == "PREFIXED" and acl.resource in KINDS:
+                self._prefixes[KINDS[acl.resource]].append(acl.name)
+        for held in self._prefixes.values():
+            held[:] = sorted(set(held), key=len)
+        self.left_out: set[str] = set()
+
+    def name(self, kind: str, name: str, *, prefix: bool = False) -> str:
+        """Returns the hash of a name, or of a prefix of names."""
+        parts = [self._hash(f"{kind}-", each) for each in self._prefixes.get(kind, ()) if name.startswith(each)]
+        if not prefix:
+            parts.append(self._hash(kind, name))
+        return f"{kind}-{'-'.join(parts)}" + ("-" if prefix else "")
+
+    def _hash(self, kind: str, name: str) -> str:
+        return blake2s(f"{kind} {name}".encode(), key=self._key, digest_size=6).hexdigest()
+
+    def principal(self, principal: str) -> str:
+        """Returns `User:user-1b2c…` for `User:alice`."""
+        kind, colon, name = principal.partition(":")
+        return principal if name in ("*", "ANONYMOUS") or not colon else f"{kind}:{self.name('user', name)}"
+
+    def host(self, host: str) -> str:
+        """Returns an address that stands for a host."""
+        if host in ("*", DEFAULT):
+            return host
+        return "10." + ".".join(map(str, bytes.fromhex(self._hash("host", host))[:3]))
+
+    def topic(self, name: str) -> str:
+        """Returns the hash of a topic's name. The coordinators' topics keep their names."""
+        return name if name in INTERNAL_TOPICS else self.name("topic", name)
+
+    def settings(self, settings: Mapping[str, str]) -> Settings:
+        """Returns the settings that tell no name."""
+        kept: Settings = {}
+        for name, value in settings.items():
+            known = BROKER_SETTINGS.get(name) or TOPIC_SETTINGS.get(name)
+            if name == SUPER_USERS:
+                kept[name] = ";".join(self.principal(each.strip()) for each in value.split(";"))
+            elif _NUMBER.fullmatch(value) or name in TELLS_NOTHING or (known and known.valid not in ("-", "nonempty")):
+                kept[name] = value
+            else:
+                self.left_out.add(name)
+        return kept
+
+    def word(self, kind: str, word: str) -> str:
+        """Returns a well-known word as it is."""
+        return word if word in WELL_KNOWN else self.name(kind, word)
+
+
+def anonymous(learned: Learned, key: bytes) -> Learned:
+    """Returns the cluster with hashed names. Nobody may keep the key."""
+    hashed = Hashed(learned, key)
+    made = msgspec.structs.replace(
+        learned,
+        anonymous=True,
+        settings=hashed.settings(learned.settings),
+        altered=hashed.settings(learned.altered),
+        brokers=[_broker(hashed, each) for each in learned.brokers],
+        topics=[
+            Topic(name=hashed.topic(each.name), replicas=each.replicas, settings=hashed.settings(each.settings))
+            for each in learned.topics
+        ],
+        groups=[_group(hashed, each) for each in learned.groups],
+        quotas=[_quota(hashed, each) for each in learned.quotas],
+        acls=[_acl(hashed, each) for each in learned.acls],
+        users=[User(name=hashed.name("user", each.name), mechanisms=each.mechanisms) for each in learned.users],
+    )
+    made.left_out = sorted(_known({*learned.left_out, *hashed.left_out}))
+    return made
+
+
+def _known(names: Iterable[str]) -> Iterable[str]:
+    """The names of Kafka's own settings. Others, and those of listeners, could tell what a company calls things."""
+    return {name if name in BROKER_SETTINGS or name in TOPIC_SETTINGS else "settings with names of their own" for name in names}
+
+
+def _broker(hashed: Hashed, broker: Broker) -> Broker:
+    return Broker(
+        node_id=broker.node_id,
+        rack=None if broker.rack is None else hashed.name("rack", broker.rack),
+        settings=hashed.settings(broker.settings),
+        altered=hashed.settings(broker.altered),
+    )
+
+
+def _group(hashed: Hashed, group: Group) -> Group:
+    return Group(
+        name=hashed.name("group", group.name),
+        type=group.type,
+        protocol_type=hashed.word("protocol", group.protocol_type),
+        protocol=hashed.word("protocol", group.protocol),
+        settings=hashed.settings(group.settings),
+    )
+
+
+def _quota(hashed: Hashed, quota: Quota) -> Quota:
+    entity = {
+        kind: name if name == DEFAULT else hashed.name(ENTITIES[kind], name) if kind in ENTITIES else hashed.host(name)
+        for kind, name in quota.entity.items()
+    }
+    return Quota(entity=entity, limits=quota.limits)
+
+
+def _acl(hashed: Hashed, acl: Acl) -> Acl:
+    name = acl.name
+    if acl.resource == "USER":
+        name = hashed.principal(name)
+    elif acl.resource in KINDS and name != "*":
+        prefix = acl.pattern == "PREFIXED"
+        kept = acl.resource == "TOPIC" and not prefix
+        name = hashed.topic(name) if kept else hashed.name(KINDS[acl.resource], name, prefix=prefix)
+    return msgspec.structs.replace(acl, name=name, principal=hashed.principal(acl.principal), host=hashed.host(acl.host))

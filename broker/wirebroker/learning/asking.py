@@ -1,0 +1,113 @@
+"""A cluster that is asked: each request in the newest version that both sides speak, and in pieces of a bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode, error_name
+from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
+from kafkawire.registry import API_VERSIONS, api_name
+from wirebroker.client.brokers import Brokers
+from wirebroker.learning.form import Unread
+
+PIECE = 200
+"""The most topics or groups that one request names. Each topic has some thirty settings in the response."""
+RETRIED = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)  # fmt: skip
+T = TypeVar("T")
+
+
+class CannotLearn(Exception):
+    """Raised if a cluster cannot be learned. The message is one sentence."""
+
+
+class NotOffered(Exception):
+    """Raised for an API of which the broker offers no version that wirebroker speaks."""
+
+
+class Refused(Exception):
+    """Raised if the broker refuses a section. `name` is that of the error."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def check(error_code: int) -> None:
+    """Raises Refused for an error code."""
+    if error_code != ErrorCode.NONE:
+        raise Refused(error_name(error_code))
+
+
+def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yields the items in pieces."""
+    for start in range(0, len(items), PIECE):
+        yield items[start : start + PIECE]
+
+
+class Asked:
+    """A cluster that is asked through the broker at `bootstrap`. Every request can raise what `Brokers` raise."""
+
+    def __init__(self, brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None]) -> None:
+        self._brokers, self.bootstrap = brokers, bootstrap
+        self.progress = progress
+        """Told of a section, how much of it is done, and how much there is."""
+        self.unread: list[Unread] = []
+        self.left_out: set[str] = set()
+        self.versions: ApiVersionsResponse = self._versions(bootstrap)
+        self._spoken = {bootstrap: self.versions}
+        self.metadata: MetadataResponse = self.request(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        if not self.metadata.brokers:
+            raise CannotLearn(f"{bootstrap} names no broker in its Metadata")
+        self.addresses = {each.node_id: _address(each.host, each.port) for each in self.metadata.brokers}
+
+    def _versions(self, address: str) -> ApiVersionsResponse:
+        """The versions that a broker offers; the first response is in version 0, which every broker speaks."""
+        told = self._brokers.request(ApiVersionsRequest(), 0, address)
+        newest = min(_range(told, API_VERSIONS)[1], ApiVersionsRequest.__schema__.versions[1])
+        if newest > 0:
+            asked = ApiVersionsRequest(client_software_name="wirebroker", client_software_version="learn")
+            told = self._brokers.request(asked, newest, address)
+        if told.error_code != ErrorCode.NONE:
+            raise CannotLearn(f"{address} answers ApiVersions with {error_name(told.error_code)}")
+        return told  # type: ignore[no-any-return]  # a response has no type of its own
+
+    def request(self, message: Message, node_id: int | None = None) -> Any:
+        """Returns the response of a broker, by default of the first one. Raises NotOffered."""
+        address = self.bootstrap if node_id is None else self.addresses[node_id]
+        if address not in self._spoken:
+            self._spoken[address] = self._versions(address)
+        key, (ours_oldest, ours_newest) = message.__schema__.key, message.__schema__.versions
+        oldest, newest = _range(self._spoken[address], key)
+        if max(oldest, ours_oldest) > min(newest, ours_newest):
+            raise NotOffered(api_name(key))
+        return self._brokers.request(message, min(newest, ours_newest), address)
+
+    def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
+        """Returns what `read` returns. If the broker refuses it or has no such API, notes that, and returns None."""
+        self.progress(section, 0, 1)
+        try:
+            return read()
+        except Refused as refused:
+            self.note(section, refused.name, needs)
+        except NotOffered as missing:
+            self.note(section, f"the broker does not offer {missing}")
+        return None
+
+    def note(self, section: str, error: str, needs: str = "") -> None:
+        """Notes that something could not be read; once for the same."""
+        noted = Unread(section=section, error=error, needs=needs)
+        if noted not in self.unread:
+            self.unread.append(noted)
+
+
+def _range(told: ApiVersionsResponse, key: int) -> tuple[int, int]:
+    return next(((each.min_version, each.max_version) for each in told.api_keys if each.api_key == key), (0, -1))
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,179 @@
+"""What differs between two learned clusters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from wirebroker.learning.anonymous import SUPER_USERS
+from wirebroker.learning.form import Acl, Broker, Group, Learned, Quota, Topic, User
+
+DEFAULT = "its default"
+"""What is shown for a setting that a cluster does not set."""
+MISSING = "—"
+"""What is shown for something that a cluster does not have."""
+
+
+class Difference(NamedTuple):
+    """A place where two clusters differ, with the value in each."""
+
+    section: str
+    place: str
+    one: str
+    other: str
+
+
+class Comparison(NamedTuple):
+    """All differences, and a sentence for each section that could not be compared."""
+
+    differences: list[Difference]
+    notes: list[str]
+
+
+def compare(one: Learned, other: Learned, names: tuple[str, str]) -> Comparison:
+    """Compares two clusters; `names` are those of their files."""
+    notes: list[str] = []
+    found: list[Difference] = []
+    hashed = [name for name, learned in zip(names, (one, other), strict=True) if learned.anonymous]
+    unread = {name: _unread(learned) for name, learned in zip(names, (one, other), strict=True)}
+    if hashed:
+        one, other = _without_names(one), _without_names(other)
+    for section, read in SECTIONS.items():
+        missing = [name for name in names if section in unread[name]]
+        if hashed and section in NAMED:
+            notes.append(f"{section}: not compared, because the names in {' and '.join(hashed)} are hashed")
+            continue
+        if missing:
+            error = unread[missing[0]][section]
+            notes.append(f"{section}: compared as far as {' and '.join(missing)} could be read ({error})")
+        found += _differences(section, read(one), read(other))
+    return Comparison(found, notes)
+
+
+def _without_names(learned: Learned) -> Learned:
+    """The cluster without what else has hashed names: racks and super users."""
+    brokers = [msgspec.structs.replace(each, rack=None) for each in learned.brokers]
+    settings = {name: value for name, value in learned.settings.items() if name != SUPER_USERS}
+    return msgspec.structs.replace(learned, brokers=brokers, settings=settings)
+
+
+def _unread(learned: Learned) -> dict[str, str]:
+    """The errors by section; the settings of topics are a part of the topics, and those of brokers a section."""
+    of = re.compile(r"(?:settings of brokers|(?:settings|protocols) of (\w+)).*")
+    return {of.sub(lambda found: found[1] or "settings", each.section): each.error for each in learned.unread}
+
+
+def _differences(section: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Difference]:
+    """The places where two mappings differ. What is there only once is one difference, however much is in it."""
+    for place in sorted(one.keys() | other.keys()):
+        held, wanted = one.get(place), other.get(place)
+        if held == wanted:
+            continue
+        if isinstance(held, Mapping) and isinstance(wanted, Mapping):
+            for difference in _differences(section, held, wanted):
+                yield difference._replace(place=f"{place}: {difference.place}")
+        else:
+            missing = DEFAULT if "." in place and not isinstance(held or wanted, Mapping) else MISSING
+            yield Difference(section, place, _shown(held, missing), _shown(wanted, missing))
+
+
+def _shown(value: Any, missing: str) -> str:
+    if value is None:
+        return missing
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(each, missing)}" for name, each in value.items()) or "yes"
+    return str(value)
+
+
+def _cluster(learned: Learned) -> dict[str, Any]:
+    return {"release": ("" if learned.exact else "about ") + (learned.release or "unknown"), "brokers": len(learned.brokers)}
+
+
+def _versions(learned: Learned) -> dict[str, Any]:
+    return {name: f"{oldest} to {newest}" for name, (oldest, newest) in learned.api_versions.items()}
+
+
+def _features(learned: Learned) -> dict[str, Any]:
+    return {
+        name: {"supported": f"{oldest} to {newest}", "in effect": level}
+        for name, (oldest, newest, level) in learned.features.items()
+    }
+
+
+def _brokers(learned: Learned) -> dict[str, Any]:
+    def of(broker: Broker) -> dict[str, Any]:
+        return ({"rack": broker.rack} if broker.rack else {}) | broker.settings | broker.altered
+
+    return {f"broker {each.node_id}": of(each) for each in learned.brokers}
+
+
+def _settings(learned: Learned) -> dict[str, Any]:
+    return learned.settings | learned.altered
+
+
+def _topics(learned: Learned) -> dict[str, Any]:
+    def of(topic: Topic) -> dict[str, Any]:
+        factors = sorted({len(each) for each in topic.replicas})
+        return {"partitions": len(topic.replicas), "replicas": " or ".join(map(str, factors))} | topic.settings
+
+    return {each.name: of(each) for each in learned.topics}
+
+
+def _groups(learned: Learned) -> dict[str, Any]:
+    def of(group: Group) -> dict[str, Any]:
+        return {"type": group.type} | ({"protocol": group.protocol} if group.protocol else {}) | group.settings
+
+    return {each.name: of(each) for each in learned.groups}
+
+
+def _quotas(learned: Learned) -> dict[str, Any]:
+    def of(quota: Quota) -> str:
+        return ", ".join(f"{kind} {name}" for kind, name in sorted(quota.entity.items()))
+
+    return {of(each): {name: f"{value:g}" for name, value in each.limits.items()} for each in learned.quotas}
+
+
+def _acls(learned: Learned) -> dict[str, Any]:
+    def of(acl: Acl) -> str:
+        many = "*" if acl.pattern == "PREFIXED" else ""
+        where = "" if acl.host == "*" else f" from {acl.host}"
+        return f"{acl.permission.lower()} {acl.principal} {acl.operation} {acl.resource} {acl.name}{many}{where}"
+
+    return {of(each): {} for each in learned.acls}
+
+
+def _users(learned: Learned) -> dict[str, Any]:
+    def of(user: User) -> dict[str, Any]:
+        return {name: f"{iterations} iterations" for name, iterations in user.mechanisms.items()}
+
+    return {each.name: of(each) for each in learned.users}
+
+
+SECTIONS = {
+    "cluster": _cluster, "versions": _versions, "features": _features, "brokers": _brokers, "settings": _settings,
+    "topics": _topics, "groups": _groups, "quotas": _quotas, "acls": _acls, "users": _users,
+}  # fmt: skip
+"""Reads a section of a cluster, as a mapping whose values are texts, numbers, or mappings again."""
+NAMED = frozenset({"topics", "groups", "quotas", "acls", "users"})
+"""The sections whose names `--anonymous` hashes."""
+
+
+def table(differences: Sequence[Difference], names: tuple[str, str]) -> Iterator[str]:
+    """Yields the differences as lines, by section, with the values of both clusters side by side."""
+    widest = max((len(each.place) for each in differences), default=0)
+    place, value = min(widest, MOST_COLUMNS), min(max((len(each.one) for each in differences), default=0), MOST_COLUMNS)
+    value = max(value, len(names[0]))
+    yield f"{'':{place + 2}}  {names[0]:{value}}  {names[1]}"
+    section = ""
+    for each in differences:
+        if each.section != section:
+            section = each.section
+            yield section
+        yield f"  {each.place:{place}}  {each.one:{value}}  {each.other}"
+
+
+MOST_COLUMNS = 60
+"""Columns of a place, and of a value, beyond which the line only gets longer."""

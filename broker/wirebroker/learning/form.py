@@ -1,0 +1,215 @@
+"""The file of a learned cluster: its form, and how it is written and read.
+
+The file holds no record and no secret. `wirebroker learn` writes it, people may edit it, and `serve --like` reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from kafkawire.printable import printable
+from wirebroker.common.toml import NotToml, read_toml, toml_of
+
+FORMAT = 1
+"""The version of the form. A file with another number was written by another version of wirebroker."""
+DEFAULT = "<default>"
+"""The name in a quota that stands for all entities without a limit of their own."""
+HEAD = """\
+# A cluster as `wirebroker learn` read it. `wirebroker serve --like FILE` serves such a cluster, empty.
+# No records and no secrets are in this file.
+"""
+T = TypeVar("T")
+Settings = dict[str, str]
+
+
+class FileError(ValueError):
+    """Raised for a file that cannot be used. The message names the file and says what is wrong."""
+
+
+class _Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A table of the file. Fields with their default values are not written."""
+
+
+class Broker(_Form):
+    """A broker. `settings` are those given at its start that differ from the cluster's, `altered` the dynamic ones."""
+
+    node_id: int
+    rack: str | None = None
+    settings: Settings = {}
+    altered: Settings = {}
+
+
+class Topic(_Form):
+    """A topic, with the brokers of each partition's replicas, the preferred leader first."""
+
+    name: str
+    replicas: list[list[int]]
+    settings: Settings = {}
+
+
+class Group(_Form):
+    """A group. Its type is classic, consumer, share or streams, its protocol what its members agreed on."""
+
+    name: str
+    type: str = "classic"
+    protocol_type: str = ""
+    protocol: str = ""
+    settings: Settings = {}
+
+
+class Quota(_Form):
+    """The limits of a user, a client id, both together, or an address."""
+
+    entity: dict[str, str]
+    limits: dict[str, float]
+
+
+class Acl(_Form):
+    """An ACL, in the words of Kafka's enumerations."""
+
+    permission: str
+    principal: str
+    operation: str
+    resource: str
+    name: str
+    pattern: str = "LITERAL"
+    host: str = "*"
+
+
+class User(_Form):
+    """A user with SCRAM credentials: the number of iterations by mechanism."""
+
+    name: str
+    mechanisms: dict[str, int]
+
+
+class Unread(_Form):
+    """What could not be read: a section, or a part of one, the error, and the right that would be needed."""
+
+    section: str
+    error: str
+    needs: str = ""
+
+
+class Learned(_Form):
+    """A learned cluster.
+
+    `release` is Kafka's, such as "3.9"; if not `exact`, no release announces just these versions, and this one is the nearest.
+    `features` are the oldest and newest supported level, and the level in effect. `settings` were given when the brokers
+    started, `altered` while they ran. `left_out` names the settings that are secrets, belong to a machine, or tell a name.
+    """
+
+    format: int
+    release: str = ""
+    exact: bool = True
+    anonymous: bool = False
+    left_out: list[str] = []
+    settings: Settings = {}
+    altered: Settings = {}
+    features: dict[str, tuple[int, int, int]] = {}
+    brokers: list[Broker] = msgspec.field(name="broker", default_factory=list)
+    topics: list[Topic] = msgspec.field(name="topic", default_factory=list)
+    groups: list[Group] = msgspec.field(name="group", default_factory=list)
+    quotas: list[Quota] = msgspec.field(name="quota", default_factory=list)
+    acls: list[Acl] = msgspec.field(name="acl", default_factory=list)
+    users: list[User] = msgspec.field(name="user", default_factory=list)
+    unread: list[Unread] = []
+    api_versions: dict[str, tuple[int, int]] = {}
+
+
+# Writing
+
+
+def dump(learned: Learned) -> str:
+    """Returns the text of the file."""
+    document: dict[str, Any] = msgspec.to_builtins(learned)
+    plain = [f"{name} = {toml_of(value)}\n" for name, value in document.items() if not _is_table(value)]
+    parts = [HEAD + "".join(plain)]
+    for name, value in document.items():
+        if isinstance(value, dict):
+            parts.append(f"[{name}]\n" + "".join(f"{_key(key)} = {toml_of(each)}\n" for key, each in value.items()))
+        elif _is_table(value):
+            parts += [f"[[{name}]]\n" + "".join(_lines(table)) for table in value]
+    return "\n".join(parts)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list | tuple) and bool(value) and isinstance(value[0], dict))
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_of(name)
+
+
+def _lines(table: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            inline = ", ".join(f"{_key(key)} = {toml_of(each)}" for key, each in value.items())
+            yield f"{name} = {{ {inline} }}\n"
+        elif value is not None:
+            yield f"{name} = {toml_of(value)}\n"
+
+
+# Reading
+
+
+def read(path: str | Path) -> Learned:
+    """Reads the file of a learned cluster. Raises FileError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as wrong:
+        raise FileError(f"{path}: this is not UTF-8: {wrong}") from None
+    except OSError as refused:
+        raise FileError(f"{path}: {refused.strerror or refused}") from None
+    return loads(text, str(path))
+
+
+def loads(text: str, where: str) -> Learned:
+    """Returns the learned cluster in a text. Errors name the file as `where`. Raises FileError."""
+    try:
+        document = read_toml(text, where)
+    except NotToml as wrong:
+        raise FileError(str(wrong)) from None
+    if document.get("format") != FORMAT:
+        found = f"format is {document['format']!r}" if "format" in document else "there is no format"
+        raise FileError(printable(f"{where}: {found}, expected {FORMAT}; `wirebroker learn` of this version writes such files"))
+    try:
+        learned = msgspec.convert(document, Learned)
+    except msgspec.ValidationError as wrong:
+        raise FileError(printable(f"{where}: {_reason(str(wrong))}")) from None
+    if problem := _contradiction(learned):
+        raise FileError(printable(f"{where}: {problem}"))
+    return learned
+
+
+def _reason(text: str) -> str:
+    """Returns msgspec's reason in other words, with the place as TOML has it."""
+    reason, _, place = text.partition(" - at ")
+    reason = reason.replace("Object missing required field", "there is no").replace("Object contains unknown field", "unknown:")
+    place = re.sub(r"\[(\d+)\]", lambda match: f" {int(match[1]) + 1}", place.strip("`$").lstrip(".")).replace(".", ", ")
+    return f"{place + ': ' if place else ''}{reason.replace('`', '')}"
+
+
+def _contradiction(learned: Learned) -> str:
+    """Returns the first contradiction between parts of the file, "" without one."""
+    nodes = [each.node_id for each in learned.brokers]
+    if not nodes or len(set(nodes)) < len(nodes) or min(nodes) < 0:
+        return f"a cluster needs brokers with different ids of at least 0, and the file has {nodes or 'none'}"
+    seen: set[str] = set()
+    for topic in learned.topics:
+        if topic.name in seen:
+            return f"the topic {topic.name!r} is there twice"
+        seen.add(topic.name)
+        if not topic.replicas:
+            return f"the topic {topic.name!r} has no partitions"
+        for index, replicas in enumerate(topic.replicas):
+            if not replicas or len(set(replicas)) < len(replicas):
+                return f"{topic.name}-{index} has the replicas {replicas}"
+            if unknown := set(replicas) - set(nodes):
+                return f"{topic.name}-{index} has a replica on broker {min(unknown)}, which is not in the file"
+    return ""

@@ -1,0 +1,38 @@
+"""A whole cluster, learned: all of its sections in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkawire.messages.api_versions import ApiVersionsResponse
+from kafkawire.registry import api_name
+from wirebroker.client.brokers import Brokers
+from wirebroker.learning import sections
+from wirebroker.learning.asking import Asked
+from wirebroker.learning.form import FORMAT, Learned
+from wirebroker.learning.matching import release_of
+
+
+def learn(brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], None] = lambda *_: None) -> Learned:
+    """Returns the cluster of the broker at `bootstrap`, as far as it may be read.
+
+    Raises CannotLearn, and what `brokers` raise: LoginFailed, OSError and ProtocolError.
+    """
+    asked = Asked(brokers, bootstrap, progress)
+    announced = {api_name(each.api_key): (each.min_version, each.max_version) for each in asked.versions.api_keys}
+    features = _features(asked.versions)
+    release, exact = release_of(announced, features)
+    settings, altered, nodes = sections.broker_settings(asked)
+    sections.visible(asked)
+    learned = Learned(
+        format=FORMAT, release=release, exact=exact, api_versions=announced, features=features, settings=settings,
+        altered=altered, brokers=nodes, topics=sections.topics(asked), groups=sections.groups(asked),
+        quotas=sections.quotas(asked), acls=sections.acls(asked), users=sections.users(asked),
+    )  # fmt: skip
+    learned.left_out, learned.unread = sorted(asked.left_out), asked.unread
+    return learned
+
+
+def _features(told: ApiVersionsResponse) -> dict[str, tuple[int, int, int]]:
+    levels = {each.name: each.max_version_level for each in told.finalized_features}
+    return {each.name: (each.min_version, each.max_version, levels.get(each.name, 0)) for each in told.supported_features}

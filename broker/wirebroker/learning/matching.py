@@ -1,0 +1,44 @@
+"""Which release of Kafka announces these versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kafkawire.registry import KEYS
+from wirebroker.core import releases
+
+RELEASES = Path(releases.__file__).parent
+"""The table of releases: a file for each, with what a real broker announced."""
+TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
+"""The APIs that a broker announces only if something receives the metrics of clients."""
+Ranges = Mapping[str, tuple[int, int]]
+
+
+def release_of(announced: Ranges, features: Mapping[str, tuple[int, int, int]]) -> tuple[str, bool]:
+    """Returns the release that announces these versions and features, and whether it does so exactly; of several equal
+    ones the newest."""
+    best: tuple[tuple[bool, int, tuple[int, ...]], str] | None = None
+    announced = _of_clients(announced)
+    for told in _releases():
+        known = _of_clients({name: tuple(versions) for name, versions in told["api_versions"].items()})
+        alike = sum(announced.get(name) == versions for name, versions in known.items())
+        ranges = {name: tuple(levels[:2]) for name, levels in told["features"].items()}
+        exact = known == announced and all(ranges.get(name) == levels[:2] for name, levels in features.items())
+        rank = (exact, alike, tuple(map(int, told["release"].split("."))))
+        if best is None or rank > best[0]:
+            best = rank, told["release"]
+    assert best is not None
+    return best[1], best[0][0]
+
+
+def _of_clients(ranges: Ranges) -> Ranges:
+    """The APIs that count. Old brokers announce some with which brokers speak among each other."""
+    return {name: versions for name, versions in ranges.items() if name in KEYS and name not in TELEMETRY}
+
+
+def _releases() -> Iterator[dict[str, Any]]:
+    for file in sorted(RELEASES.glob("kafka-*.json")):
+        yield json.loads(file.read_text(encoding="utf-8"))

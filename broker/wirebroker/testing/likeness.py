@@ -1,0 +1,228 @@
+"""A broker that is like a learned cluster: the file's part in its options, and what the engine gets once it is made.
+
+The options that are given beside the file win. What the file names and a broker here cannot have is dropped, with a sentence in
+`notes`; what contradicts itself is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from os import PathLike
+
+from kafkawire.registry import KEYS
+from wirebroker.core.acls import Acl, Operation, PatternType, Permission, ResourceType
+from wirebroker.core.config_resources import ResourceType as ConfigResource
+from wirebroker.core.config_resources import check_stored
+from wirebroker.core.features import ELIGIBLE_REPLICAS
+from wirebroker.core.names import topic_name_error
+from wirebroker.core.profile import PROFILES
+from wirebroker.core.releases import DEFAULT, release
+from wirebroker.core.setting_definitions import ConfigError, definitions_of
+from wirebroker.engine.engine import Engine
+from wirebroker.learning.form import Acl as LearnedAcl
+from wirebroker.learning.form import FileError, Settings, Topic, read
+from wirebroker.security.acl_specs import AUTHORIZER
+from wirebroker.security.mechanisms import SERVED
+from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS
+from wirebroker.testing import operations
+
+__tracebackhide__ = True  # pytest shows the caller's line
+
+ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
+TELEMETRY = "GetTelemetrySubscriptions"
+TIERED = "remote.storage.enable"
+NO_PASSWORD = frozenset({"*", "ANONYMOUS"})
+SHOWN = 8
+
+
+class Likeness:
+    """A learned cluster as options of a broker. Raises FileError for a file that cannot be used.
+
+    `profile` and `given` are the profile and the settings given beside the file.
+    """
+
+    def __init__(self, path: str | PathLike[str], profile: str | None, given: Mapping[str, str]) -> None:
+        self.where = str(path)
+        self._learned = read(self.where)
+        self._given = given
+        self._dropped: list[str] = []
+        self.profile = profile or f"kafka-{self._learned.release or DEFAULT}"
+        """The profile of the cluster's release, if no other one is given."""
+        if profile is None and self.profile not in PROFILES:
+            raise FileError(f"{self.where}: there is no profile {self.profile} here; give another one beside the file")
+        self._release = release(PROFILES[self.profile].release if self.profile in PROFILES else DEFAULT)
+        self._definitions = definitions_of(self._release.settings)
+        self._apart = {each.node_id: self._known(each.settings) for each in self._learned.brokers if each.settings}
+        self.settings = self._static()
+        self.acls = [self._acl(each) for each in self._learned.acls]
+        if self.acls:
+            self.settings.setdefault("authorizer.class.name", AUTHORIZER)
+        self.quotas = self._learned.quotas
+        self._iterations = {each.name: self._mechanisms(each.name, each.mechanisms) for each in self._learned.users}
+        self.telemetry = TELEMETRY in self._learned.api_versions
+
+    def nodes(self, count: int | None) -> dict[int, str | None]:
+        """Returns the racks of the brokers by their ids: the learned ones, or the first `count` of them, or more."""
+        found = {each.node_id: each.rack for each in sorted(self._learned.brokers, key=lambda each: each.node_id)}
+        if count is None:
+            return found
+        wanted = [*found, *range(max(found) + 1, max(found) + 1 + count - len(found))][:count]
+        return {node_id: found.get(node_id) for node_id in wanted}
+
+    def passwords(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Returns the password of every user that the file names: the given one, or the user's own name."""
+        principals = {each.principal for each in self._learned.acls}
+        principals |= {each.strip() for each in self.settings.get("super.users", "").split(";")}
+        named = {name for kind, _, name in (each.partition(":") for each in principals) if kind == "User" and name}
+        return {name: given.get(name, name) for name in sorted((named | self._iterations.keys()) - NO_PASSWORD)}
+
+    def iterations_of(self, user: str) -> dict[str, int] | None:
+        """Returns the iterations of a user's SCRAM credentials by mechanism; None for a user whom the file does not name, and
+        who gets credentials for every mechanism."""
+        return self._iterations.get(user, {} if user in self.passwords({}) else None)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what the broker is not, although the cluster was."""
+        said = []
+        if (unread := self._learned.unread) and (sections := sorted({each.section for each in unread})):
+            said.append(f"{self.where}: these could not be read when the cluster was learned: {', '.join(sections)}")
+        if dropped := sorted(set(self._dropped)):
+            more = f" and {len(dropped) - SHOWN} more" if len(dropped) > SHOWN else ""
+            said.append(f"{self.where}: a broker here does not have {', '.join(dropped[:SHOWN])}{more}")
+        return said
+
+    # Reading the file
+
+    def _static(self) -> Settings:
+        """The settings for the start. A setting with several values has that of the broker with the smallest id."""
+        found = self._known(self._learned.settings)
+        for node_id in sorted(self._apart, reverse=True):
+            found |= self._apart[node_id]
+        if ENABLED_MECHANISMS in found:
+            enabled = [each.strip() for each in found[ENABLED_MECHANISMS].split(",")]
+            self._dropped += [f"the mechanism {each}" for each in enabled if each not in SERVED]
+            found[ENABLED_MECHANISMS] = ",".join(each for each in enabled if each in SERVED)
+            if not found[ENABLED_MECHANISMS]:
+                del found[ENABLED_MECHANISMS]
+        return found
+
+    def _known(self, settings: Mapping[str, str]) -> Settings:
+        """The settings that a broker here has, and that are not given beside the file. Raises FileError."""
+        found: Settings = {}
+        for name, value in settings.items():
+            if name in self._given:
+                continue
+            setting = self._definitions.broker.get(name)
+            if setting is None or setting.absent:
+                self._dropped.append(name)
+                continue
+            try:
+                setting.parse(value)
+            except ConfigError as wrong:
+                raise FileError(f"{self.where}: {wrong}") from None
+            found[name] = value
+        return found
+
+    def _acl(self, acl: LearnedAcl) -> Acl:
+        try:
+            return Acl(
+                ResourceType[acl.resource], acl.name, PatternType[acl.pattern], acl.principal, acl.host,
+                Operation[acl.operation], Permission[acl.permission],
+            )  # fmt: skip
+        except KeyError as unknown:
+            raise FileError(f"{self.where}: an ACL of {acl.principal} has {unknown}, which Kafka 4.3 does not have") from None
+
+    def _mechanisms(self, user: str, mechanisms: Mapping[str, int]) -> dict[str, int]:
+        for name, iterations in mechanisms.items():
+            if name not in BY_NAME:
+                raise FileError(f"{self.where}: the user {user} has the mechanism {name}; there are {', '.join(BY_NAME)}")
+            if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+                raise FileError(
+                    f"{self.where}: {name} of the user {user} has {iterations} iterations, "
+                    f"expected {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
+                )
+        return dict(mechanisms)
+
+    @cached_property
+    def _topics(self) -> list[Topic]:
+        """The topics, without settings that topics here do not have."""
+        for topic in self._learned.topics:
+            unknown = [name for name in topic.settings if name == TIERED or not self._definitions.has_topic_setting(name)]
+            self._dropped += [f"{name} of topics" for name in unknown]
+            topic.settings = {name: value for name, value in topic.settings.items() if name not in unknown}
+        return self._learned.topics
+
+    # The engine
+
+    def apply(self, engine: Engine, features: Mapping[str, int], now: int) -> None:
+        """Gives a new engine what its options do not have. `features` are levels that are given beside the file.
+
+        Raises FileError for what the engine refuses.
+        """
+        known = self._release.features
+        levels = {name: level for name, (_, _, level) in self._learned.features.items() if name in known} | dict(features)
+        for name, level in levels.items():
+            if not 0 <= level <= known[name].newest:
+                raise FileError(f"{self.where}: {name} is at level {level}, and the newest one here is {known[name].newest}")
+        engine.begin_with(levels)
+        layers: dict[int | None, Mapping[str, str]] = {None: self._known(self._learned.altered)}
+        layers |= {each.node_id: self._known(each.altered) for each in self._learned.brokers if each.altered}
+        engine.configs.restore(layers)
+        engine.configs.apart = dict(self._apart)
+        if levels.get(ELIGIBLE_REPLICAS):
+            engine.configs.begin_eligible_replicas()
+        for quota in self.quotas:
+            try:
+                operations.set_quota(engine, quota.entity, quota.limits, now)
+            except ValueError as refused:
+                raise FileError(f"{self.where}: the quota of {quota.entity} is refused: {refused}") from None
+        self._set_up_groups(engine)
+
+    def offer(self, engine: Engine) -> None:
+        """Offers the learned versions, as far as they are served."""
+        announced = {KEYS[name]: versions for name, versions in self._learned.api_versions.items() if name in KEYS}
+        if not announced:
+            return
+        offered = {}
+        for key, (oldest, newest) in engine.versions.items():
+            first, last = announced.get(key, (0, -1))
+            if max(oldest, first) <= min(newest, last):
+                offered[key] = max(oldest, first), min(newest, last)
+        engine.versions = offered
+
+    def _set_up_groups(self, engine: Engine) -> None:
+        for group in self._learned.groups:
+            known = self._definitions.group
+            held = {name: value for name, value in group.settings.items() if name in known and not known[name].absent}
+            self._dropped += [f"{name} of groups" for name in group.settings.keys() - held.keys()]
+            if held:
+                try:
+                    check_stored(ConfigResource.GROUP, group.name, held, engine.configs)
+                except ConfigError as wrong:
+                    raise FileError(f"{self.where}: the settings of the group {group.name} are refused: {wrong}") from None
+                engine.configs.groups[group.name] = held
+
+    def create_topics(self, engine: Engine, but: Collection[str], now: int) -> None:
+        """Creates the topics that do not exist, except those named in `but`. Raises FileError."""
+        nodes = engine.cluster.brokers.keys()
+        for topic in self._topics:
+            if topic.name in but or topic.name in engine.cluster.topics:
+                continue
+            try:
+                _create(engine, topic, nodes, now)
+            except ValueError as refused:
+                raise FileError(f"{self.where}: the topic {topic.name} is refused: {refused}") from None
+
+
+def _create(engine: Engine, topic: Topic, nodes: Iterable[int], now: int) -> None:
+    """Creates a topic with its replicas where they were; anywhere, if the cluster has other brokers. ValueError, OSError."""
+    if (error := topic_name_error(topic.name)) is not None:
+        raise ValueError(error)
+    known = set(nodes)
+    placed = all(known.issuperset(replicas) for replicas in topic.replicas)
+    engine.cluster.create_topic(
+        topic.name, now, partitions=len(topic.replicas), replication_factor=min(len(topic.replicas[0]), len(known)),
+        assignment=dict(enumerate(topic.replicas)) if placed else None, overrides=topic.settings,
+    )  # fmt: skip
