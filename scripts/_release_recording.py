@@ -29,6 +29,7 @@ AT_ONCE = ("slow", "secured", "groups", "expire", "expire_txnid", "expire_off_re
 RETENTION_AFTER = 31
 """Seconds after its start when a broker first looks for old segments; releases before 3.6 have no setting for it."""
 Turn = tuple[VersionMode, int]
+TURNS: list[Turn] = [(mode, count) for mode in MODES for count in range(TIMES)]
 
 
 def server_for(scenario: Scenario, version: str) -> KafkaServer:
@@ -53,16 +54,16 @@ def cannot(scenario: Scenario, version: str, apis: Iterable[str]) -> str | None:
     """Why a release cannot have a scenario; `apis` are those that it announces."""
     release, has = numbers(version), set(apis)
     if scenario.telemetry and release < (3, 7):
-        return "has no metrics of clients (KIP-714)"
+        return "needs metrics of clients (KIP-714)"
     if scenario.ran_on == "features" and release < (4,):
-        return "lacks the levels of features that the steps name"
+        return "needs levels of features that came later"
     if scenario.ran_on.startswith("log_dirs") and has_kraft(version) and release < (3, 7):
-        return "has one log directory in KRaft (KIP-858)"
+        return "needs several log directories in KRaft (KIP-858)"
     if scenario.ran_on.startswith("cold_shares") and "ShareGroupHeartbeat" not in has:
-        return "lacks ShareGroupHeartbeat"
+        return "needs ShareGroupHeartbeat"
     asked = Counter(row["step"]["api"] for row in scenario.steps if row["step"]["op"] in ("ask", "exchange"))
     if not scenario.telemetry and 2 * sum(asked[api] for api in asked.keys() - has) > len(scenario.steps):
-        return f"lacks {', '.join(sorted(asked.keys() - has))}"
+        return f"needs {', '.join(sorted(asked.keys() - has))}"
     return None
 
 
@@ -77,11 +78,13 @@ def record(recording: ReleaseRecording, scenarios: Iterable[Scenario]) -> Iterat
             seen = _play_group(name, group, recording.version)
         except KafkaUnavailable as refused:
             print(f"{name}: {refused}", file=sys.stderr)
-            recording.skipped |= dict.fromkeys([each.name for each in group], "does not start with the settings")
+            recording.skipped |= dict.fromkeys(
+                [each.name for each in group], "needs settings with which the release does not start"
+            )
             continue
         for scenario in group:
             for mode in MODES:
-                recording.add(scenario, mode, [seen[scenario.name, (mode, time_)] for time_ in range(TIMES)])
+                recording.add(scenario, mode, [seen[scenario.name, (mode, count)] for count in range(TIMES)])
         print(f"{name}: {len(group)} scenarios in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         yield name
 
@@ -91,29 +94,29 @@ def _play_group(name: str, group: list[Scenario], version: str) -> dict[tuple[st
     seen: dict[tuple[str, Turn], list[Json]] = {}
     same: set[str] = set()
 
-    def turn(server: KafkaServer, mode: VersionMode, count: int) -> None:
-        for scenario in group:
-            if mode == "clamped" and scenario.name in same:
-                seen[scenario.name, (mode, count)] = seen[scenario.name, ("named", count)]
-                continue
-            run = Run(scenario, server, mode)
-            seen[scenario.name, (mode, count)] = play(run)
-            if not run.lowered:
-                same.add(scenario.name)
+    def known(scenario: Scenario, mode: VersionMode, count: int) -> bool:
+        named = seen.get((scenario.name, ("named", count)))
+        if mode == "named" or scenario.name not in same or named is None:
+            return False
+        seen[scenario.name, (mode, count)] = named
+        return True
 
-    turns: list[list[Turn]] = [[(mode, count) for count in range(TIMES)] for mode in MODES]
+    def play_all(server: KafkaServer, mode: VersionMode, count: int) -> None:
+        for scenario in group:
+            if not known(scenario, mode, count):
+                run = Run(scenario, server, mode)
+                seen[scenario.name, (mode, count)] = play(run)
+                if not run.lowered:
+                    same.add(scenario.name)
+
     if name in NEEDS_NEW_BROKER:
-        for each in [each for mode in turns for each in mode]:
-            if each[0] == "clamped" and same >= {scenario.name for scenario in group}:
-                for scenario in group:
-                    seen[scenario.name, each] = seen[scenario.name, ("named", each[1])]
-                continue
-            with started(group[0], version) as server:
-                turn(server, *each)
+        for turn in TURNS:
+            if not all(known(scenario, *turn) for scenario in group):
+                with started(group[0], version) as server:
+                    play_all(server, *turn)
         return seen
-    with started(group[0], version) as server, ThreadPoolExecutor(TIMES if name in AT_ONCE else 1) as threads:
-        for both in turns:
-            list(threads.map(lambda each: turn(server, *each), both))
+    with started(group[0], version) as server, ThreadPoolExecutor(len(TURNS) if name in AT_ONCE else 1) as threads:
+        list(threads.map(lambda turn: play_all(server, *turn), TURNS))
     return seen
 
 

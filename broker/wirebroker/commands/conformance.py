@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -58,10 +58,11 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """How scenarios are replayed: the profile of a broker of our own, and the versions of requests."""
+    """How scenarios are replayed: the profile of our own broker, the versions, and what a release cannot have."""
 
     profile: ProfileName = "kafka-4.3"
     versions: VersionMode = "named"
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenario], Play]]:
@@ -75,14 +76,15 @@ def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenari
         raise ValueError("--file is a recording of Kafka 4.3.1, which --profile does not go with")
     recording = release_recording(release)
     modes = [options.versions] if options.versions else MODES
-    return {versions: (recording.scenarios(versions, only), Play(profile, versions)) for versions in modes}
+    skipped = {name: reason for name, reason in recording.skipped.items() if only is None or name in only}
+    return {versions: (recording.scenarios(versions, only), Play(profile, versions, skipped)) for versions in modes}
 
 
 def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, play: Play = Play()) -> Report:
     """Replay scenarios on a broker by address, or each on a broker of our own with the settings it was recorded with."""
     from rich.progress import track
 
-    report = Report()
+    report = Report(skipped=dict(play.skipped))
     for scenario in track(list(scenarios), "replaying", transient=True, disable=not sys.stderr.isatty()):
         if (reason := _unable(scenario, remote)) is not None:
             report.skipped[scenario.name] = reason
@@ -131,7 +133,7 @@ def _print(report: Report, which: str) -> None:
         print(f"    Kafka    {json.dumps(difference.expected)}")
         print(f"    here     {json.dumps(difference.got)}")
     for difference in report.deliberate:
-        print(f"{difference.scenario}, step {difference.index}: a response where Kafka never responds (deliberate)")
+        print(f"{difference.scenario}, step {difference.index}: INVALID_RECORD for a null record set (deliberate)")
     reasons = sorted(set(report.skipped.values()))
     for reason in reasons:
         names = [name for name, why in report.skipped.items() if why == reason]
