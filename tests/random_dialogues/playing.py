@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kafkawire.errors import ProtocolError
@@ -19,6 +19,7 @@ from random_dialogues.replay import (
     chosen_by_hash,
 )
 from wirebroker.conformance.versions import Announced
+from wirebroker.core.releases import Release
 
 Address = tuple[str, int]
 ANSWERED_WITHIN = 10.0
@@ -52,11 +53,17 @@ class Subject(Protocol):
 
 
 class OfRelease:
-    """A subject that asks only in versions that a release announces."""
+    """A subject that asks only in versions that a release announces, about topics without settings that it does not have."""
 
-    def __init__(self, subject: Subject, announced: Announced) -> None:
+    def __init__(self, subject: Subject, announced: Announced, release: Release) -> None:
         self._subject, self._announced = subject, announced
-        self.head, self.blocking, self.pause = subject.head, subject.blocking, subject.pause
+        self.blocking, self.pause = subject.blocking, subject.pause
+        absent = {name for name, change in release.settings.get("topic", {}).items() if change is None}
+        configs = {
+            topic: {name: value for name, value in given.items() if name not in absent}
+            for topic, given in subject.head.configs.items()
+        }
+        self.head = replace(subject.head, configs=configs)
 
     def ask(self, free: list[int]) -> Ask:
         """The next request that the release has. Raises ProtocolError if it seems to have none."""
