@@ -14,10 +14,17 @@ import pytest
 from actors import ClassicMember, Member
 from alike import answers, differences
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from requesting import plain, produce_request
-from wirebroker import MockKafka
+from wirebroker import MockKafka, faults
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.settings import Access
+from wirebroker.client.wire import address_of
 from wirebroker.commands.cli import build_parser, main
 from wirebroker.commands.serve import broker_options
 from wirebroker.learning.form import (
@@ -256,10 +263,10 @@ TOPIC = f'{GOOD}[[topic]]\nname = "t"\nreplicas = [[1]]\n'
         ("format = ", "this is not TOML"),
         ("", "there is no format, expected 1"),
         ("format = 2", "format is 2, expected 1"),
-        ("format = 1", "a cluster needs brokers with different ids of at least 0, and the file has none"),
+        ("format = 1", "a cluster needs brokers with different ids from 0 to 2147483647, and there are none"),
         (GOOD + "[[topic]]\nname = 1\nreplicas = []", "topic 1, name: Expected str, got int"),
         (GOOD + "colour = 3", "broker 1: unknown: colour"),
-        (GOOD + '[[topic]]\nname = "t"\nreplicas = [[2]]', "t-0 has a replica on broker 2, which is not in the file"),
+        (GOOD + '[[topic]]\nname = "t"\nreplicas = [[2]]', "t-0 has a replica on broker 2, which is not there"),
         (GOOD + '[[topic]]\nname = "t/"\nreplicas = [[1]]', "the topic t/ is refused: "),
         (TOPIC + 'settings = { "retention.ms" = "x" }', "the topic t is refused: Invalid value"),
         (GOOD + '[settings]\n"message.max.bytes" = "many"', "Invalid value many for configuration message.max.bytes"),
@@ -270,6 +277,7 @@ TOPIC = f'{GOOD}[[topic]]\nname = "t"\nreplicas = [[1]]\n'
             "an ACL of User:a has 'MAYBE', which Kafka 4.3 does not have",
         ),
         (GOOD + '[[quota]]\nentity = { planet = "x" }\nlimits = { x = 1.0 }', "Unhandled client quota entity type: planet"),
+        (GOOD + '[[quota]]\nentity = { user = "x" }\nlimits = { x = nan }', "has a limit that is not a number"),
         ('format = 1\nrelease = "9.9"\n[[broker]]\nnode_id = 1', "there is no profile kafka-9.9 here"),
     ],
 )  # fmt: skip
@@ -441,6 +449,23 @@ def test_what_is_not_a_broker_ends_in_one_sentence(
     assert len(said.strip().splitlines()) == 1
     assert problem in said
     assert address in said
+    assert not file.exists()
+
+
+def test_a_cluster_that_contradicts_itself_ends_in_one_sentence(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(facts: Any, request: Any) -> MetadataResponse:
+        broker = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=address_of(kafka.bootstrap_servers)[1])
+        partition = MetadataResponsePartition(
+            error_code=0, partition_index=0, leader_id=1, replica_nodes=[1, 1], isr_nodes=[1], offline_replicas=[]
+        )
+        return MetadataResponse(
+            brokers=[broker], topics=[MetadataResponseTopic(error_code=0, name="orders", partitions=[partition])]
+        )
+
+    with MockKafka(topics="orders") as kafka:
+        kafka.faults.add(faults.answer(told, api="Metadata"))
+        assert main(["learn", "--bootstrap", kafka.bootstrap_servers, "--out", str(file)]) == 2
+        assert f"{kafka.bootstrap_servers} contradicts itself: orders-0 has the replicas [1, 1]" in capsys.readouterr().err
     assert not file.exists()
 
 

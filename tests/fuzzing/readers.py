@@ -33,6 +33,7 @@ from wirebroker.faults.files import load as load_faults
 from wirebroker.scenarios.reading import find
 from wirebroker.scenarios.scenario import ScenarioError
 from wirebroker.scenarios.workload import Workload
+from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.rows import EVENTS
 
 LONGEST = 1.0
@@ -133,6 +134,50 @@ FAULT_TEXT = st.one_of(
 SCENARIO_WORDS = ("title", "behaviours", "broker_does", "good_client", "sources", "clients", "others", "broker",
          "producer", "fault",
                   "steps", "expect", "part")  # fmt: skip
+LEARNED = """format = 1
+[settings]
+"message.max.bytes" = "2000000"
+[altered]
+"min.insync.replicas" = "1"
+[features]
+"transaction.version" = [0, 2, 1]
+[[broker]]
+node_id = 1
+rack = "a"
+settings = { "num.io.threads" = "3" }
+[[broker]]
+node_id = 2
+[[topic]]
+name = "orders"
+replicas = [[1, 2], [2, 1]]
+settings = { "retention.ms" = "1000" }
+[[group]]
+name = "team"
+type = "share"
+settings = { "share.record.lock.duration.ms" = "2000" }
+[[quota]]
+entity = { user = "alice" }
+limits = { producer_byte_rate = 1000.0 }
+[[acl]]
+permission = "ALLOW"
+principal = "User:alice"
+operation = "READ"
+resource = "TOPIC"
+name = "orders"
+[[user]]
+name = "alice"
+mechanisms = { SCRAM-SHA-256 = 4096 }
+[api_versions]
+Fetch = [4, 12]
+"""
+"""The file of a learned cluster that is good."""
+LEARNED_WORDS = ("release", "exact", "settings", "altered", "features", "broker", "topic", "group", "quota", "acl", "user",
+                 "unread", "api_versions")  # fmt: skip
+LEARNED_TEXT = st.one_of(
+    spoilt((LEARNED,)), tables(LEARNED_WORDS).map("format = 1\n".__add__), tables(("node_id", "rack", "settings")).map(
+        "format = 1\n[[broker]]\n".__add__
+    ), REPEATS,
+)  # fmt: skip
 STEP_WORDS = [name.removeprefix("_do_") for name in vars(Workload) if name.startswith("_do_")]
 STEPS = st.lists(st.dictionaries(st.sampled_from(STEP_WORDS), VALUES, max_size=2), max_size=3)
 HEAD = 'title = "t"\nbroker_does = "b"\ngood_client = "g"\nsources = ["KIP-98"]\n'
@@ -207,6 +252,10 @@ def _in_file(read: Callable[[Path], object], name: str) -> Callable[[Given], obj
 def _fault_file(path: Path) -> None:
     found = load_faults(path)
     loads(dump(found.rules, found.seed or 0), "what was written")
+
+
+def _learned_file(path: Path) -> None:
+    BrokerOptions(like=path).new_engine(1)
 
 
 def _show_trace(path: Path) -> None:
@@ -298,6 +347,7 @@ READERS: dict[str, Reader] = {
     "fault files": Reader(FAULT_TEXT | OTHER_ENCODINGS, _in_file(_fault_file, "faults.toml"), (FaultFileError,)),
     "scenarios": Reader(SCENARIO_TEXT | OTHER_ENCODINGS, _in_file(lambda path: find(str(path)), "scenario.toml"),
     (ScenarioError,)),
+    "learned clusters": Reader(LEARNED_TEXT | OTHER_ENCODINGS, _in_file(_learned_file, "learned.toml"), (OptionError,)),
     "journals": Reader(JOURNAL | OTHER_ENCODINGS, _in_file(intended_rows, "journal.jsonl"), (ValueError,)),
     "traces": Reader(TRACE | OTHER_ENCODINGS, _in_file(_show_trace, "trace.jsonl"), ()),
     "captures": Reader(CAPTURES | OTHER_ENCODINGS, _in_file(_show_trace, "session.pcapng"), ()),

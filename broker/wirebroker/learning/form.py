@@ -5,6 +5,7 @@ The file holds no record and no secret. `wirebroker learn` writes it, people may
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from wirebroker.common.toml import NotToml, read_toml, toml_of
 
 FORMAT = 1
 """The version of the form. A file with another number was written by another version of wirebroker."""
+LARGEST_NODE = 2**31 - 1
 DEFAULT = "<default>"
 """The name in a quota that stands for all entities without a limit of their own."""
 HEAD = """\
@@ -182,7 +184,7 @@ def loads(text: str, where: str) -> Learned:
         learned = msgspec.convert(document, Learned)
     except msgspec.ValidationError as wrong:
         raise FileError(printable(f"{where}: {_reason(str(wrong))}")) from None
-    if problem := _contradiction(learned):
+    if problem := contradiction(learned):
         raise FileError(printable(f"{where}: {problem}"))
     return learned
 
@@ -195,11 +197,14 @@ def _reason(text: str) -> str:
     return f"{place + ': ' if place else ''}{reason.replace('`', '')}"
 
 
-def _contradiction(learned: Learned) -> str:
-    """Returns the first contradiction between parts of the file, "" without one."""
+def contradiction(learned: Learned) -> str:
+    """Returns the first contradiction between parts of a cluster, "" without one."""
     nodes = [each.node_id for each in learned.brokers]
-    if not nodes or len(set(nodes)) < len(nodes) or min(nodes) < 0:
-        return f"a cluster needs brokers with different ids of at least 0, and the file has {nodes or 'none'}"
+    if not nodes or len(set(nodes)) < len(nodes) or min(nodes) < 0 or max(nodes) > LARGEST_NODE:
+        return f"a cluster needs brokers with different ids from 0 to {LARGEST_NODE}, and there are {nodes or 'none'}"
+    for quota in learned.quotas:
+        if not all(map(math.isfinite, quota.limits.values())):
+            return f"the quota of {quota.entity} has a limit that is not a number"
     seen: set[str] = set()
     for topic in learned.topics:
         if topic.name in seen:
@@ -211,5 +216,5 @@ def _contradiction(learned: Learned) -> str:
             if not replicas or len(set(replicas)) < len(replicas):
                 return f"{topic.name}-{index} has the replicas {replicas}"
             if unknown := set(replicas) - set(nodes):
-                return f"{topic.name}-{index} has a replica on broker {min(unknown)}, which is not in the file"
+                return f"{topic.name}-{index} has a replica on broker {min(unknown)}, which is not there"
     return ""

@@ -8,8 +8,8 @@ from kafkawire.messages.api_versions import ApiVersionsResponse
 from kafkawire.registry import api_name
 from wirebroker.client.brokers import Brokers
 from wirebroker.learning import sections
-from wirebroker.learning.asking import Asked
-from wirebroker.learning.form import FORMAT, Learned
+from wirebroker.learning.asking import Asked, CannotLearn
+from wirebroker.learning.form import FORMAT, Learned, contradiction
 from wirebroker.learning.matching import release_of
 
 
@@ -30,6 +30,8 @@ def learn(brokers: Brokers, bootstrap: str, progress: Callable[[str, int, int], 
         quotas=sections.quotas(asked), acls=sections.acls(asked), users=sections.users(asked),
     )  # fmt: skip
     learned.left_out, learned.unread = sorted(asked.left_out), asked.unread
+    if problem := contradiction(learned):
+        raise CannotLearn(f"{bootstrap} contradicts itself: {problem}")
     return learned
 
 
