@@ -20,6 +20,7 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkawire.registry import api_name
 from requesting import plain, produce_request
 from wirebroker import MockKafka, faults
 from wirebroker.client.brokers import Brokers
@@ -179,6 +180,19 @@ def test_versions_are_those_of_the_cluster(file: Path) -> None:
         assert (learned.exact, learned.api_versions["Fetch"]) == (False, (4, 12))
         with MockKafka(like=file) as served:
             assert list(differences(answers(kafka.bootstrap_servers), answers(served.bootstrap_servers))) == []
+
+
+def test_a_broker_that_has_given_up_old_versions_announces_none_of_them(file: Path) -> None:
+    file.write_text(GOOD + "[api_versions]\nApiVersions = [0, 4]\nProduce = [7, 11]\nMetadata = [4, 9]\n")
+    with MockKafka(like=file) as served:
+        told = answers_of_versions(served)
+    assert told == {"ApiVersions": (0, 4), "Produce": (7, 11), "Metadata": (4, 9)}
+
+
+def answers_of_versions(kafka: MockKafka) -> dict[str, tuple[int, int]]:
+    with closing(client(kafka)) as wire:
+        response = wire.request(plain("ApiVersions", client_software_name="a", client_software_version="1"), 4)
+    return {api_name(each.api_key): (each.min_version, each.max_version) for each in response.api_keys}
 
 
 # What may not be read

@@ -154,7 +154,7 @@ settings = { "retention.ms" = "1000" }
 [[group]]
 name = "team"
 type = "share"
-settings = { "share.record.lock.duration.ms" = "2000" }
+settings = { "share.record.lock.duration.ms" = "20000" }
 [[quota]]
 entity = { user = "alice" }
 limits = { producer_byte_rate = 1000.0 }

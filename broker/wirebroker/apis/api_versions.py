@@ -21,7 +21,7 @@ from kafkawire.messages.api_versions import (
 from kafkawire.registry import API_VERSIONS, KEYS, api_name, versions
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.features import ELIGIBLE_REPLICAS, GROUP, KRAFT, SHARE, STREAMS, TRANSACTION
-from wirebroker.core.releases import release
+from wirebroker.core.releases import Release, release
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 BETWEEN_BROKERS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition")
@@ -68,7 +68,7 @@ def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[
     own, known = release(name), {key for key, _ in served}
     between_brokers = ((key, versions) for key, versions in own.announced.items() if api_name(key) in BETWEEN_BROKERS)
     keys = [
-        ApiVersion(api_key=key, min_version=min(oldest, own.announced.get(key, (oldest, 0))[0]), max_version=newest)
+        ApiVersion(api_key=key, min_version=_first(own, key, oldest), max_version=newest)
         for key, (oldest, newest) in sorted((*served, *between_brokers))
     ]
     features = [
@@ -77,6 +77,11 @@ def _offer(name: str, served: tuple[tuple[int, tuple[int, int]], ...]) -> tuple[
         if all(KEYS[api] in known for api in PROMISES.get(name, ()))
     ]
     return keys, features
+
+
+def _first(own: Release, key: int, oldest: int) -> int:
+    """The version from which an API is announced: perhaps an older one than the first that the release reads."""
+    return own.announced[key][0] if key in own.announced and own.read(key)[0] == oldest else oldest
 
 
 def unsupported_version(served: tuple[int, int] | None = None) -> ApiVersionsResponse:
