@@ -142,7 +142,7 @@ def test_a_member_whose_session_ends_gets_records_again(explore: Explore) -> Non
     assert found["summary"]["doubled"] == found["summary"]["runs"] == 3
 
 
-def test_processing_before_the_commit_doubles(explore: Explore) -> None:
+def test_b12_processing_before_the_commit_doubles(explore: Explore) -> None:
     code, found = explore("pipeline.py process-first", *FILL, "--api", "OffsetCommit", "--faults", "REBALANCE_IN_PROGRESS")
     assert code == 1
     assert found["summary"]["doubled"] == found["summary"]["runs"] == 3
@@ -210,7 +210,7 @@ def test_an_endless_loop_hangs(explore: Explore) -> None:
     assert [run["outcomes"] for run in found["runs"]] == [["hung"]]
 
 
-def test_a_record_that_is_sent_again_is_doubled(explore: Explore) -> None:
+def test_b9_a_record_that_is_sent_again_is_doubled(explore: Explore) -> None:
     code, found = explore("resend.py again", "--api", "Produce", "--faults", "cut,INVALID_RECORD")
     assert code == 1
     doubled = [(run["fault"]["kind"], run["nth"]) for run in found["runs"] if run["outcomes"] == ["doubled"]]

@@ -135,6 +135,7 @@ def pairs(
     fault: retries before other classes, and requests that change something before requests that read. If several faults led
     to one dialogue, only one of these faults comes second. A fault that broke the application by itself never comes second.
     """
+    results = [each for each in results if not each.get("second")]
     broke = {_alike(each["fault"]) for each in results if each["outcomes"] not in (["as_before"], ["failed"])}
     known = _classes(results)
     queues = [list(_seconds(first, found, choice, broke, known)) for first in sorted(_firsts(results, plain), key=is_slow)]
@@ -184,12 +185,9 @@ def _seconds(
         for fault in faults_at(each.place, asked):
             case = case_at(each.place, each.nth, fault)
             alike = _alike(case["fault"])
-            if (
-                not choice.has(fault, each.api, asked.version)
-                or is_slow(case)
-                or alike in broke
-                or known.get(alike, alike) in tried
-            ):
+            if not choice.has(fault, each.api, asked.version) or is_slow(case) or "second" in case:
+                continue
+            if alike in broke or known.get(alike, alike) in tried:
                 continue
             tried.add(known.get(alike, alike))
             words = {word: first[word] for word in ("api", "nth", "fault")}

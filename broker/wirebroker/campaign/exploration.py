@@ -201,6 +201,7 @@ class Exploration:
         made: Result = {
             **case, "outcomes": judged.outcomes, "exit": run.exit, "seconds": round(run.seconds, 3), "fired": run.fired,
             "requests": run.requests.total(), "missing": judged.missing, "doubled": judged.doubled,
+            "verdicts": dict(Counter(row.verdict for row in run.rows if isinstance(row, ProduceRow))),
             "reordered": judged.reordered, "sentence": sentence(judged, run), "file": None,
         }  # fmt: skip
         if run.exit is not None and run.seconds > max(self.plain.seconds * SLOWER_FACTOR, self.plain.seconds + SLOWER_S):

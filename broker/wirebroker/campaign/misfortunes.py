@@ -23,13 +23,15 @@ SILENT = "silence"
 TRANSACTION = "transaction "
 """Before a transactional id, in what a row of the trace is about."""
 THROTTLE_MS = 500
+LATE_MS = 100
+"""How late an error comes, so that the client has sent further batches by then."""
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
 """APIs with which each connection begins: only their loss is tried."""
 LAST_VALUE_AT = -5
 """Where the last value of a Fetch ends: three tags and the number of headers come after it."""
 OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
 """Faults of a cluster that loses or damages stored records. No application can make up for them, so they are tried only if they
-are named."""
+are named. A Produce with acks=1 is an exception: the application accepts that a new leader lacks the batch."""
 USUAL = (
     "lose_request", "lose_ack", "cut", "error", "throttle", "restart", "crash_after_write", "expire_producer",
     "expire_transactional_id", "fence", "expire_member", "move_leader", "move_coordinator", "advance", "delay",
@@ -73,6 +75,8 @@ class Asked:
     acks: int | None = None
     """of a Produce"""
     idempotent: bool = False
+    before: tuple[int, int, int] | None = None
+    """of a Produce: the partition and the base offset of the batch before it there, and how many are before it"""
     transactional_ids: tuple[str, ...] = ()
     fetched: list[FetchRow] = field(default_factory=list)
 
@@ -85,6 +89,7 @@ def places(rows: Iterable[Row], *, by_client: bool = True) -> dict[Place, list[A
     found: dict[Place, list[Asked]] = {}
     exchanges: dict[tuple[int, int, int], list[Asked]] = {}
     transactions: dict[tuple[int, int, int], tuple[str, ...]] = {}
+    batches: dict[tuple[Place, int], list[int]] = {}
     for row in rows:
         if not isinstance(row, RequestRow | ProduceRow | ReplyRow | FetchRow):
             continue
@@ -101,7 +106,12 @@ def places(rows: Iterable[Row], *, by_client: bool = True) -> dict[Place, list[A
         else:
             if isinstance(row, ProduceRow):
                 ids, place = transactions.get(number, ()), Place("Produce", client_id, row.topic)
-                asked = Asked(row.version, acks=row.acks, idempotent=row.producer_id >= 0, transactional_ids=ids)
+                earlier = batches.setdefault((place, row.partition), [])
+                before = (row.partition, earlier[-1], len(earlier)) if earlier else None
+                earlier.append(row.base_offset)
+                asked = Asked(
+                    row.version, acks=row.acks, idempotent=row.producer_id >= 0, before=before, transactional_ids=ids
+                )  # fmt: skip
             else:
                 asked = Asked(row.version, transactional_ids=_transactional_ids(row))
                 place = Place(row.api, client_id, None)
@@ -145,11 +155,13 @@ class Choice:
         kind, code = fault["kind"], fault.get("code")
         if self.proxied and KINDS[kind].needs_broker:
             return False
+        if code in (self.faults or ()):
+            return True
+        if code in self.impossible or version < SINCE.get((api, code or ""), 0):
+            return False
         if self.faults is None:
-            if code in self.impossible or version < SINCE.get((api, code or ""), 0):
-                return False
-            return kind not in OPTIONAL and (api, code) not in OF_LOST_DATA
-        return kind in self.faults or (code is not None and code in self.faults)
+            return (kind not in OPTIONAL or api == "Produce") and (api, code) not in OF_LOST_DATA
+        return kind in self.faults
 
 
 def cases(found: dict[Place, list[Asked]], choice: Choice) -> list[Case]:
@@ -173,7 +185,7 @@ def brokers_for(faults: Iterable[Mapping[str, Any]]) -> int:
 
 def is_slow(case: Case) -> bool:
     """Whether the client waits for its own timeout."""
-    return bool(case["fault"].get("then") == SILENT or case["fault"]["kind"] == "delay")
+    return bool(case["fault"].get("then") == SILENT or (case["fault"]["kind"] == "delay" and not case.get("second")))
 
 
 def _positions(count: int, *, every: bool) -> list[int]:
@@ -182,9 +194,12 @@ def _positions(count: int, *, every: bool) -> list[int]:
 
 def case_at(place: Place, nth: int, fault: dict[str, Any]) -> Case:
     """The case of a fault at the nth request of a class."""
-    words = {"kind": fault["kind"], **place.words, "nth": nth, **fault}
     own = "-".join(str(value).lower() for word, value in fault.items() if word not in ("topic", "partition"))
-    return {"id": f"{place.label}-{nth}-{own}", "api": place.api, "nth": nth, "fault": words}
+    case = {"id": f"{place.label}-{nth}-{own}", "api": place.api, "nth": nth}
+    words = {"kind": fault["kind"], **place.words, "nth": nth, **fault}
+    if (ms := words.pop("late", None)) is not None:
+        return {**case, "fault": {"kind": "delay", **place.words, "nth": nth, "ms": ms}, "second": words}
+    return {**case, "fault": words}
 
 
 def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
@@ -244,7 +259,11 @@ def _of_state(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
     if place.api == "Produce" or is_coordinated:
         yield from ({"kind": "advance", "ms": ms} for ms in JUMPS_MS)
     if place.api == "Produce":
+        yield {"kind": "error", "code": "NOT_LEADER_OR_FOLLOWER", "late": LATE_MS}
         yield {"kind": "crash_after_write"}
+        if asked.acks == 1 and asked.before is not None:  # the broker has acknowledged what no other broker has
+            partition, offset, count = asked.before
+            yield {"kind": "truncate", "offset": offset, "topic": place.topic, "partition": partition, "nth": count + 1}
         if asked.idempotent:
             yield {"kind": "expire_producer"}
     for name in asked.transactional_ids:

@@ -58,6 +58,8 @@ def fault_in_words(result: Mapping[str, Any]) -> str:
     first, second = result["fault"], result.get("second")
     if second is None:
         return _in_words(first)
+    if first["kind"] == "delay":
+        return f"{_in_words(second)}, {first['ms']} ms late"
     same = all(first.get(word) == second.get(word) for word in ("api", "client_id", "topic"))
     where = "" if same else f" at {' of '.join(filter(None, (second['api'], second.get('client_id'))))}:"
     return f"{_in_words(first)}, and then{where} {_in_words(second)}"
@@ -65,6 +67,8 @@ def fault_in_words(result: Mapping[str, Any]) -> str:
 
 def _in_words(fault: Mapping[str, Any]) -> str:
     kind = fault["kind"]
+    if kind == "truncate" and fault["api"] == "Produce":
+        return "the leader dies before another broker has the batch before this one (acks=1)"
     if kind == "error":
         return f"{fault['code']}{', and the request has taken effect' if fault.get('after') else ''}"
     if kind == "advance":
