@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from kafkawire.registry import KEYS
 from random_dialogues.replay import Dialogue, Step, describe, load, prefix_for, replay, save
 from wirebroker import MockKafka
 from wirebroker.apis import SERVED
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.core.names import abs_hash
+from wirebroker.core.releases import release
 
 DATA = Path(__file__).parent / "data"
 SCRIPT = Path(__file__).parent.parent / "scripts" / "record-dialogues"
@@ -125,6 +127,19 @@ def test_groups_are_in_partitions_of_their_own() -> None:
 def _record(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+
+def test_a_dialogue_of_a_release_asks_in_versions_that_it_has(tmp_path: Path) -> None:
+    file = tmp_path / "recorded.jsonl"
+    with MockKafka(profile="kafka-2.8") as kafka:
+        done = _record(
+            "transactions", "--release", "2.8", "--bootstrap", kafka.bootstrap_servers, "--count", "1", "--steps", "30",
+            "--out", str(file),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (recorded,) = load(file)
+    announced = release("2.8").announced
+    assert [step.ask for step in recorded.steps if step.ask.version > announced[KEYS[step.ask.api]][1]] == []
 
 
 def test_what_the_script_records_can_be_replayed(tmp_path: Path) -> None:
