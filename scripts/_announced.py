@@ -48,6 +48,8 @@ NOT_OURS = {
     82: "UpdateRaftVoter", 93: "StreamsGroupTopologyDescriptionUpdate", 94: "UnregisterController",
 }  # fmt: skip
 """APIs that we do not serve, most of them between brokers."""
+BEFORE_1_1 = -1
+"""The source of a value in version 0 of DescribeConfigs, which does not tell it."""
 PRODUCE_BODY = struct.pack(">hii", -1, 1000, 0)
 """A Produce of no topics, in its versions 0 to 2."""
 
@@ -132,10 +134,17 @@ def _defined(kind: str, entry: Any, known: Setting | None, recorded: str | None)
     """As setting_definitions.txt has it, where the default is `recorded` in the words of that file."""
     type_ = ConfigType(entry.config_type) if entry.config_type else known.type if known else ConfigType.STRING
     shown_alone = known is None and not entry.synonyms and entry.config_source == DEFAULT
-    default = entry.value if shown_alone else default_of(entry)
+    default = entry.value if shown_alone or entry.is_default else default_of(entry)
+    if known is not None and _is_set(entry):
+        default = recorded
     text = known.default if known is not None and default == recorded else default
     dynamic = kind == "broker" and not entry.read_only
     return [type_.name.lower(), "-" if text is None else text or '""', *(["dynamic"] if dynamic else [])]
+
+
+def _is_set(entry: Any) -> bool:
+    """Tells whether a release before 1.1 shows a value that was set: it then does not tell the default."""
+    return entry.config_source == BEFORE_1_1 and not entry.is_default
 
 
 def _definition(known: Setting) -> list[str]:
