@@ -38,6 +38,7 @@ SETTINGS = {
     "client metrics": CLIENT_METRICS_SETTINGS,
 }
 """Ours, those of 4.3.1."""
+TELLS_TYPES = ROOT / "broker" / "wirebroker" / "core" / "releases" / "kafka-2.8.json"
 DEFAULTS = ROOT / "tests" / "data" / "defaults-4.3.1.json"
 NEWEST_ASKED = 4
 """The version of ApiVersions that tells all ranges of features; also those that begin at 0 (KIP-1022)."""
@@ -132,7 +133,7 @@ def _is_unknown(entry: Any, known: Setting | None) -> bool:
 
 def _defined(kind: str, entry: Any, known: Setting | None, recorded: str | None) -> list[str]:
     """As setting_definitions.txt has it, where the default is `recorded` in the words of that file."""
-    type_ = ConfigType(entry.config_type) if entry.config_type else known.type if known else ConfigType.STRING
+    type_ = ConfigType(entry.config_type) if entry.config_type else known.type if known else _type_later(kind, entry.name)
     shown_alone = known is None and not entry.synonyms and entry.config_source == DEFAULT
     default = entry.value if shown_alone or entry.is_default else default_of(entry)
     if known is not None and _is_set(entry):
@@ -140,6 +141,12 @@ def _defined(kind: str, entry: Any, known: Setting | None, recorded: str | None)
     text = known.default if known is not None and default == recorded else default
     dynamic = kind == "broker" and not entry.read_only
     return [type_.name.lower(), "-" if text is None else text or '""', *(["dynamic"] if dynamic else [])]
+
+
+def _type_later(kind: str, name: str) -> ConfigType:
+    """The type that a later release tells: one before 2.6 tells none."""
+    later = json.loads(TELLS_TYPES.read_text(encoding="utf-8"))["settings"][kind].get(name)
+    return ConfigType[later[0].upper()] if later else ConfigType.STRING
 
 
 def _is_set(entry: Any) -> bool:
