@@ -35,7 +35,7 @@ def runs(name: str, client: ClientName) -> dict[str, Result]:
 
 
 def run(name: str, client: ClientName) -> Result:
-    """The result of a flow of one part."""
+    """Play a flow that has only one part, and return the result."""
     (result,) = runs(name, client).values()
     return result
 

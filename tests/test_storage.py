@@ -785,6 +785,7 @@ def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answ
     made = build_batch([Record(0, 0, b"k", bytes(600_000))])
     with MockKafka(data=data, sync="always") as kafka:
         kafka.create_topic("orders", 1, SMALL)
+        client(kafka).request(plain("ListGroups"), 4)  # the response waits for the sync that the topic has begun
 
         def append(engine: Engine, count: int) -> set[str]:
             assert engine.store is not None

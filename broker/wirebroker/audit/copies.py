@@ -23,9 +23,9 @@ class Copied(NamedTuple):
     doubled: int
     """the number of places from the start to the end that were stored before"""
     first: int
-    """the first batch that has the start"""
+    """the first batch that holds the place `start`"""
     last: int
-    """the first batch that has the end"""
+    """the first batch that holds the place `end`"""
 
 
 def copied(extents: Sequence[tuple[int, int]]) -> Iterator[Copied]:

@@ -21,7 +21,7 @@ MUTATION, CONNECTION = "controller_mutation_rate", "connection_creation_rate"
 BY_CLIENT = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The limits of users and client ids. An address has only the limit CONNECTION."""
 LARGEST = {PRODUCE: 2**63 - 1, FETCH: 2**63 - 1, CONNECTION: 2**31 - 1}
-"""The largest value of each limit that is a whole number."""
+"""The largest value of each limit that Kafka keeps as a whole number."""
 ALMOST_WHOLE = 1e-6
 """The largest distance from a whole number that Kafka accepts where it requires a whole number."""
 SHORT_ADDRESS = re.compile(r"\d{1,10}(\.\d{1,10}){0,2}")

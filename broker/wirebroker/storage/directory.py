@@ -169,10 +169,10 @@ class LogDirectory:
         if self.clean or not path.exists():
             raise DamagedFile(
                 path,
-                f"nothing is in it, and the broker wrote it. Restore it from a copy; to go on, with deleted records served "
-                f"again, remove {self.root / RECOVERY_POINTS}",
+                f"it is empty, and the broker has written to it. Restore it from a copy. To start without it, and serve "
+                f"deleted records again, remove {self.root / RECOVERY_POINTS}",
             )
-        note(f"{path}: nothing is in it, as a power cut leaves it; records that were deleted may be there again")
+        note(f"{path}: it is empty, probably because of a power cut; deleted records may be served again")
 
     def known_of(self, where: tuple[str, int]) -> Known:
         """Returns the entries of a partition in the checkpoints."""

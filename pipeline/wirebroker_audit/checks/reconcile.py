@@ -40,8 +40,8 @@ class Reconciled(NamedTuple):
 def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted: DataFrame) -> Reconciled:
     """Match the stored records with the intended ones.
 
-    `units` are the visible records with their `value_hash`, `hidden` those of transactions that were aborted or are open,
-    `deleted` has the number of offsets that retention or compaction removed from each partition.
+    `units` are the visible records with their `value_hash`. `hidden` are the records of transactions that were aborted or are
+    open. `deleted` has the number of offsets that retention or compaction removed from each partition.
     """
     stored, wanted = _named(units), _named(intended)
     trivial = _trivial(stored, wanted)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 SECURED = ("tls", "mtls", "sasl-plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
-"""The checks that only need another access."""
+"""The checks that differ only in how the client connects and logs in."""
 REFUSED = "interop-refused"
 """A topic that bob may not write."""
 OVER = 115_000
