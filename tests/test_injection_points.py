@@ -32,8 +32,9 @@ from wirebroker.faults.matches import Matches
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import KINDS, Rule
 from wirebroker.mock import MockKafka
-from wirebroker.requests.connection import CLOSED, Connection
+from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Close, Effect, Outcome, Respond, Shaped
+from wirebroker.requests.exchange import AnyExchange
 from wirebroker.security.session import Session
 from wirebroker.trace.recorder import Recorder, Traced
 from wirekit import NOW, batch, client
@@ -165,7 +166,7 @@ class Proxy:
         self.effects.append(Close(connection, reason, reset))
 
 
-class Passing:
+class Passing(AnyExchange):
     """A request on its way through the proxy."""
 
     def __init__(self, proxy: Proxy, plan: FaultPlan, request: Message, version: int) -> None:
@@ -176,7 +177,6 @@ class Passing:
         self.client_id: str | None = "shop"
         self.connection = Connection(1, 5, "10.0.0.9", Session("PLAINTEXT"))
         self.correlation_id = 7
-        self.node_id = 5
         self.now = NOW
         self.frame: memoryview | None = None
         self.matches: Matches | None = None
@@ -184,10 +184,6 @@ class Passing:
         self.directory = proxy.directory
         proxy.trace.requested(request, self)
         plan.receive(request, self)
-
-    @property
-    def alive(self) -> bool:
-        return self.connection.state is not CLOSED
 
     def handle(self, request: Message) -> None:
         self._proxy.upstream.append(request)
@@ -202,9 +198,6 @@ class Passing:
             self._plan.send(parts, self)
         else:
             self._proxy.effects.append(Respond(self.connection, parts))
-
-    def park(self) -> None:
-        self.connection.halted = True
 
     def close(self, reason: str) -> Outcome:
         self._proxy.close(self.connection, reason)

@@ -13,8 +13,9 @@ from kafkawire.frames import encode_response
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS, PRODUCE, api_name
 from wirebroker.core.quotas import PRODUCE as PRODUCER_BYTE_RATE
-from wirebroker.requests.connection import CLOSED, OPEN, Connection, Muted
+from wirebroker.requests.connection import Connection, Muted
 from wirebroker.requests.effects import Effect, Outcome, Respond
+from wirebroker.requests.exchange import AnyExchange
 
 if TYPE_CHECKING:
     from wirebroker.apis.directory import EngineDirectory
@@ -109,13 +110,10 @@ class EngineParts(Protocol):
         """Send the response, if there is one, and close the connection, after connection.failed.authentication.delay.ms."""
 
 
-class Exchange:
-    """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
+class Exchange(AnyExchange):
+    """A request that the engine handles."""
 
-    __slots__ = (
-        "access", "api_key", "client_id", "connection", "correlation_id", "delay_ms", "engine", "frame", "matches", "now",
-        "request", "size", "throttle_ms", "traced", "version",
-    )  # fmt: skip
+    __slots__ = ("access", "delay_ms", "engine", "matches", "request", "size", "throttle_ms", "traced")
 
     def __init__(
         self, engine: EngineParts, connection: Connection, api_key: int, version: int, correlation_id: int,
@@ -155,19 +153,9 @@ class Exchange:
         return self.engine.directory
 
     @property
-    def node_id(self) -> int:
-        """The broker that the request reached."""
-        return self.connection.node_id
-
-    @property
     def principal(self) -> Principal:
         """The client's principal."""
         return self.connection.session.principal
-
-    @property
-    def alive(self) -> bool:
-        """Whether the client still waits for the response."""
-        return self.connection.state is not CLOSED
 
     def handle(self, request: Message) -> None:
         """Let the API respond to the request, or to the remaining part of it, now or later."""
@@ -187,9 +175,7 @@ class Exchange:
     def passed(self, response: Message) -> Message | None:
         """Returns the response after faults and the interceptor, or None if it is not sent now. The request no longer
         waits."""
-        connection = self.connection
-        if connection.parked is self:
-            connection.parked = None
+        self.unpark()
         if self.access is not None:
             response = self.access.joined(response)
         if self.matches is not None:
@@ -203,7 +189,7 @@ class Exchange:
             from wirebroker.requests.errors import throttle
 
             throttle(response, self.version, wait)
-        return response if connection.state is OPEN else None
+        return response if self.responds else None
 
     def _measure(self) -> None:
         """Count the request, now that it is answered."""
@@ -238,10 +224,8 @@ class Exchange:
 
     def send(self, response: Message, parts: list[Buffer]) -> None:
         """Send a response in its encoded form; dropped if the client has gone."""
-        connection = self.connection
-        if connection.parked is self:
-            connection.parked = None
-        if connection.state is OPEN:
+        self.unpark()
+        if self.responds:
             self._deliver(response, parts)
 
     def _deliver(self, response: Message, parts: list[Buffer]) -> None:
@@ -287,8 +271,7 @@ class Exchange:
 
     def release(self) -> None:
         """Continue with the connection after a parked request that has no response."""
-        if self.connection.parked is self:
-            self.connection.parked = None
+        self.unpark()
         self.engine.effects.append(Respond(self.connection, []))
 
     def respond_by(self, work: Callable[[Callable[[Message], None]], Generator[None, Any, None] | None]) -> Steps:
@@ -307,11 +290,6 @@ class Exchange:
             yield from slices
         waiting = True
         return responses[0] if responses else Outcome.PARKED
-
-    def park(self) -> None:
-        """Hold back the next requests of the connection until this one is answered."""
-        self.connection.parked = self
-        self.connection.halted = True
 
     def close(self, reason: str) -> Outcome:
         """Close the connection instead of answering. None of its further requests is handled."""

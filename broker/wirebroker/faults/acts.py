@@ -29,6 +29,10 @@ class ExchangeParts(Received, Parked, Protocol):
     def alive(self) -> bool:
         """Tells whether the client still waits for the response."""
 
+    @property
+    def responds(self) -> bool:
+        """Tells whether the client will get a response."""
+
     def handle(self, request: Message) -> None:
         """Let the request be handled. Its response passes `FaultPlan.answered`, now or later."""
 
@@ -37,6 +41,9 @@ class ExchangeParts(Received, Parked, Protocol):
 
     def park(self) -> None:
         """Hold back later requests of the connection until this request has its response."""
+
+    def unpark(self) -> None:
+        """Hold back later requests no longer."""
 
     def close(self, reason: str) -> Outcome:
         """Close the connection instead of answering."""

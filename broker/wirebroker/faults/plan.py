@@ -29,7 +29,7 @@ from wirebroker.faults.interfaces import Alarm, Host, Planned
 from wirebroker.faults.matches import MatchedRule, Matches
 from wirebroker.faults.misses import Misses
 from wirebroker.faults.rules import InjectionPoint, Rule, partitions_of
-from wirebroker.requests.connection import CLOSED, OPEN, Connection
+from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Outcome, Respond, Shaped
 from wirebroker.requests.errors import READING, join, overwrite, refuse
 from wirebroker.requests.facts import Batch, Facts, facts_of, facts_of_header
@@ -423,8 +423,7 @@ class FaultPlan:
     def _resume(self, request: Message, exchange: Planned, now: int, go_on: Callable[[Message, Planned, int], None]) -> None:
         """Continue with a parked request. The request has been read, so it is handled even if its client has gone."""
         connection = exchange.connection
-        if connection.parked is exchange:
-            connection.parked = None
+        exchange.unpark()
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
         if _matches(exchange).facts.acks == 0 and exchange.alive:
@@ -436,7 +435,7 @@ class FaultPlan:
         """Apply the rules to a response on its way. Returns the response to send now, or None."""
         matches = _matches(exchange)
         self._report_failed_writes(exchange)
-        if matches.crashes or exchange.connection.state is not OPEN:
+        if matches.crashes or not exchange.responds:
             self.left(exchange)
             return None
         if matches.refused is not None and type(response) is type(matches.refused):

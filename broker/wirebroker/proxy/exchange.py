@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
-from kafkawire.frames import encode_request, encode_response
+from kafkawire.frames import SIZE_BYTES, encode_request, encode_response
 from kafkawire.primitives import Buffer
-from wirebroker.requests.connection import CLOSED, OPEN, Connection
+from wirebroker.requests.connection import Connection
 from wirebroker.requests.effects import Effect, Outcome, Respond
+from wirebroker.requests.exchange import AnyExchange
 from wirebroker.trace.recorder import Traced
 
 if TYPE_CHECKING:
@@ -99,20 +100,17 @@ class Passage(Protocol):
         """Whether the broker owes the response to this request."""
 
 
-class ForwardedExchange:
-    """A request that was decoded. `now` is the time at which it arrived, in ms since the epoch."""
+class ForwardedExchange(AnyExchange):
+    """A request that the relay has decoded."""
 
-    __slots__ = (
-        "api_key", "client_id", "connection", "correlation_id", "frame", "matches", "moments", "now", "relay", "request",
-        "traced", "version", "whole",
-    )  # fmt: skip
+    __slots__ = ("matches", "moments", "relay", "request", "traced", "whole")
 
     def __init__(
         self, relay: Passage, api_key: int, version: int, correlation_id: int, client_id: str | None, now: int,
         request: Message, whole: memoryview,
     ) -> None:  # fmt: skip
         self.relay = relay
-        self.connection: Connection = relay.connection
+        self.connection = relay.connection
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
@@ -121,7 +119,7 @@ class ForwardedExchange:
         self.request = request
         self.whole = whole
         """The request as it came, with its size."""
-        self.frame: memoryview | None = whole[4:]
+        self.frame = whole[SIZE_BYTES:]
         self.matches: Matches | None = None
         """The fault rules that match the request and its response."""
         self.moments: list[int] | None = None
@@ -133,16 +131,6 @@ class ForwardedExchange:
     def directory(self) -> LearnedDirectory:
         """The names that the proxy has learned."""
         return self.relay.proxy.directory
-
-    @property
-    def node_id(self) -> int:
-        """The broker for which the request is, or −1 while its id is not known."""
-        return self.connection.node_id
-
-    @property
-    def alive(self) -> bool:
-        """Whether the client still waits for the response."""
-        return self.connection.state is not CLOSED
 
     @property
     def acts_on_response(self) -> bool:
@@ -175,14 +163,14 @@ class ForwardedExchange:
 
     def respond(self, response: Message) -> None:
         """Send the response after the faults have acted; it is dropped if the client has gone."""
-        self._unpark()
+        self.unpark()
         if self.matches is not None:
             left = self.relay.proxy.plan.answered(response, self)
             if left is None:
                 self.relay.proxy.emit(Respond(self.connection, []))  # sends nothing, and lets the next request go on
                 return
             response = left
-        if self.connection.state is not OPEN:
+        if not self.responds:
             return
         try:
             self._send(response, encode_response(self.correlation_id, response, self.version))
@@ -191,8 +179,8 @@ class ForwardedExchange:
 
     def _send(self, response: Message, parts: list[Buffer]) -> None:
         proxy = self.relay.proxy
-        self._unpark()
-        if self.connection.state is not OPEN:
+        self.unpark()
+        if not self.responds:
             return
         if proxy.trace.exchanges:
             proxy.trace.replied(self, response, parts)
@@ -200,14 +188,6 @@ class ForwardedExchange:
             proxy.plan.send(parts, self)
         else:
             proxy.effects.append(Respond(self.connection, parts))
-
-    def park(self) -> None:
-        """Hold back the next requests of the connection until this one is answered."""
-        self.connection.parked = self
-
-    def _unpark(self) -> None:
-        if self.connection.parked is self:
-            self.connection.parked = None
 
     def left(self) -> None:
         """The client has gone: no rule matches the response that the client waited for."""

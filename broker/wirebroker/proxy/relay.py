@@ -515,8 +515,8 @@ class Relay:
         if awaited.key in CARRIERS:
             self.proxy.close(self.connection, f"the broker's response cannot be read: {damage}")
         else:
-            if awaited.exchange is not None and self.connection.parked is not None:
-                self.connection.parked = None
+            if awaited.exchange is not None:
+                awaited.exchange.unpark()
             self._send([frame])
 
     def _send(self, parts: list[Buffer]) -> None:

@@ -1,0 +1,50 @@
+"""One request on its way to its response: the part that a broker's exchange and a proxy's exchange have in common."""
+
+from __future__ import annotations
+
+from wirebroker.requests.connection import CLOSED, OPEN, Connection
+
+
+class AnyExchange:
+    """A request that was received. The subclasses set the fields, because one call fewer counts on the hot path."""
+
+    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "frame", "now", "version")
+
+    connection: Connection
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    now: int
+    """The time at which the request arrived, in ms since the epoch."""
+    frame: memoryview | None
+    """The bytes of the request without its size, as long as they can be read."""
+
+    @property
+    def node_id(self) -> int:
+        """The broker that the request is for; −1 in a proxy that does not know the id yet."""
+        return self.connection.node_id
+
+    @property
+    def alive(self) -> bool:
+        """Whether the client still waits for the response."""
+        return self.connection.state is not CLOSED
+
+    @property
+    def responds(self) -> bool:
+        """Whether the client will get a response."""
+        return self.connection.state is OPEN
+
+    def park(self) -> None:
+        """Hold back the next requests of the connection until this request is answered."""
+        self.connection.parked = self
+        self.connection.halted = True
+
+    def unpark(self) -> None:
+        """Hold back the next requests no longer."""
+        if self.connection.parked is self:
+            self.connection.parked = None
+
+    def left(self) -> None:
+        """The client has gone."""
+        raise NotImplementedError
