@@ -1,10 +1,11 @@
-"""ListOffsets, versions 1–11.
+"""ListOffsets, versions 1–11, and 0 of releases before 4.0.
 
 Times are in ms since the epoch, or constants: −1 the end, −2 the beginning, −3 the record with the largest timestamp
 (version 7), −4 the beginning of the local log (8), −5 the end of the tiered log (9), −6 the first offset that is not tiered
 yet (11). Without tiered storage −4 is the beginning, and −5 and −6 find nothing. A partition named twice is INVALID_REQUEST.
 Until the first offset of a new leader's epoch is replicated, the end is OFFSET_NOT_AVAILABLE (before version 5
-LEADER_NOT_AVAILABLE), and so is a time that finds nothing.
+LEADER_NOT_AVAILABLE), and so is a time that finds nothing. Version 0 knows no times of records: it responds with the start
+offsets of the last segments that were written before a time, and the end of the log.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kafkawire.messages.list_offsets import (
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import pauses
 from wirebroker.core.leadership import leader_error
-from wirebroker.core.offset_lookup import LATEST
+from wirebroker.core.offset_lookup import LATEST, offsets_before
 
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
 OFFSET_NOT_AVAILABLE_FROM, NEVER = 5, 2**15
@@ -33,6 +34,8 @@ OLDEST_VERSION_OF_STAND_IN = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 
 def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
     """Respond with an offset for each partition. A partition that is named more than once gets a single INVALID_REQUEST."""
+    if exchange.version == 0:
+        return (yield from _old_style(request, exchange))
     pause, pause_for_search = pauses(), pauses(SEARCHES)
     requested: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
@@ -80,6 +83,26 @@ def _one(
         known = exchange.version >= OFFSET_NOT_AVAILABLE_FROM
         return _response(requested, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     return _response(requested, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)
+
+
+def _old_style(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
+    """Version 0; a partition may be named more than once (KafkaApis.handleListOffsetRequestV0)."""
+    pause, topics = pauses(SEARCHES), []
+    for topic in request.topics:
+        responses = []
+        for requested in topic.partitions:
+            if pause():
+                yield None
+            found = _one(topic.name, requested, False, request.replica_id, exchange)
+            partition = exchange.cluster.partition(topic.name, requested.partition_index)
+            if not found.error_code and partition is not None:
+                end = partition.high_watermark if request.replica_id == CONSUMER else partition.log_end_offset
+                start, time = partition.log_start_offset, requested.timestamp
+                offsets = offsets_before(partition.log, start, end, time, exchange.now)
+                found.old_style_offsets = offsets[: max(requested.max_num_offsets, 0)]
+            responses.append(found)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=responses))
+    return ListOffsetsResponse(topics=topics)
 
 
 def _response(

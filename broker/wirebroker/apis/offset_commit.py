@@ -1,4 +1,4 @@
-"""OffsetCommit, versions 2–10.
+"""OffsetCommit, versions 2–10, and 0–1 of releases before 4.0. Version 0 is in `apis.zookeeper_offsets`.
 
 A member commits with its id and its generation, or its epoch in a consumer group (KIP-848, from version 9). Any client may
 commit to a group without members (generation −1). Each partition is answered on its own: UNKNOWN_TOPIC_OR_PARTITION, from
@@ -19,6 +19,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from wirebroker.apis import zookeeper_offsets
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.cluster import Topic
@@ -30,10 +31,14 @@ Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, Err
 """An existing partition of the request, and the error of its offset."""
 RETENTION_OF_BROKER = -1
 """The value that stands for the broker's retention time."""
+NOW = -1
+"""The commit timestamp of version 1, and of all versions that have none, that stands for the broker's time."""
 
 
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     """Remember the valid offsets. As in Kafka, unknown partitions come first in the response."""
+    if exchange.version == 0:
+        return zookeeper_offsets.commit(request, exchange)
     responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
     known: list[Known] = []
     pause = pauses()
@@ -107,4 +112,5 @@ def _committed(requested: OffsetCommitRequestPartition, request: OffsetCommitReq
     keep_ms = request.retention_time_ms
     expires = expires_at(exchange.now, keep_ms) if keep_ms != RETENTION_OF_BROKER else None
     metadata = requested.committed_metadata or ""
-    return Committed(requested.committed_offset, requested.committed_leader_epoch, metadata, exchange.now, expires)
+    committed_at = exchange.now if requested.commit_timestamp == NOW else requested.commit_timestamp
+    return Committed(requested.committed_offset, requested.committed_leader_epoch, metadata, committed_at, expires)

@@ -1,4 +1,4 @@
-"""OffsetFetch, versions 1–10.
+"""OffsetFetch, versions 1–10, and 0 of releases before 4.0, which is in `apis.zookeeper_offsets`.
 
 If topics is null, the response has all offsets of the group. From version 8 a request can name several groups; from version
 10 it names topics by id. An offset that was never committed is −1 without an error, even for an unknown group. With
@@ -23,6 +23,7 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from wirebroker.apis import zookeeper_offsets
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
@@ -35,6 +36,8 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     """Respond with the committed offsets."""
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
+    if exchange.version == 0:
+        return zookeeper_offsets.fetch(request, exchange)
     error = exchange.engine.groups.coordinator_error(request.group_id, exchange.node_id)
     requested = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     if error and exchange.version >= 2:

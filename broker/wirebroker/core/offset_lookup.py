@@ -35,6 +35,23 @@ def first_since(log: Log, timestamp: int, start: int) -> TimestampedOffset:
     return NOTHING_FOUND
 
 
+def offsets_before(log: Log, log_start_offset: int, end_offset: int, timestamp: int, now: int) -> list[int]:
+    """Returns the start offsets of the segments last written before a time, and the end if records came before it; the
+    latest first (UnifiedLog.legacyFetchOffsetsBefore). A segment was last written when the next one was created."""
+    segments = log.segments
+    written = [following.created for following in segments[1:]] + [segments[-1].created]
+    times = [(max(each.base_offset, log_start_offset), time) for each, time in zip(segments, written, strict=True)]
+    if segments[-1].size:
+        times.append((end_offset, now))
+    if timestamp == LATEST:
+        found = times
+    elif timestamp == EARLIEST:
+        found = times[:1]
+    else:
+        found = times[: max((at + 1 for at, (_, time) in enumerate(times) if time <= timestamp), default=0)]
+    return sorted((offset for offset, _ in found), reverse=True)
+
+
 def newest(log: Log) -> TimestampedOffset:
     """Returns the first record with the largest timestamp. As in Kafka, the record may be before the log start, if its
     segment still exists."""

@@ -43,6 +43,8 @@ class GroupCoordinator:
         self.changes = self._registry.changes
         self.commits = OffsetManager(self._registry)
         self.offsets = self.commits.offsets
+        self.zookeeper_offsets: dict[tuple[str, str, int], int] = {}
+        """The offsets that version 0 of OffsetCommit keeps elsewhere, by group, topic and partition."""
         self._gone_topics: dict[str, bytes] = {}
         """Deleted topics that are not forgotten yet, and their ids."""
         self._forgets = False
