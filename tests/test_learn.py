@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from wirebroker.learning.form import (
     loads,
     read,
 )
+from wirebroker.learning.sections import DOWN
 from wirebroker.testing.options import BrokerOptions
 from wirekit import batch, client
 
@@ -413,7 +414,15 @@ def test_compare_says_what_it_cannot_compare(
 
 def _silent(connection: socket.socket) -> None:
     connection.recv(1)
-    threading.Event().wait(1)
+    threading.Event().wait(0.3)
+
+
+def _drip(connection: socket.socket) -> None:
+    """Send a byte every now and then, so that the client never waits for long."""
+    with suppress(OSError):
+        for each in b"\0\0\1\0" + bytes(100):
+            connection.sendall(bytes([each]))
+            threading.Event().wait(0.05)
 
 
 def _answering(text: bytes) -> Callable[[socket.socket], None]:
@@ -448,15 +457,17 @@ def _server(behave: Callable[[socket.socket], None]) -> Iterator[str]:
             _answering(b"\0\0\0\x0a\0\0\0\x01\0\x24\0\0\0\0"),
             "answers ApiVersions with TOPIC_ALREADY_EXISTS",
         ),
+        (_answering(b"\x05\0\0\0"), "so this is not a Kafka broker"),
         (_silent, "no response in time"),
+        (_drip, "no response in time"),
     ],
-    ids=["closes", "speaks HTTP", "cuts its response", "refuses", "is silent"],
+    ids=["closes", "speaks HTTP", "cuts its response", "refuses", "is too large", "is silent", "drips"],
 )
 def test_what_is_not_a_broker_ends_in_one_sentence(
     behave: Callable[[socket.socket], None], problem: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quick = tmp_path / "quick.properties"
-    quick.write_text("request.timeout.ms=300\n")
+    quick.write_text("request.timeout.ms=100\n")
     with _server(behave) as address:
         assert main(["learn", "--bootstrap", address, "--out", str(file), "--command-config", str(quick)]) == 2
     said = capsys.readouterr().err
@@ -481,6 +492,14 @@ def test_a_cluster_that_contradicts_itself_ends_in_one_sentence(file: Path, caps
         assert main(["learn", "--bootstrap", kafka.bootstrap_servers, "--out", str(file)]) == 2
         assert f"{kafka.bootstrap_servers} contradicts itself: orders-0 has the replicas [1, 1]" in capsys.readouterr().err
     assert not file.exists()
+
+
+def test_a_section_without_a_response_is_named_and_the_others_are_read(file: Path) -> None:
+    with MockKafka(topics="orders", users={"alice": "x"}) as kafka:
+        kafka.faults.add(faults.disconnect(api="DescribeAcls"))
+        learned = learn(kafka, file)
+    assert [(each.section, each.needs) for each in learned.unread] == [("acls", "DESCRIBE on CLUSTER kafka-cluster")]
+    assert [each.name for each in learned.users] == ["alice"]
 
 
 @pytest.mark.parametrize(
@@ -514,6 +533,4 @@ def test_a_broker_that_is_down_is_named(file: Path) -> None:
         kafka.kill_broker(2)
         learned = learn(kafka, file)
     assert [each.node_id for each in learned.brokers] == [1, 2]
-    assert ("broker 2", "the broker is down, so its rack and settings are not known") in [
-        (each.section, each.error) for each in learned.unread
-    ]
+    assert ("broker 2", DOWN) in [(each.section, each.error) for each in learned.unread]

@@ -7,20 +7,23 @@ from collections.abc import Iterator
 from kafkawire.messages.metadata import MetadataResponse
 from wirebroker.client.login import log_in
 from wirebroker.client.settings import Access
-from wirebroker.client.wire import CLIENT_ID, TIMEOUT, Connection, Connections, address_of
+from wirebroker.client.wire import CLIENT_ID, TIMEOUT, UNLIMITED, Connection, Connections, Limits, address_of
 
 
 class Brokers(Connections):
     """Connections by `host:port`, each over TLS and logged in as the access says. Every use can also raise LoginFailed."""
 
-    def __init__(self, access: Access | None = None, timeout: float = TIMEOUT, client_id: str = CLIENT_ID) -> None:
+    def __init__(
+        self, access: Access | None = None, timeout: float = TIMEOUT, client_id: str = CLIENT_ID, limits: Limits = UNLIMITED
+    ) -> None:  # fmt: skip
         super().__init__()
+        self._limits = limits
         self._access, self._timeout, self._client_id = access or Access(), timeout, client_id
         self._tls = self._access.context()
 
     def connect(self, address: str) -> Connection:
         """A new connection to this broker. Raises ConnectionClosed, NoResponse, ProtocolError, LoginFailed, ValueError."""
-        made = Connection(address_of(address), self._timeout, self._client_id, self._tls)
+        made = Connection(address_of(address), self._timeout, self._client_id, self._tls, self._limits)
         try:
             log_in(made, self._access)
         except BaseException:

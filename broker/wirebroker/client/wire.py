@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
@@ -45,6 +47,16 @@ def _words(failure: OSError) -> str:
     return (not isinstance(failure, ssl.SSLError) and failure.strerror) or str(failure)
 
 
+class Limits(NamedTuple):
+    """How large a response may be, in bytes, and how long it may take as a whole, in seconds."""
+
+    bytes: int = LARGEST_RESPONSE
+    seconds: float = inf
+
+
+UNLIMITED = Limits()
+
+
 class Connection:
     """One connection to a broker, over TLS if it gets a context. Raises ConnectionClosed if it cannot be made."""
 
@@ -54,12 +66,14 @@ class Connection:
         timeout: float = TIMEOUT,
         client_id: str = CLIENT_ID,
         tls: ssl.SSLContext | None = None,
+        limits: Limits = UNLIMITED,
     ) -> None:
         self.timeout, self.client_id = timeout, client_id
+        self._limits = limits
         self.awaited: deque[tuple[int, int, int]] = deque()
         """Correlation id, API key and version of each request that has no response yet."""
         self._correlation = 0
-        self._frames = FrameReader(LARGEST_RESPONSE)
+        self._frames = FrameReader(limits.bytes)
         try:
             self._socket = socket.create_connection(address, timeout)
             if tls is not None:
@@ -120,8 +134,11 @@ class Connection:
     def frame(self, timeout: float | None = None) -> bytes:
         """The next frame without its size. Raises ConnectionClosed, NoResponse, ProtocolError."""
         self._socket.settimeout(self.timeout if timeout is None else timeout)
+        until = time.monotonic() + self._limits.seconds
         try:
             while (frame := self._frames.next()) is None:
+                if time.monotonic() > until:
+                    raise TimeoutError
                 if not (arrived := self._socket.recv(AT_ONCE)):
                     raise ConnectionResetError("the broker closed the connection")
                 self._frames.feed(arrived)

@@ -19,7 +19,7 @@ from wirebroker.audit.findings import plural
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import Access, BadConfig, read_access
-from wirebroker.client.wire import ConnectionClosed
+from wirebroker.client.wire import ConnectionClosed, Limits
 from wirebroker.commands.usage import UsageError
 from wirebroker.common.complaints import complain
 from wirebroker.learning.anonymous import anonymous
@@ -30,6 +30,10 @@ from wirebroker.learning.learn import learn
 
 CLIENT_ID = "wirebroker-learn"
 KEY_BYTES = 16
+LARGEST_RESPONSE = 64 * 1024 * 1024
+"""Bytes; the Metadata of 100,000 partitions has about five million."""
+PATIENCE = 10
+"""A whole response may take so many times as long as request.timeout.ms, which is the time without a byte."""
 SHOWN = 6
 """How many of the settings that were left out are named; the file has all."""
 SECURED = "; if this listener has TLS or SASL, --command-config tells how to reach it"
@@ -60,7 +64,9 @@ def _learn(bootstrap: str, config: str | None) -> Learned:
     problem = f"--bootstrap {bootstrap!r} is not host:port"
     for address in addresses:
         try:
-            with closing(Brokers(access, access.timeout_ms / 1000, CLIENT_ID)) as brokers, _progress() as progress:
+            seconds = access.timeout_ms / 1000
+            limits = Limits(LARGEST_RESPONSE, seconds * PATIENCE)
+            with closing(Brokers(access, seconds, CLIENT_ID, limits)) as brokers, _progress() as progress:
                 return learn(brokers, address, progress)
         except ConnectionClosed as refused:
             problem = f"{address}: {refused}{SECURED if config is None else ''}"

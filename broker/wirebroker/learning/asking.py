@@ -11,6 +11,7 @@ from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsRespo
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkawire.registry import API_VERSIONS, api_name
 from wirebroker.client.brokers import Brokers
+from wirebroker.client.wire import ConnectionClosed, NoResponse
 from wirebroker.learning.form import Unread
 
 PIECE = 200
@@ -88,7 +89,8 @@ class Asked:
         return self._brokers.request(message, min(newest, ours_newest), address)
 
     def read(self, section: str, needs: str, read: Callable[[], T]) -> T | None:
-        """Returns what `read` returns. If the broker refuses it or has no such API, notes that, and returns None."""
+        """Returns what `read` returns. If the broker refuses it, does not respond or has no such API, notes that, and returns
+        None. Raises as `_versions` does if the broker does not respond to anything else either."""
         self.progress(section, 0, 1)
         try:
             return read()
@@ -96,6 +98,9 @@ class Asked:
             self.note(section, refused.name, needs)
         except NotOffered as missing:
             self.note(section, f"the broker does not offer {missing}")
+        except (NoResponse, ConnectionClosed) as silent:
+            self._versions(self.bootstrap)
+            self.note(section, str(silent), needs)
         return None
 
     def note(self, section: str, error: str, needs: str = "") -> None:

@@ -29,6 +29,7 @@ from wirebroker.learning.form import DEFAULT, Acl, Broker, Group, Quota, Setting
 
 CLUSTER_CONFIGS = "DESCRIBE_CONFIGS on CLUSTER kafka-cluster"
 CLUSTER = "DESCRIBE on CLUSTER kafka-cluster"
+DOWN = "it is down or does not have this listener, so its rack and settings are not known"
 SCRAM = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 OF_ITS_MACHINE = frozenset(
     {
@@ -60,7 +61,7 @@ def broker_settings(asked: Asked) -> tuple[Settings, Settings, list[Broker]]:
         asked.progress("settings of brokers", number, len(racks))
         result = _of_broker(asked, node_id) if node_id in racks else None
         if node_id not in racks:
-            asked.note(f"broker {node_id}", "the broker is down, so its rack and settings are not known")
+            asked.note(f"broker {node_id}", DOWN)
         static[node_id] = _with_source(asked, result, Source.STATIC)
         cluster_wide |= _with_source(asked, result, Source.ALL_BROKERS)
         altered = _with_source(asked, result, Source.BROKER)
@@ -274,7 +275,8 @@ def users(asked: Asked) -> list[User]:
     """Returns the users with SCRAM credentials."""
 
     def read() -> list[User]:
-        response = asked.request(DescribeUserScramCredentialsRequest(users=None))
+        # Kafka 3.9 to 4.3 never responds to a user who may not ask, if the list is null and not empty.
+        response = asked.request(DescribeUserScramCredentialsRequest(users=[]))
         check(response.error_code)
         return [
             User(name=each.user, mechanisms={_mechanism(info.mechanism): info.iterations for info in each.credential_infos})
