@@ -41,22 +41,18 @@ view = memoryview(shared)
 
 
 class Arena:
-    """Memory in large mappings that ask for huge pages: the first touch of a page costs more than copying into it, and a page
-    of 2 MiB costs a fraction of 512 pages of 4 KiB."""
+    """Memory in large mappings."""
 
     size = 16 * 1024 * 1024
-    huge = True
     current = view[:0]
 
     @classmethod
     def take(cls, size: int) -> memoryview:
         """A writable piece that no other caller has."""
-        if not cls.huge:
+        if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
             return memoryview(bytearray(size))
         if size > len(cls.current):
-            mapping = mmap.mmap(-1, max(size, cls.size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            mapping.madvise(mmap.MADV_HUGEPAGE)
-            cls.current = memoryview(mapping)
+            cls.current = memoryview(mmap.mmap(-1, max(size, cls.size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         piece, cls.current = cls.current[:size], cls.current[size:]
         return piece
 
@@ -363,13 +359,8 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--walk", action="store_true", help="walk over the lengths of the records")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
-    parser.add_argument(
-        "--memory", choices=("huge", "plain"), default="huge",
-        help="how the log gets its memory; huge pages are faster where the system has them (Linux)",
-    )  # fmt: skip
     options = parser.parse_args()
     Floor.walks = options.walk
-    Arena.huge = options.memory == "huge" and hasattr(mmap, "MADV_HUGEPAGE")
     if options.loop == "uvloop":
         import uvloop
 

@@ -1,18 +1,19 @@
 """Memory for records, in large pieces.
 
-The first write to a page of memory costs more than copying records into it. With pages of 2 MiB, first writes take a fifth of
-the time that they take with pages of 4 KiB. Therefore records go into large private mappings, with huge pages where the
-system has them. A mapping takes no memory before the first write. The system frees the mapping with the end of its last
-`memoryview`.
+The first write to a page of memory costs more than copying records into it. Records go into large private mappings, which take
+no memory before the first write; the system frees a mapping with the end of its last `memoryview`.
+
+The pages are those that the system prefers. Huge pages would cost a sixth where the system has them at hand. But a virtual
+machine may have returned its free blocks of that size to its host, and then each huge page has to come back from there, at four
+times the cost of small pages.
 """
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 
-HUGE_FROM = 2 * 1024 * 1024
-"""The smallest size of a piece that is mapped rather than allocated: the size of a huge page."""
+MAPPED_FROM = 2 * 1024 * 1024
+"""The smallest size of a piece that is mapped rather than allocated."""
 ARENA_SIZE = 16 * 1024 * 1024
 _LARGEST_SHARED = ARENA_SIZE // 4
 _ALIGNMENT = 64
@@ -20,15 +21,11 @@ _ALIGNMENT = 64
 
 def allocate(size: int) -> memoryview:
     """Returns a writable piece of `size` bytes, all zero."""
-    if size < HUGE_FROM:
+    if size < MAPPED_FROM:
         return memoryview(bytearray(size))
     if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
         return memoryview(mmap.mmap(-1, size))[:size]
-    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without them
-            mapping.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(mapping)
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 class Arena:
