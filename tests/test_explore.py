@@ -123,7 +123,8 @@ def test_an_idempotent_producer_gives_no_alarm(explore: Explore) -> None:
 
 
 def test_leaders_and_coordinators_move_where_there_are_two_brokers(explore: Explore, tmp_path: Path) -> None:
-    move = ("--api", "Produce", "--faults", "move_leader")
+    one_address = 'case "$BOOTSTRAP_SERVERS" in *,*) exit 1;; esac'  # some applications take no list
+    move = ("--api", "Produce", "--faults", "move_leader", "--check", one_address)
     code, found = explore("fire_and_forget.py once", *move)
     assert code == 0
     assert [(run["outcomes"], run["fired"]) for run in found["runs"]] == [(["as_before"], 1)] * 3

@@ -48,9 +48,11 @@ def test_without_the_program_node_is_told_what_to_install() -> None:
 
 @pytest.mark.slow  # Go links a program, and Maven starts
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("name", "tool"), [("node", "node"), ("go", "go"), ("java", "java")])
-def test_the_tests_of_the_project_pass(name: str, tool: str) -> None:
-    run = subprocess.run([sys.executable, SCRIPT, "--offline", name], capture_output=True, text=True, timeout=230)
+@pytest.mark.parametrize("what", ["tests", "explore"])
+@pytest.mark.parametrize("name", ["node", "go", "java"])
+def test_the_tests_of_the_project_pass(name: str, what: str) -> None:
+    flags = ["--explore"] if what == "explore" else []
+    run = subprocess.run([sys.executable, SCRIPT, "--offline", *flags, name], capture_output=True, text=True, timeout=230)
     if run.returncode == 2:
-        lacking(tool, run.stdout)
+        lacking(name, run.stdout)
     assert run.returncode == 0, run.stdout

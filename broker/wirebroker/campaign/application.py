@@ -147,7 +147,8 @@ class Application:
         self, command: Sequence[str], kafka: MockKafka | ProxyKafka, limit: float, watch: Watch | None = None
     ) -> tuple[int | None, str]:  # fmt: skip
         """Run a command to its end: its exit code, None if it was ended by force, and the end of its output."""
-        address = dict.fromkeys((*VARIABLES, *self.variables), kafka.bootstrap_servers)
+        first, *_ = kafka.bootstrap_servers.split(",")  # in every run one address, for an application that takes no list
+        address = dict.fromkeys((*VARIABLES, *self.variables), first)
         with tempfile.TemporaryFile() as output:
             try:
                 process = subprocess.Popen(

@@ -3,6 +3,7 @@ package orders
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -13,6 +14,19 @@ type object = map[string]any
 
 // By default franz-go asks for metadata at most every 5 s, and a retry after a lost connection waits for them.
 var soon = kgo.MetadataMinAge(100 * time.Millisecond)
+
+// TestAnOrderIsSent is what `wirebroker explore` runs.
+func TestAnOrderIsSent(t *testing.T) {
+	bootstrap := os.Getenv("BOOTSTRAP_SERVERS")
+	if bootstrap == "" {
+		t.Skip("wirebroker explore sets BOOTSTRAP_SERVERS")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := SendOrder(ctx, bootstrap, "order-1", "a pound of tea", soon); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func TestALostAcknowledgementDoublesNothing(t *testing.T) {
 	broker := StartWirebroker(t, "--topic", "orders:3")

@@ -13,4 +13,9 @@ public class Orders {
             producer.send(new ProducerRecord<>("orders", id, order)).get();
         }
     }
+
+    /** What `wirebroker explore` runs. */
+    public static void main(String[] words) throws Exception {
+        send(System.getenv("BOOTSTRAP_SERVERS"), "order-1", "a pound of tea");
+    }
 }
