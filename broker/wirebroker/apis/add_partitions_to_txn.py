@@ -64,7 +64,9 @@ def _responses(
         for index in topic.partitions:
             if pause():
                 yield None
-            there = exchange.cluster.partition(topic.name, index) is not None
+            there = exchange.cluster.partition(topic.name, index) is not None or (
+                topic.name in exchange.cluster.topics and not exchange.cluster.configs.release.behaviour.finds_partitions
+            )
             wanted[topic.name, index] = ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     absent = any(wanted.values())
     codes: Codes = wanted if absent else _codes(requested, list(wanted), exchange)

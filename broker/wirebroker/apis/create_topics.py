@@ -108,7 +108,9 @@ def _plan(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:
     try:
         check_topic_configs(overrides, cluster.configs)
     except ConfigError as error:
-        return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+        known = all(map(cluster.configs.definitions.has_topic_setting, overrides))
+        foreseen = cluster.configs.release.behaviour.finds_wrong_settings or not known
+        return Refusal(ErrorCode.INVALID_CONFIG if foreseen else ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
     return _assigned(topic, overrides, cluster) if topic.assignments else _counted(topic, overrides, cluster)
 
 

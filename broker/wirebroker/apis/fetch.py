@@ -54,6 +54,7 @@ READ = 64
 NO_BYTES = memoryview(b"")
 NO_EPOCH, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
 """Shared by all responses, because making them takes a microsecond. A response replaces them and never changes them."""
+OLDEST_VERSION_WITH_ZSTD = 10
 FROM_FOLLOWERS_SINCE = 11
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -173,6 +174,7 @@ class Fetch:
         self.cluster = exchange.engine.cluster
         self.node_id = exchange.connection.node_id
         self.committed = request.isolation_level == 1
+        self._tells_stable = self.committed or exchange.cluster.configs.release.behaviour.tells_last_stable_offset
         self._rack = self._rack_of_consumer() if request.rack_id else ""
         if self.cluster.quotas.on and not from_follower(request):
             self.room = exchange.engine.throttle.room(exchange)
@@ -267,6 +269,9 @@ class Fetch:
         return known[topic]
 
     def _refuse(self, requested: FetchPartition, partition: Partition | None, error: ErrorCode) -> PartitionData:
+        if partition is None and self.exchange.version < OLDEST_VERSION_WITH_ZSTD:
+            finds = self.cluster.configs.release.behaviour.finds_topics_first
+            error = error if finds else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         data = PartitionData(
             partition_index=requested.partition, error_code=error, high_watermark=-1, records=NO_BYTES,
             # In Kafka other code responds for a partition that exists, with another default.
@@ -296,7 +301,7 @@ class Fetch:
         seen = partition.seen_at(self.node_id)
         data = PartitionData(
             partition_index=requested.partition, error_code=ErrorCode.NONE, high_watermark=seen.high_watermark,
-            last_stable_offset=seen.last_stable_offset, log_start_offset=seen.log_start_offset,
+            last_stable_offset=seen.last_stable_offset if self._tells_stable else -1, log_start_offset=seen.log_start_offset,
             aborted_transactions=[] if self.committed else None, records=NO_BYTES,
             diverging_epoch=NO_EPOCH, current_leader=NO_LEADER, snapshot_id=NO_SNAPSHOT,
         )  # fmt: skip

@@ -33,7 +33,14 @@ from kafkawire.primitives import Buffer
 from wirebroker.apis.delayed import Delayed
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.apis.produce_shape import remember_shape, response_of
-from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, produce_error, unreadable
+from wirebroker.apis.produce_transaction import (
+    REFUSALS,
+    broken_records,
+    check_transaction,
+    message_of,
+    produce_error,
+    unreadable,
+)
 from wirebroker.apis.produce_twice import named_once, names_twice, respond_unread
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Topic
@@ -56,6 +63,9 @@ ADMIN_CLIENT = "__admin_client"
 
 def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome | Steps:
     """Append the valid batches and respond for each partition on its own."""
+    if (broken := broken_records(request, exchange)) is not None:
+        version = exchange.cluster.configs.release.version
+        return exchange.close(f"Kafka {version} closes the connection for such record data: {broken}")
     damage = unreadable(request, exchange.version)
     if damage is not None:
         return _all_refused(request, damage[0], exchange, damage[1])

@@ -22,6 +22,7 @@ from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.produce import ProduceRequest
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.leadership import leader_error
+from wirebroker.core.message_set_checks import size_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD
 from wirebroker.core.releases.changes import Behaviour
@@ -46,7 +47,26 @@ FENCED = {
     "transactional id.",
 }
 """The messages of errors of the coordinator that Kafka 3.6 repeats."""
+CUT_RECORDS = ("null_records", "no_batch", "corrupt_batch")
+"""The rules that record data breaks if it ends early, as their names begin."""
+WRONG_RECORDS = ("old_message_format", "more_than_one_batch")
+"""The rules that whole record data can break."""
 NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
+
+
+def broken_records(request: ProduceRequest, exchange: Exchange) -> str | None:
+    """The rule that the request's record data breaks, if the release closes the connection then (ProduceRequest)."""
+    behaviour = exchange.cluster.configs.release.behaviour
+    if behaviour.responds_to_cut_records:
+        return None
+    closing = CUT_RECORDS if behaviour.responds_to_wrong_records else CUT_RECORDS + WRONG_RECORDS
+    for data in request.topic_data:
+        for requested in data.partition_data:
+            records = None if requested.records is None else memoryview(requested.records)
+            error = size_error(records, exchange.version)
+            if error is not None and error.rule.startswith(closing):
+                return error.rule
+    return None
 
 
 def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
@@ -102,11 +122,11 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
     ]
     if not batches:
         return None
-    if request.transactional_id is None:
+    behaviour = exchange.cluster.configs.release.behaviour
+    if request.transactional_id is None and behaviour.needs_transactional_id:
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     producers = {(header.producer_id, header.producer_epoch) for _, _, header in batches if header.producer_id >= 0}
-    verifies = exchange.cluster.configs.release.behaviour.verifies_transactions
-    if len(producers) > 1 and verifies:
+    if len(producers) > 1 and behaviour.verifies_transactions:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     wanted: list[tuple[Partition, int]] = []
     for data, index, header in batches:
@@ -114,7 +134,7 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
         partition = topic.partition(index) if topic is not None else None
         if partition is not None and header.producer_id >= 0 and not leader_error(partition, exchange.node_id):
             wanted.append((partition, header.base_sequence))
-    if not producers or not verifies:
+    if not producers or not behaviour.verifies_transactions or request.transactional_id is None:
         return Verified(frozenset((partition.topic, partition.index) for partition, _ in wanted), {})
     producer = TransactionalProducer(request.transactional_id, *producers.pop(), _speaks(exchange.version))
     return verify(producer, wanted, exchange.engine.transactions, exchange.cluster, exchange.now)

@@ -49,6 +49,7 @@ from wirebroker.core.producers import (
     last_timestamp,
     open_since,
     poison,
+    without_batches,
     without_transaction,
 )
 from wirebroker.core.profile import Rules
@@ -220,6 +221,8 @@ class Partition:
         if checked is None:
             checked = check(records, fast_path.policy, now, produce_version, self.full_checks, at_once)
         if isinstance(checked, RecordReject):
+            if not fast_path.policy.explains_records:
+                checked = checked.unexplained()
             start = self.log_start_offset if checked.log_start_known else -1
             return Appended(checked, checked.code, -1, -1, start, checked.header, None)
         header = checked.header
@@ -365,7 +368,8 @@ class Partition:
             base = self._write(checked, now, False)
         except OSError:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        self.producers[marker.producer_id] = end_transaction(state, *epochs, now)
+        ended = end_transaction(state, *epochs, now)
+        self.producers[marker.producer_id] = ended if self.configs.behaviour.keeps_batches else without_batches(ended)
         replicated = self.held_at is None
         self.transactions.end(marker.producer_id, base, aborted=not marker.commit, replicated=replicated)
         awaited = self.transactions.verifications.get(marker.producer_id)

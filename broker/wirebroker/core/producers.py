@@ -176,6 +176,11 @@ def epoch_of(state: bytes) -> int:
     return epoch
 
 
+def without_batches(state: bytes) -> bytes:
+    """Returns the state of a producer whose batches are forgotten: no retry is recognised, and the sequence goes on."""
+    return state[:_START]
+
+
 def last_batch_only(state: bytes) -> bytes:
     """Returns the state in a snapshot, which has only the last batch."""
     return state[: _START + _BATCH.size]
@@ -332,7 +337,7 @@ def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offs
         if got != 0 and epoch != -1:
             return Reject(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "new_epoch_not_zero", got, 0)
         return Accept(log_end_offset, "new_epoch")
-    if epoch == -1:
+    if epoch == -1 and rules.first_sequence == "any":
         return Accept(log_end_offset, "no_epoch")
     return _judge_order(batch, rules, log_end_offset, last)
 

@@ -85,6 +85,14 @@ class RecordPolicy(NamedTuple):
     """Tells whether a message set may have several compressed messages, or both magics."""
     foresees_null_records: bool = True
     """Tells whether null records have an error of their own."""
+    explains_records: bool = True
+    """Tells whether refused records have an error of their own, with details (KIP-467)."""
+    newest_codec: int = ZSTD
+    """The number of the newest compression codec that the release knows."""
+    compares_counts: bool = True
+    """Tells whether the number of records must agree with the last offset delta."""
+    names_records: bool = True
+    """Tells whether the response names each refused record, and not the first one alone."""
 
     @classmethod
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
@@ -107,6 +115,10 @@ class RecordPolicy(NamedTuple):
             configs.behaviour.refuses_append_time,
             configs.behaviour.takes_many_batches,
             configs.behaviour.foresees_null_records,
+            configs.behaviour.explains_records,
+            configs.behaviour.newest_codec,
+            configs.behaviour.compares_counts,
+            configs.behaviour.names_records,
         )
 
 
@@ -155,6 +167,13 @@ class RecordReject(NamedTuple):
     log_start_known: bool = False
     header: BatchHeader | None = None
 
+    def unexplained(self) -> RecordReject:
+        """Returns the rejection as releases before KIP-467 respond with it."""
+        if self.code not in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP):
+            return self
+        code = ErrorCode.CORRUPT_MESSAGE if self.code == ErrorCode.INVALID_RECORD else self.code
+        return RecordReject(code, self.rule, header=self.header)
+
 
 def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool = False
@@ -171,7 +190,7 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
     if length != size - LOG_OVERHEAD or magic != 2:
         return _first_batch(records, policy, now, produce_version, full, at_once)
     codec = attributes & COMPRESSION_MASK
-    if codec >= ZSTD and produce_version < OLDEST_VERSION_OF_ZSTD:
+    if codec >= ZSTD and produce_version < OLDEST_VERSION_OF_ZSTD and policy.newest_codec >= ZSTD:
         return _codec_of_later_version(codec, header)
     if base_offset != 0:
         return RecordReject(ErrorCode.INVALID_RECORD, "base_offset_not_zero", log_start_known=True, header=header)
@@ -179,7 +198,12 @@ def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes", header=header)
     if crc32c(records[CRC_START:]) != crc:
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, "crc", header=header)
-    if codec > ZSTD or count <= 0 or count != last_delta + 1 or attributes & CONTROL or (first < 0 and pid > -1):
+    if codec > policy.newest_codec:
+        return _server_error(header, "unknown_compression")
+    if count <= 0 or count != last_delta + 1 or attributes & CONTROL or (first < 0 and pid > -1):
+        if 0 < count <= last_delta and not policy.compares_counts:
+            counted = seal(header._replace(last_offset_delta=count - 1), records[HEADER_SIZE:])
+            return check(memoryview(counted), policy, now, produce_version, full, at_once)
         return _header_error(header)
     full = full or max_timestamp - now > policy.after_max_ms
     if at_once and count > MANY_RECORDS and (full or policy.compression != "producer"):
@@ -271,12 +295,8 @@ def _codec_of_later_version(codec: int, header: BatchHeader | None) -> RecordRej
 
 
 def _header_error(header: BatchHeader) -> RecordReject:
-    """Returns the rejection by the first failing check of the header: UnifiedLog's check of the codec, then the checks of
-    LogValidator.validateBatch."""
-    code = ErrorCode.INVALID_RECORD
-    if header.compression > ZSTD:
-        code, rule = ErrorCode.UNKNOWN_SERVER_ERROR, "unknown_compression"
-    elif header.last_offset_delta + 1 <= 0:
+    """Returns the rejection by the first failing check of LogValidator.validateBatch."""
+    if header.last_offset_delta + 1 <= 0:
         rule = "offset_range"
     elif header.records_count <= 0:
         rule = "record_count"
@@ -284,7 +304,7 @@ def _header_error(header: BatchHeader) -> RecordReject:
         rule = "count_and_offsets_differ"
     else:
         rule = "control_batch_from_client" if header.is_control else "negative_sequence"
-    return RecordReject(code, rule, log_start_known=True, header=header)
+    return RecordReject(ErrorCode.INVALID_RECORD, rule, log_start_known=True, header=header)
 
 
 def _damaged(header: BatchHeader, damage: Exception) -> RecordReject:
@@ -394,6 +414,8 @@ def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, 
             f"One or more records have been rejected due to {found} record errors in total, "
             f"and only showing the first three errors at most: [{shown}]"
         )
+    if not policy.names_records:
+        errors = [(errors[0][0], None)]
     rule = "timestamp" if code is ErrorCode.INVALID_TIMESTAMP else "null_key_on_compacted_topic"
     return RecordReject(code, rule, message, errors, True, header)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 RELEASES = (
-    "0.11", "1.1", "2.1", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9",
+    "0.11", "1.0", "1.1", "2.1", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8",
+    "3.0", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9",
     "4.0", "4.1", "4.2", "4.3", "4.4",
 )  # fmt: skip
 """The releases that can be served, oldest first."""
@@ -24,6 +25,32 @@ class Behaviour:
     """Clients can push their metrics, if the broker has a receiver for them."""
     verifies_epochs: bool = True
     """A leader compares the epochs before it asks the coordinator about a transactional batch."""
+    responds_to_cut_records: bool = True
+    """Produce with record data that ends early or has an unknown magic is answered, and does not close the connection."""
+    responds_to_wrong_records: bool = True
+    """Produce with several batches, or with messages of an old magic, is answered, and does not close the connection."""
+    explains_records: bool = True
+    """Refused records have an error of their own, INVALID_RECORD, and the response names each of them."""
+    names_records: bool = True
+    """The response to refused records names each of them with its error, and not only the first one."""
+    compares_counts: bool = True
+    """A batch must have as many records as its last offset delta says."""
+    keeps_batches: bool = True
+    """A producer's batches are recognised as retries also after its transaction has ended."""
+    finds_topics_first: bool = True
+    """Fetch looks for the topic before it looks whether the client can read its codec."""
+    fences_newer_epochs: bool = True
+    """EndTxn with a newer epoch than the producer's changes nothing."""
+    tells_last_stable_offset: bool = True
+    """Fetch tells the last stable offset also to readers of uncommitted records."""
+    needs_transactional_id: bool = True
+    """A transactional batch is refused if the request has no transactional id."""
+    newest_codec: int = 4
+    """The number of the newest compression codec; 4 is zstd."""
+    finds_wrong_settings: bool = True
+    """A setting that cannot be read is INVALID_CONFIG, and not UNKNOWN_SERVER_ERROR."""
+    finds_partitions: bool = True
+    """AddPartitionsToTxn refuses partitions that do not exist, and not only topics."""
     explains_fencing: bool = False
     """A transactional batch of a fenced producer, or with another producer's id, is refused with a message."""
     foresees_null_records: bool = True
@@ -77,11 +104,26 @@ CHANGES: tuple[Change, ...] = (
     Change("3.5", "stand_ins", -3, "KIP-405", "the times −4 and below in ListOffsets stand for offsets, or are refused"),
     Change("3.0", "stand_ins", -2, "KIP-734", "the time −3 in ListOffsets stands for the largest timestamp"),
     Change("3.0", "cuts_first_batch", True, "seen", "a Fetch before version 3 with a limit below the first batch gets nothing"),
+    Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early is answered"),
     Change("2.8", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),
+    Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
+    Change("2.5", "names_records", False, "seen", "the response names each refused record with its error"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
     Change("2.4", "takes_many_batches", True, "seen", "a Produce before version 3 with two compressed messages is refused"),
+    Change("2.4", "explains_records", False, "KIP-467", "refused records have the error 87 and details, instead of 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state outlives the deletion of its records"),
     Change("2.0", "fills_converted", False, "KIP-283", "records converted for a Fetch before version 4 end with a cut message"),
+    Change("2.3", "finds_topics_first", False, "seen", "Fetch before version 10 of an unknown topic is 3 instead of 76"),
+    Change("2.1", "finds_topics_first", True, "KIP-110", "Fetch before version 10 of an unknown topic is 76"),
+    Change("2.1", "newest_codec", 3, "KIP-110", "zstd is known"),
+    Change("2.0", "responds_to_wrong_records", False, "seen", "Produce with several batches or old messages is answered"),
+    Change("2.0", "tells_last_stable_offset", False, "seen", "Fetch tells the last stable offset to every reader"),
+    Change("2.0", "needs_transactional_id", False, "seen", "a transactional batch needs a transactional id, else 53"),
+    Change("2.0", "finds_wrong_settings", False, "seen", "a setting that cannot be read is refused with 40 instead of −1"),
+    Change("2.0", "finds_partitions", False, "seen", "AddPartitionsToTxn refuses unknown partitions of a known topic"),
+    Change("1.1", "compares_counts", False, "seen", "a batch's number of records must agree with its last offset delta"),
+    Change("1.0", "keeps_batches", False, "KAFKA-5494", "a retry is recognised also after its transaction has ended"),
+    Change("1.0", "finds_partitions", True, "seen", "AddPartitionsToTxn takes unknown partitions of a known topic"),
     Change("1.0", "first_sequence", "zero_or_45", "KIP-192", "a first sequence other than zero has an error of its own, 59"),
     Change("1.0", "window", 1, "KAFKA-5494", "the retries of the last five batches are recognised, not of the last one"),
 )

@@ -272,7 +272,8 @@ class TransactionCoordinator:
         transaction = self.transactions.get(requested.transactional_id)
         if transaction is None:
             return ProducerResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        judged = _judge_end(transaction, requested)
+        fences = self._cluster.configs.release.behaviour.fences_newer_epochs
+        judged = _judge_end(transaction, requested, fences)
         if judged is not None:
             if judged is ErrorCode.NONE and requested.transaction_version >= BUMPS_EPOCH:
                 return ProducerResult(judged, transaction.producer_id, transaction.producer_epoch)
@@ -292,6 +293,8 @@ class TransactionCoordinator:
             after.producer_epoch, after.last_producer_epoch = requested.producer_epoch, NO_EPOCH
         if error := self._change(transaction, after, now):
             return ProducerResult(error)
+        if not fences and requested.producer_epoch != transaction.producer_epoch:  # noticed too late, and never ended
+            return ProducerResult(ErrorCode.INVALID_PRODUCER_EPOCH)
         self._finish(transaction, now)
         if not bumps:
             return ProducerResult(ErrorCode.NONE)
@@ -469,11 +472,12 @@ def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
     return producer_id == known.previous_producer_id and is_exhausted(producer_epoch)
 
 
-def _judge_end(transaction: Transaction, requested: EndRequest) -> ErrorCode | None:
+def _judge_end(transaction: Transaction, requested: EndRequest, fences: bool) -> ErrorCode | None:
     """Returns the response to an EndTxn that changes nothing, or None for an EndTxn that ends the transaction.
 
     In version 2 the epoch rises with every end, so a repetition has the previous epoch. The abort of a transaction that never
-    began is allowed, and raises the epoch. In earlier versions only the state shows a repetition.
+    began is allowed, and raises the epoch. In earlier versions only the state shows a repetition. `fences` says whether a
+    newer epoch is refused.
     """
     bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch
@@ -486,7 +490,8 @@ def _judge_end(transaction: Transaction, requested: EndRequest) -> ErrorCode | N
     again = (bumps and not requested.fences and requested.producer_epoch + 1 == epoch) or overflowed
     if requested.producer_id != transaction.producer_id and not overflowed:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if not _epoch_fits(transaction, requested, again):
+    takes_newer = not fences and requested.producer_epoch > epoch
+    if not takes_newer and not _epoch_fits(transaction, requested, again):
         return ErrorCode.PRODUCER_FENCED
     if transaction.is_stuck:
         return ErrorCode.CONCURRENT_TRANSACTIONS
