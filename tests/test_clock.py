@@ -17,7 +17,7 @@ from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from requesting import add_partitions, fetch, find_coordinator, init_producer_id, join_group, offset_commit
 from responses import only
 from wirebroker import faults
-from wirebroker.core.configs import BROKER_SETTINGS, TOPIC_SETTINGS
+from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.mock import MockKafka
 from wirebroker.trace.layout import line
 from wirekit import RawProducer, batch, client

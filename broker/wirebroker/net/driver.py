@@ -329,7 +329,9 @@ class Driver(Generic[C]):
             watcher()
 
     def _perform(self, effects: list[Any]) -> None:
-        if not self._respond_to_one(effects):
+        if len(effects) == 1:
+            self._perform_one(effects[0])
+        elif not self._respond_to_one(effects):
             concerned: list[Connection] = []
             parts: list[Buffer] = []
             current: Connection | None = None
@@ -354,7 +356,7 @@ class Driver(Generic[C]):
                     client.go_on()
 
     def _respond_to_one(self, effects: list[Any]) -> bool:
-        """The usual case, small responses to one connection. False, with nothing done, for anything else."""
+        """Send several small responses to one connection. False, with nothing done, for anything else."""
         connection = effects[0][0]
         responses = []
         for effect in effects:
@@ -363,10 +365,25 @@ class Driver(Generic[C]):
             responses.append(effect[1][0])
         client = self.clients.get(connection)
         if client is not None:
-            client.write(b"".join(responses) if len(responses) > 1 else responses[0])
+            client.write(b"".join(responses))
             if client.has_more:
                 client.go_on()
         return True
+
+    def _perform_one(self, effect: Any) -> None:
+        """Perform a single effect, which is the usual case. Only after a response may the next request go on."""
+        client = self.clients.get(effect[0])
+        if client is None:
+            return
+        if type(effect) is not Respond:
+            client.perform(effect)
+            return
+        if len(effect[1]) == 1:
+            client.write(effect[1][0])
+        else:
+            self._send(effect[0], effect[1])
+        if client.has_more:
+            client.go_on()
 
     def _send(self, connection: Connection | None, parts: Sequence[Buffer]) -> None:
         if connection is None or (client := self.clients.get(connection)) is None:

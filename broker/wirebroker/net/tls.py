@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ClientAuth = Literal["none", "requested", "required"]
 VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 CIPHERS, LEVEL = "ssl.cipher.suites", "@SECLEVEL="
-WEAK = f"OpenSSL refuses signatures with SHA-1 and MD5, and Kafka allows SHA-1; {CIPHERS}={LEVEL}0 allows both"
+WEAK = f"OpenSSL refuses signatures with SHA-1 or MD5, and Kafka allows SHA-1: {CIPHERS}={LEVEL}0 allows them"
 CAUSES = {
     "HTTP_REQUEST": "the client speaks HTTP, and this listener speaks TLS",
     "WRONG_VERSION_NUMBER": "the client speaks plaintext, and this listener speaks TLS",
