@@ -59,6 +59,7 @@ def page(name: str) -> str:
 
 AUDIT = ROOT / "docs" / "how-to" / "audit.md"
 OF_OTHERS = {
+    "--release-version",
     "--full-trace",
     "--user",
     "--detach",
@@ -229,10 +230,10 @@ def test_a_broker_starts_as_shown(arguments: list[str], output: str, tmp_path: P
     command = [sys.executable, "-m", "wirebroker.commands.cli", *free, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
-        lines = []
+        lines, last = [], (output.splitlines() or ["ready"])[-1]
         for line in process.stdout:
             lines.append(line)
-            if line == "ready\n":
+            if line.rstrip("\n") == last:
                 process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     without_ports = [re.sub(r":\d+", ":", text) for text in ("".join(lines), output)]

@@ -133,6 +133,7 @@ def test_rules_are_written_as_they_are_read() -> None:
         faults.move_coordinator(group="team"),
         faults.advance(60_000, api="EndTxn"),
         faults.restart(mode="kill"),
+        faults.upgrade("kafka-4.4", 100, api="EndTxn", nth=1),
         faults.truncate(4, topic="orders", partition=0),
         faults.lose_coordinator(group="team"),
         faults.stall_handshake(5, listener="SSL", nth=2),

@@ -268,6 +268,7 @@ def test_a_proxy_refuses_a_rule_that_acts_inside_a_broker(proxy: Proxy, kind: st
     words: dict[str, Any] = {
         "truncate": {"offset": 0, "topic": "orders", "partition": 0},
         "slow_reassignment": {"ms": 1},
+        "upgrade": {"to": "kafka-4.4"},
         "advance": {"ms": 1},
         "withdraw_acl": {"acl": "allow User:alice READ TOPIC orders"},
     }.get(kind, {})

@@ -65,6 +65,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "GET /brokers": MockKafka.brokers,
     "POST /brokers/{node_id}/kill": MockKafka.kill_broker,
     "POST /brokers/{node_id}/start": MockKafka.start_broker,
+    "POST /upgrade": MockKafka.upgrade,
     "GET /leaders": MockKafka.partition,
     "POST /topics/{topic}/partitions/{partition}/move-leader": MockKafka.move_leader,
     "POST /topics/{topic}/partitions/{partition}/elect-leader": MockKafka.elect_leader,

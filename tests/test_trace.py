@@ -44,6 +44,7 @@ from wirebroker.trace.rows import (
     ShareRow,
     TelemetryRow,
     ThrottleRow,
+    UpgradeRow,
     row_from_json,
 )
 from wirebroker.trace.schema import schema
@@ -109,7 +110,8 @@ def everything() -> list[Row]:
             )
             pushed = TelemetryRow(kafka.clock.now(), 1, 7, "app", "C-puqgyfx4Z4V6JdyiQgBw", False, "zstd", 461)
             level = FeatureRow(kafka.clock.now(), "group.version", 1, 0)
-            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused, waits, pushed, level]
+            upgraded = UpgradeRow(kafka.clock.now(), 1, "4.3", "4.4")
+            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused, waits, pushed, level, upgraded]
             return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + made
 
 
@@ -181,6 +183,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
             "share",
             "broker",
             "feature",
+            "upgrade",
             "retention",
             "run",
         }

@@ -10,7 +10,7 @@ from fuzzing.frames import damaged_frame, frame
 from fuzzing.known import Known
 from fuzzing.requests import Author, Made
 from fuzzing.script import Finding, Script, Setting, Step
-from fuzzing.world import TOPICS, Response, World
+from fuzzing.world import TOPICS, Response, World, served_by
 from kafkawire.frames import encode_request
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.registry import KEYS
@@ -113,7 +113,7 @@ class Case:
             key = KEYS[self.random.choice(self._apis)]
         else:
             key = KEYS[self.random.choice(OFTEN if self.random.random() < 0.5 else SERVED)]
-        oldest, newest = self.world.engine.versions[key]
+        oldest, newest = served_by(self.world.engine)[key]
         version = self.random.choice((newest, self.random.randint(oldest, newest)))
         mutated = self.random.random() < self._mutated
         made = self.author.request(key, version, mutations=self.random.choice((1, 1, 2, 4)) if mutated else 0)
@@ -150,7 +150,7 @@ class Case:
             self._do(Step("start broker", number))
         for name in LASTING:
             key = KEYS[name]
-            newest = self.world.engine.versions[key][1]
+            newest = served_by(self.world.engine)[key][1]
             made = self.author.request(key, newest, mutations=0)
             self._correlation += 1
             responses = self._do(Step("send", GOOD, frame(key, newest, self._correlation, made.body)))

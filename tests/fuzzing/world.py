@@ -16,7 +16,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -305,7 +305,7 @@ class World:
         if size > LARGEST_RESPONSE:
             raise Finding(f"{asked}: a huge answer", f"{size} bytes")
         version = asked.version
-        if asked.key == API_VERSIONS and not _in(version, self.engine.versions[API_VERSIONS]):
+        if asked.key == API_VERSIONS and not _in(version, served_by(self.engine)[API_VERSIONS]):
             version = 0
         try:
             _, response = decode_response(raw[4:], asked.key, version)
@@ -401,6 +401,11 @@ def folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="wirebroker-fuzz-", dir=memory if memory.is_dir() else None))
 
 
+def served_by(engine: Engine) -> Mapping[int, tuple[int, int]]:
+    """Returns the versions that the brokers read, by API key."""
+    return next(iter(engine.cluster.brokers.values())).versions
+
+
 def asked_by(frame: bytes, engine: Engine) -> Asked | None:
     """Returns the request of a frame, as far as its header can be read, or None without a header."""
     try:
@@ -408,7 +413,7 @@ def asked_by(frame: bytes, engine: Engine) -> Asked | None:
     except struct.error:
         return None
     request = None
-    if key in (PRODUCE, JOIN_GROUP) and _in(version, engine.versions.get(key, (1, 0))):
+    if key in (PRODUCE, JOIN_GROUP) and _in(version, served_by(engine).get(key, (1, 0))):
         try:
             request, _ = decode(request_class(key), frame, version, read_request_header(frame).end)
         except ProtocolError:

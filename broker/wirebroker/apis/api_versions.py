@@ -45,7 +45,8 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
     exchange.connection.software = software
     exchange.engine.authenticator.versions_told(exchange.connection)
     levels = exchange.cluster.configs.features
-    keys, features = _offer(exchange.cluster.configs.release.name, tuple(exchange.engine.versions.items()))
+    own = exchange.cluster.brokers[exchange.node_id].release
+    keys, features = _offer(own.name, tuple(exchange.connection.versions.items()))
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=keys.copy(),
@@ -54,7 +55,7 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
         finalized_features=[
             FinalizedFeatureKey(name=each.name, max_version_level=level, min_version_level=level)
             for each in features
-            if (level := levels[each.name])
+            if (level := levels.get(each.name, 0))
         ],
     )
 

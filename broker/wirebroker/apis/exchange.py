@@ -78,7 +78,6 @@ class EngineParts(Protocol):
     store: FolderStore | None
     trace: BrokerRecorder
     timers: Timers
-    versions: dict[int, tuple[int, int]]
     effects: list[Effect]
 
     @property

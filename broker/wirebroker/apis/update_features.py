@@ -20,7 +20,8 @@ def handle(request: UpdateFeaturesRequest, exchange: Exchange) -> UpdateFeatures
         Update(each.feature, each.max_version_level, each.upgrade_type if exchange.version > 0 else UPGRADE)
         for each in request.feature_updates
     ]
-    reason = refusal(updates, cluster.configs.release.features, cluster.configs.features, cluster.controller_id)
+    supported = {node_id: broker.release.features for node_id, broker in cluster.live_brokers.items()}
+    reason = refusal(updates, supported, cluster.configs.features, cluster.controller_id)
     if reason:
         message = f"The update failed for all features since the following feature had an error: {reason}"
         return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message, results=[])

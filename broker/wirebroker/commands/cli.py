@@ -136,6 +136,11 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
         "flags win over the file")  # fmt: skip
     add("--profile", metavar="NAME", help="the rules of the validator (kafka-4.3)")
     repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
+    add("--upgrade-to", metavar="NAME", help="upgrade the brokers to this release, one after the other, on the signal SIGUSR1")
+    add("--upgrade-after", type=_seconds, metavar="S", help="begin the upgrade S seconds after the start, without a signal")
+    add("--upgrade-pause", type=_seconds, metavar="S", help="each broker is down for S seconds of the broker's clock, and as "
+        "long passes before the next one stops (0)")  # fmt: skip
+    add("--no-finalize", action="store_true", help="leave the levels of features as they are after the upgrade")
     repeated("--config", metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
     add("--scenario", metavar="NAME[/PART]", help="start with the settings and faults of this scenario, or of this part")
     add("--data", type=_named, metavar="DIR[,DIR…]",
@@ -277,6 +282,7 @@ def _explore(commands: argparse._SubParsersAction[Parser]) -> None:
     add("words", nargs="+", metavar="COMMAND", help="the command with its arguments, after --")
     add("--topic", action="append", default=[], metavar="NAME[:N]", help="create this topic with N partitions (repeatable)")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
+    add("--profile", metavar="NAME", help="the release of the brokers, such as kafka-3.9")
     add("--setup", type=_named, metavar="CMD", help="run this before, without faults, as to fill topics")
     add("--check", type=_named, metavar="CMD", help="run this after a command that ended with exit code 0, without faults; its "
         "exit code counts")  # fmt: skip

@@ -20,6 +20,7 @@ from wirebroker.apis.loading import load_broker
 from wirebroker.commands.environment import from_environment
 from wirebroker.commands.listeners import listeners
 from wirebroker.commands.parent import watch_parent
+from wirebroker.commands.upgrading import upgrade_later
 from wirebroker.commands.usage import UsageError, address_in, pair, whole
 from wirebroker.commands.users import users_of
 from wirebroker.common.complaints import complain
@@ -98,6 +99,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
     load_broker()
     host = Host(engine, clock)
     control: Control | None = None
+    upgrade: asyncio.Task[None] | None = None
     try:
         for sink in arguments.trace:
             attach_sink(engine.trace, sink, resources)
@@ -112,6 +114,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
             bound = await host.listen(listener)
             print_line(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{listener.shown})")
         await open_control(control, arguments)
+        upgrade = upgrade_later(arguments, host, print_line)
         print_line("ready")
         # Loaded modules stay, and objects of a request are mostly freed at once or kept for good. A garbage collector that
         # runs often would find nothing.
@@ -121,6 +124,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         await stop.wait()
         ignore_signals()
     finally:
+        if upgrade is not None:
+            upgrade.cancel()
         if control is not None:
             await control.close()
         await host.close()

@@ -97,6 +97,7 @@ ENDPOINTS = (
     Endpoint("GET", "/brokers", cluster.brokers),
     Endpoint("POST", "/brokers/{node_id:number}/kill", cluster.kill, problems=NO_BROKER),
     Endpoint("POST", "/brokers/{node_id:number}/start", cluster.start, problems=NO_BROKER),
+    Endpoint("POST", "/upgrade", cluster.upgrade, problems={409: "the upgrade is refused; `detail` gives the reason"}),
     Endpoint("GET", "/leaders", cluster.leaders, problems=NO_TOPIC),
     Endpoint("POST", "/topics/{topic}/partitions/{partition:number}/move-leader", cluster.move_leader, problems=NO_REPLICA),
     Endpoint("POST", "/topics/{topic}/partitions/{partition:number}/elect-leader", cluster.elect_leader, problems=NO_TOPIC),

@@ -33,10 +33,18 @@ class InSyncChange(NamedTuple):
 
 
 class BrokerChange(NamedTuple):
-    """A broker was killed or unregistered, or started again."""
+    """A broker was killed, stopped or unregistered, or started again."""
 
-    change: Literal["killed", "unregistered", "started"]
+    change: Literal["killed", "stopped", "unregistered", "started"]
     node: int
+
+
+class UpgradeChange(NamedTuple):
+    """A broker starts with another release of Kafka."""
+
+    node: int
+    former: str
+    release: str
 
 
 class FeatureChange(NamedTuple):
@@ -108,5 +116,5 @@ class RestartChange(NamedTuple):
 
 Change = (
     TopicChange | LeaderChange | InSyncChange | BrokerChange | ProducerChange | TransactionChange | GroupChange
-    | LogStartChange | RestartChange | ShareChange | FeatureChange
+    | LogStartChange | RestartChange | ShareChange | FeatureChange | UpgradeChange
 )  # fmt: skip

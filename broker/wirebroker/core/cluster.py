@@ -31,6 +31,7 @@ from wirebroker.core.purgatory import Timers
 from wirebroker.core.quotas import Change as QuotaChange
 from wirebroker.core.quotas import Quotas
 from wirebroker.core.racks import spread
+from wirebroker.core.releases import Release, release
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -59,6 +60,15 @@ class Broker:
     """Tells whether the controller knows the broker. A broker registers itself when it starts."""
     loggers: Loggers = field(default_factory=Loggers)
     """The levels of the broker's loggers."""
+    rules: Rules = field(default_factory=Rules)
+    """The rules with the broker's release. During a rolling upgrade brokers of two releases run."""
+    versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """The versions that the broker reads, by API key."""
+
+    @property
+    def release(self) -> Release:
+        """The release of Kafka that the broker runs."""
+        return release(self.rules.release)
 
     @property
     def alive(self) -> bool:
@@ -514,6 +524,14 @@ class Cluster:
         """Returns a sentence about a partition that does not exist."""
         advice = "" if topic in self.topics else did_you_mean(topic, self.topics)
         return f"there is no partition {topic}-{index}{advice}"
+
+    def become(self, rules: Rules) -> None:
+        """Use the rules and the behaviour of another release, which all brokers run from now on."""
+        self.rules = rules
+        self.configs.become(release(rules.release))
+        for partition in self.partitions():
+            partition.become(rules)
+        self.version += 1
 
     def partitions(self) -> Iterator[Partition]:
         """Yields every partition of every topic."""

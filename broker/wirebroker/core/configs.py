@@ -197,6 +197,16 @@ class BrokerConfigs(Configs):
                 unlimited = "unlimited (-1) or, " if name == "retention.ms" else ""
                 raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
 
+    def become(self, to: Release) -> None:
+        """Use the settings and defaults of another release; the levels of features stay as they are.
+
+        As in Kafka, a setting that the release does not have stays, and has no effect.
+        """
+        self.release = to
+        self.definitions = definitions_of(to.settings)
+        self.features.update((name, 0) for name in to.features if name not in self.features)
+        self.restore(self.dynamic)
+
     def value(self, name: str) -> Value:
         """Returns the typed value of a broker setting, or the default of a topic setting. Raises KeyError for names without a
         setting."""

@@ -6,6 +6,7 @@ Kafka notices a dead broker when its session ends. Here the controller knows at 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import BrokerChange, InSyncChange, LeaderChange
@@ -48,14 +49,14 @@ class Controller:
         for _ in self._unfinished:
             pass
 
-    def broker_down(self, node_id: int, now: int) -> None:
-        """Handle the end of a killed broker: in-sync replicas take over its partitions, at once or in slices."""
+    def broker_down(self, node_id: int, now: int, how: Literal["killed", "stopped"] = "killed") -> None:
+        """Handle the end of a broker: in-sync replicas take over its partitions, at once or in slices."""
         self.finish()
         broker = self._broker(node_id)
         if not broker.running:
             raise ValueError(f"broker {node_id} is already down")
         broker.running = False
-        self._cluster.report(BrokerChange("killed", node_id))
+        self._cluster.report(BrokerChange(how, node_id))
         if broker.registered:
             self._fence(node_id, now)
 

@@ -65,7 +65,7 @@ class FastPath:
         self._partition = partition
         self._settings = partition.configs.broker
         self._full_checks = partition.full_checks
-        self._window = partition.rules.window
+        self._window = 0
         self.version = _NEVER
         """The version of these settings. Call `renew` if the settings have a newer version."""
         self.policy = _UNREAD
@@ -81,7 +81,7 @@ class FastPath:
         partition = self._partition
         policy = self.policy = self.read_policy()
         plain = policy.compression == "producer" and not policy.append_time and not policy.compacted
-        by_id = partition.rules.key == "producer_id"
+        by_id, self._window = partition.rules.key == "producer_id", partition.rules.window
         writable = not partition.write_fails and partition.offline_at is None
         self._largest = min(policy.max_message_bytes, policy.segment_bytes) if plain and by_id and writable else 0
         self._after_max_ms, self._before_max_ms = policy.after_max_ms, policy.before_max_ms

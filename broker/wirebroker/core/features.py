@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kafkawire.printable import printable
 from wirebroker.core.releases import Feature
 
 METADATA, KRAFT, TRANSACTION = "metadata.version", "kraft.version", "transaction.version"
@@ -40,15 +41,39 @@ def new_levels(features: Mapping[str, Feature]) -> dict[str, int]:
     return dict.fromkeys(NAMES, 0) | {name: feature.level for name, feature in features.items()}
 
 
-def refusal(updates: Sequence[Update], features: Mapping[str, Feature], levels: Mapping[str, int], node_id: int) -> str:
-    """Returns the first reason, in Kafka's words, for which Kafka refuses these updates; empty if Kafka accepts them."""
-    for update in {each.feature: each for each in updates}.values():
-        if reason := _refusal(update, features.get(update.feature), levels.get(update.feature, 0), node_id):
-            return reason
+def finalized_levels(features: Mapping[str, Feature], levels: Mapping[str, int]) -> dict[str, int]:
+    """Returns the levels that an upgrade to a release with these features raises, as `kafka-features upgrade
+    --release-version` does."""
+    return {name: feature.level for name, feature in features.items() if feature.level > levels.get(name, 0)}
+
+
+def unsupported(features: Mapping[str, Feature], levels: Mapping[str, int]) -> str:
+    """Returns the first level, in words, that a broker with these features cannot serve; empty if there is none."""
+    for name, level in levels.items():
+        feature = features.get(name)
+        if level and (feature is None or not feature.oldest <= level <= feature.newest):
+            known = "does not have it" if feature is None else f"supports levels {feature.oldest} to {feature.newest}"
+            return f"the cluster's {printable(name)} is at level {level}, and this release {known}"
     return ""
 
 
-def _refusal(update: Update, feature: Feature | None, level: int, node_id: int) -> str:
+def refusal(
+    updates: Sequence[Update], supported: Mapping[int, Mapping[str, Feature]], levels: Mapping[str, int], controller: int
+) -> str:
+    """Returns the first reason, in Kafka's words, for which Kafka refuses these updates; empty if Kafka accepts them.
+
+    `supported` are the features of each broker that is up, by its id. The controller looks at its own first.
+    """
+    for update in {each.feature: each for each in updates}.values():
+        for node_id in sorted(supported, key=lambda node_id: node_id != controller):
+            who = f"Local controller {node_id}" if node_id == controller else f"Broker {node_id}"
+            feature = supported[node_id].get(update.feature)
+            if reason := _refusal(update, feature, levels.get(update.feature, 0), who):
+                return reason
+    return ""
+
+
+def _refusal(update: Update, feature: Feature | None, level: int, who: str) -> str:
     name, wanted, kind = update
     reason = ""
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
@@ -56,9 +81,9 @@ def _refusal(update: Update, feature: Feature | None, level: int, node_id: int) 
     elif wanted < 0:
         reason = "A feature version cannot be less than 0."
     elif feature is None:
-        reason = f"Local controller {node_id} does not support this feature." if wanted else f"Feature {name} not found."
+        reason = f"{who} does not support this feature." if wanted else f"Feature {name} not found."
     elif not feature.oldest <= wanted <= feature.newest:
-        reason = f"Local controller {node_id} only supports versions {feature.oldest}-{feature.newest}"
+        reason = f"{who} only supports versions {feature.oldest}-{feature.newest}"
     elif wanted < level and kind == UPGRADE:
         reason = (
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."

@@ -568,6 +568,13 @@ class Partition:
         self.log.delete()
         self.notify(now)
 
+    def become(self, rules: Rules) -> None:
+        """Follow the rules of another release, which all brokers run from now on."""
+        self.rules = rules
+        self.fast_path.invalidate()
+        self.replication.become_release()
+        self.replication.review()
+
     def restart(self, mode: str, now: int) -> None:
         """Keep the state that Kafka finds on disk after all brokers shut down cleanly ("clean") or by kill −9 ("kill").
 

@@ -102,3 +102,21 @@ def profile(name: str, **overrides: Any) -> Rules:
     for rule, value in overrides.items():
         rules = rules.with_setting(rule, value)
     return rules
+
+
+def upgraded(rules: Rules, to: str) -> Rules:
+    """Returns the rules of the release `to`, such as "kafka-4.4", with the single rules that were changed in `rules`.
+
+    Raises ValueError unless both profiles are releases of Kafka.
+    """
+    releases = [f"kafka-{name}" for name in RELEASES]
+    for name in (to, rules.name):
+        if name not in releases:
+            raise ValueError(f"the profile {name!r} is not a release of Kafka{nearest(name, releases)}")
+    before = PROFILES[rules.name]
+    changed = {
+        field.name: value
+        for field in dataclasses.fields(rules)
+        if (value := getattr(rules, field.name)) != getattr(before, field.name)
+    }
+    return dataclasses.replace(PROFILES[to], **changed)

@@ -100,8 +100,13 @@ class Replication:
         self.frozen: set[int] = set()
         self.since_restart: dict[int, Prefix] = {}
         """The state of restarted followers when they began to follow again."""
-        self.uncapped = not partition.configs.behaviour.caps_min_in_sync
+        self.uncapped = False
         """Tells whether more in-sync replicas can be required than there are replicas."""
+        self.become_release()
+
+    def become_release(self) -> None:
+        """Do as the release does that the brokers run now."""
+        self.uncapped = not self._partition.configs.behaviour.caps_min_in_sync
 
     # State
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from types import GeneratorType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from kafkawire.codec import decode
 from kafkawire.declare import Message
@@ -71,6 +71,7 @@ from wirebroker.trace.broker import BrokerRecorder
 from wirebroker.trace.recorder import names_of
 
 if TYPE_CHECKING:
+    from wirebroker.engine.upgrading import Manner, Upgrading
     from wirebroker.faults.plan import FaultPlan
     from wirebroker.faults.state import EngineBroker
     from wirebroker.storage.store import FolderStore
@@ -124,6 +125,7 @@ class Engine:
             settings or {}, brokers=len(nodes), of=release(self.rules.release), kafkas_defaults=kafkas_defaults
         )
         in_racks = racks(self.configs.text("broker.rack"), len(nodes))
+        self._max_versions, self._offers_telemetry = max_versions or {}, telemetry
         self.cluster = Cluster(
             [Broker(node_id, rack=named or rack) for (node_id, rack), named in zip(nodes.items(), in_racks, strict=True)],
             self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
@@ -131,6 +133,8 @@ class Engine:
             open_log=memory_log if store is None else store.open_log,
             log_dirs=LogDirs(self.configs, {} if store is None else store.log_dirs),
         )  # fmt: skip
+        for broker in self.cluster.brokers.values():
+            self.run_release(broker, self.rules)
         slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(random_bytes, slots)
         self.groups = GroupCoordinator(self.cluster, now)
@@ -150,7 +154,6 @@ class Engine:
         """The plan, while it has a rule."""
         self._seed = seed
         self._plan: FaultPlan | None = None
-        self.versions = served_versions(self.rules, max_versions or {}, telemetry=telemetry)
         self.telemetry = Telemetry(self.configs, on=telemetry)
         self.effects: list[Effect] = []
         self.turns = Turns()
@@ -159,6 +162,8 @@ class Engine:
         """Makes the interceptor of a connection when a client connects; see `wirebroker.requests.connection`."""
         self.at_soft_reset: list[Callable[[int], None]] = []
         """Called by a soft reset with the time, to bring back what the broker was started with."""
+        self.upgrading: Upgrading | None = None
+        """The rolling upgrade that is in progress."""
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
         self._features_changed()
@@ -243,6 +248,7 @@ class Engine:
     ) -> Connection:  # fmt: skip
         """Add the connection of a client to this broker; `subject` is the name in the certificate that TLS has verified."""
         connection = Connection(next(self._numbers), node_id, client_host, Session(listener, protocol))
+        connection.versions = self.cluster.brokers[node_id].versions
         self.connections.add(connection)
         connection.interceptor = self.authenticator.interceptor(connection)
         if subject:
@@ -305,7 +311,7 @@ class Engine:
                 and produce_by_shape(self, connection, shape, frame, correlation_id, now, owned)
             ):
                 return
-            oldest, newest = self.versions.get(key, (1, 0))
+            oldest, newest = connection.versions.get(key, (1, 0))
             if not oldest <= version <= newest:
                 self._unsupported(connection, frame, now)
                 return
@@ -480,9 +486,9 @@ class Engine:
             from wirebroker.apis.api_versions import unsupported_version
 
             exchange = self._exchange(connection, RequestHeader(key, 0, correlation_id, None, 0), now)
-            exchange.respond(unsupported_version(self.versions[key]))
+            exchange.respond(unsupported_version(connection.versions[key]))
             return
-        offered = self.versions.get(key)
+        offered = connection.versions.get(key)
         if self.trace.verdicts:
             self.set_time(now)
             self.trace.unsupported(connection, frame, *(offered or (0, -1)))
@@ -540,23 +546,56 @@ class Engine:
         self.cluster.report(RestartChange(mode))
         if self.store is not None:
             self.store.restarted(now)
+        if self.upgrading is not None:
+            self.upgrading.restarted(now)
 
     def kill_broker(self, node_id: int, now: int) -> None:
         """End a broker as with kill −9: its connections break, and others lead its partitions. ValueError if it is down.
 
         New leaders of many partitions are elected in slices; `controller.finish` elects the rest.
         """
+        self._end_broker(node_id, now, "killed")
+
+    def stop_broker(self, node_id: int, now: int) -> None:
+        """Stop a broker as an operator does: as `kill_broker`, because the followers have all records at any moment."""
+        self._end_broker(node_id, now, "stopped")
+
+    def _end_broker(self, node_id: int, now: int, how: Literal["killed", "stopped"]) -> None:
         self.shares.broker_down(node_id)
-        for connection in sorted(self.connections, key=lambda each: each.number):
-            if connection.node_id == node_id:
-                self.close(connection, f"broker {node_id} was killed")
+        self.close_all_at(node_id, f"broker {node_id} was {how}")
         self.turns.drop(node_id)
         if self._plan is not None:
             self._plan.killed(node_id)
-        self.controller.broker_down(node_id, now)
+        self.controller.broker_down(node_id, now, how)
         self.fetch_sessions.clear_at(node_id)
         self.throttle.restarted(node_id)
         self.cluster.producer_ids.restarted(node_id)
+
+    def close_all_at(self, node_id: int, reason: str) -> None:
+        """Close the connections to a broker, with a sentence for the log."""
+        for connection in sorted(self.connections, key=lambda each: each.number):
+            if connection.node_id == node_id:
+                self.close(connection, reason)
+
+    def run_release(self, broker: Broker, rules: Rules) -> None:
+        """Let a broker that has no connections run the release of these rules."""
+        broker.rules = rules
+        broker.versions = served_versions(rules, self._max_versions, telemetry=self._offers_telemetry)
+
+    def become(self, rules: Rules) -> None:
+        """Follow these rules and their release, which all brokers run now."""
+        self.rules = rules
+        self.cluster.become(rules)
+
+    def new_upgrade(self, to: str, **manner: Unpack[Manner]) -> Upgrading:
+        """A rolling upgrade, which its `proceed` begins (`wirebroker.engine.upgrading`). Raises ValueError if it is refused."""
+        from wirebroker.engine.upgrading import upgrading
+
+        return upgrading(self, to, **manner)
+
+    def upgrade_from(self, first: int, to: str, pause_ms: int) -> Upgrading:
+        """The same, for faults: an upgrade that begins with the broker `first`."""
+        return self.new_upgrade(to, first=first, pause_ms=pause_ms)
 
     def start_broker(self, node_id: int, now: int) -> None:
         """Start a broker that was killed. Does nothing if it is up."""

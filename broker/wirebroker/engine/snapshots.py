@@ -16,6 +16,7 @@ from wirebroker.core.cluster import Cluster, StoredPartition, Topic
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.image import enter_image, image_of, load_coordinators
 from wirebroker.core.partition import PartitionCopy
+from wirebroker.core.profile import Rules
 from wirebroker.engine.engine import Engine
 
 
@@ -41,6 +42,9 @@ class Snapshot:
     """The metadata without topics."""
     topics: tuple[TopicCopy, ...] = field(repr=False)
     passwords: Mapping[str, str] = field(repr=False)
+    rules: Rules = field(repr=False)
+    run: Mapping[int, Rules] = field(repr=False)
+    """The rules with the release of each broker."""
     random_bytes: Callable[[int], bytes] = field(repr=False)
     """The source of ids, which must not give those of the snapshot again."""
 
@@ -49,6 +53,8 @@ def take(engine: Engine, now: int, of: object) -> Snapshot:
     """A snapshot of the engine, for the host `of`. RuntimeError with a data directory, and while the cluster is not whole."""
     if engine.store is not None:
         raise RuntimeError(f"this broker keeps its data in {engine.store.root}; snapshots are of brokers in memory")
+    if engine.upgrading is not None:
+        raise RuntimeError(f"an upgrade to {engine.upgrading.rules.name} is in progress; take a snapshot before or after it")
     engine.set_time(now)
     engine.controller.finish()
     engine.groups.changes.finish()
@@ -56,7 +62,9 @@ def take(engine: Engine, now: int, of: object) -> Snapshot:
     cluster = engine.cluster
     _check_whole(cluster)
     topics = tuple(_copy(topic, cluster) for topic in cluster.topics.values())
-    return Snapshot(now, of, image_of(cluster), topics, dict(engine.authenticator.passwords), cluster.random_bytes)
+    run = {node_id: broker.rules for node_id, broker in cluster.brokers.items()}
+    passwords = dict(engine.authenticator.passwords)
+    return Snapshot(now, of, image_of(cluster), topics, passwords, engine.rules, run, cluster.random_bytes)
 
 
 def _check_whole(cluster: Cluster) -> None:
@@ -80,6 +88,9 @@ def go_back(engine: Engine, snapshot: Snapshot, before: Engine) -> None:
     """Fill a new engine, which replaces `before`, with the snapshot."""
     cluster, now = engine.cluster, snapshot.now
     cluster.forget_topics(now)
+    engine.become(snapshot.rules)
+    for node_id, rules in snapshot.run.items():
+        engine.run_release(cluster.brokers[node_id], rules)
     cluster.random_bytes = snapshot.random_bytes
     cluster.alter_acls((), list(cluster.acls))
     cluster.quotas.alter([(entity, key, None) for entity, held in cluster.quotas.limits.items() for key in held])

@@ -103,6 +103,9 @@ class BrokerParts(Protocol):
     def restart(self, mode: Any, now: int) -> None:
         """Stop all brokers and start them again."""
 
+    def upgrade(self, to: str, first: int, ms: int) -> Callable[[int], None]:
+        """Returns the call, with the time, that begins an upgrade of the brokers. Raises NothingToChange."""
+
     def crash(self, node_id: int, now: int) -> None:
         """Kill one broker and start it again."""
 

@@ -273,7 +273,8 @@ class FaultPlan:
             if type(matched.rule).change is not Rule.change:
                 self._change(injection)
                 continue
-            self._trace(matched, exchange)
+            if not matched.rule.may_miss:
+                self._trace(matched, exchange)
             decided = matched.rule.before(injection)
             if isinstance(decided, Outcome):
                 if decided is not Outcome.PARKED:

@@ -197,7 +197,7 @@ class Rule(_Declared, kw_only=True):
     needs_broker: ClassVar[bool] = False
     """Tells whether the rule acts inside a broker. A proxy before a real cluster cannot have such a rule."""
     may_miss: ClassVar[bool] = False
-    """Tells whether the rule may find nothing to do in a response. Such a rule calls `Injection.report` itself."""
+    """Tells whether the rule may find nothing to do. Such a rule calls `Injection.report` itself."""
     in_files: ClassVar[bool] = True
     """Tells whether a file can contain the rule."""
     example: ClassVar[str]

@@ -5,7 +5,7 @@ In Kafka, some of these changes take days or a second client: expiration, fencin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from kafkawire.errors import ErrorCode
@@ -29,6 +29,17 @@ ATTEMPTS = 3
 """A producer that begins must try again while the coordinator loads, and while a transaction is being aborted."""
 
 
+class Upgrade(Protocol):
+    """A rolling upgrade that may begin."""
+
+    @property
+    def nodes(self) -> Collection[int]:
+        """The brokers to upgrade."""
+
+    def proceed(self, now: int) -> None:
+        """Begin."""
+
+
 class Engine(Protocol):
     """The cluster of an engine, and the calls that stop and start its brokers."""
 
@@ -49,6 +60,9 @@ class Engine(Protocol):
 
     def start_broker(self, node_id: int, now: int) -> None:
         """Start a killed broker."""
+
+    def upgrade_from(self, first: int, to: str, pause_ms: int) -> Upgrade:
+        """Returns a rolling upgrade to another release. Raises ValueError if it is refused."""
 
 
 class EngineBroker:
@@ -198,6 +212,17 @@ class EngineBroker:
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""
         self._engine.restart(mode, now)
+
+    def upgrade(self, to: str, first: int, ms: int) -> Callable[[int], None]:
+        """Returns the call, with the time, that begins an upgrade of the brokers to another release, from the broker `first` on
+        and with a pause of `ms`. Raises NothingToChange if all brokers run the release, or the upgrade is refused."""
+        try:
+            made = self._engine.upgrade_from(first, to, ms)
+        except ValueError as refused:
+            raise NothingToChange(str(refused)) from None
+        if not made.nodes:
+            raise NothingToChange(f"all brokers run {to}")
+        return made.proceed
 
     def crash(self, node_id: int, now: int) -> None:
         """Kill one broker and start it again. Other brokers, if any, lead in its place."""

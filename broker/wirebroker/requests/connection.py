@@ -15,7 +15,7 @@ successful authentication. The interceptor comes before the ordinary path and be
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -66,7 +66,7 @@ class Connection:
 
     __slots__ = (
         "client_host", "frame_limit", "halted", "interceptor", "node_id", "number", "parked", "produce_shape", "session",
-        "software", "state",
+        "software", "state", "versions",
     )  # fmt: skip
 
     def __init__(self, number: int, node_id: int, client_host: str, session: Session) -> None:
@@ -78,6 +78,8 @@ class Connection:
         self.frame_limit = NO_LIMIT
         """The bytes that a request may have now; fewer before the client is authenticated."""
         self.software = ("", "")
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        """The versions that the broker reads, by API key."""
         self.interceptor: Interceptor | None = None
         """Decides about each request before it is decoded; None if all are handled."""
         self.parked: Parked | None = None

@@ -22,6 +22,7 @@ from kafkawire.disk.properties import PARTITION_METADATA, partition_metadata_tex
 from kafkawire.errors import ProtocolError
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.features import unsupported
 from wirebroker.core.image import enter_image, load_coordinators
 from wirebroker.core.partition import Partition
 from wirebroker.storage import files
@@ -95,6 +96,8 @@ class FolderStore(Upkeep):
         loading.check_metadata()
         self._moves.finish()
         image = loading.image()
+        if why := unsupported(cluster.configs.release.features, image.features):
+            raise DataError(f"{cluster.rules.name} cannot serve this directory: {why}; start it with a newer release's profile")
         self.topics_found = frozenset(topic.name for topic in image.topics.values())
         loading.restore(cluster, image, now)
         self._loading = None

@@ -185,12 +185,13 @@ class Likeness:
         announced = {KEYS[name]: versions for name, versions in self._learned.api_versions.items() if name in KEYS}
         if not announced:
             return
-        offered = {}
-        for key, (oldest, newest) in engine.versions.items():
-            first, last = announced.get(key, (0, -1))
-            if max(oldest, first) <= min(newest, last):
-                offered[key] = max(oldest, first), min(newest, last)
-        engine.versions = offered
+        for broker in engine.cluster.brokers.values():
+            offered = {}
+            for key, (oldest, newest) in broker.versions.items():
+                first, last = announced.get(key, (0, -1))
+                if max(oldest, first) <= min(newest, last):
+                    offered[key] = max(oldest, first), min(newest, last)
+            broker.versions = offered
 
     def _set_up_groups(self, engine: Engine) -> None:
         for group in self._learned.groups:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
@@ -121,6 +121,20 @@ class NoSuchSetting(ConfigError):
     def __init__(self, name: str) -> None:
         super().__init__(f"topics have no setting {name!r}", suggestion=did_you_mean(name, TOPIC_SETTINGS))
         self.name = name
+
+
+# The cluster
+
+
+def upgrade(
+    engine: Engine, now: int, to: str, node_id: int | None = None, *, finalize: bool = True, pause: float = 0,
+    told: Callable[[int], None] = lambda _: None,
+) -> None:  # fmt: skip
+    """Begin a rolling upgrade of all brokers, or of this one, with a pause in seconds. Raises ValueError if it is refused."""
+    if pause < 0:
+        raise ValueError(f"a pause is a number of seconds from 0 up, not {pause:g}")
+    pause_ms, only = round(pause * 1000), node_id is not None
+    engine.new_upgrade(to, first=node_id, only=only, finalize=finalize, pause_ms=pause_ms, told=told).proceed(now)
 
 
 # Topics

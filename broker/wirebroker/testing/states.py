@@ -75,7 +75,8 @@ class Broker(StateView):
     """A broker, and the advertised address of each of its listeners."""
 
     node_id: int
-    alive: Annotated[bool, Meta(description="false after the broker was killed")]
+    alive: Annotated[bool, Meta(description="false while the broker is down")]
+    release: Annotated[str, Meta(description="the release of Kafka that the broker runs", examples=["4.3"])]
     listeners: Annotated[
         dict[str, str], Meta(description="name to host:port", examples=[{"PLAINTEXT": "127.0.0.1:9092"}])
     ]  # fmt: skip
@@ -162,7 +163,9 @@ def partition_state(engine: Engine, held: Partition) -> PartitionState:
 def brokers(engine: Engine) -> dict[int, Broker]:
     """Returns the brokers by their node ids."""
     return {
-        node_id: Broker(node_id, each.alive, {name: f"{host}:{port}" for name, (host, port) in each.addresses.items()})
+        node_id: Broker(
+            node_id, each.alive, each.rules.release, {name: f"{host}:{port}" for name, (host, port) in each.addresses.items()}
+        )
         for node_id, each in engine.cluster.brokers.items()
     }
 

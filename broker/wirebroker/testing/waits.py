@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wirebroker.net.host import RECHECK_S
 from wirebroker.net.thread import running_loop
 from wirebroker.testing.goals import Goal, GroupReady, Quiet, RecordsExpected, RecordsStored
+from wirebroker.testing.operations import upgrade
 
 if TYPE_CHECKING:
+    from wirebroker.core.profile import ProfileName
     from wirebroker.engine.engine import Engine
     from wirebroker.net.host import Host
     from wirebroker.testing import states
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # pytest shows the caller's line
 T = TypeVar("T")
 Offsets = Mapping[tuple[str, int], int]
+LONGEST_UPGRADE_S = 3600.0
 
 
 class Waits:
@@ -34,6 +37,8 @@ class Waits:
         def _running(self) -> Host: ...
 
         def _call(self, function: Callable[[Engine], T]) -> T: ...
+
+        def _change(self, function: Callable[[Engine, int], T]) -> T: ...
 
         def records(self, topic: str, partition: int | None = None, *, committed: bool = False) -> list[StoredRecord]: ...
 
@@ -143,6 +148,33 @@ class Waits:
         """The form of `wait_until_quiet` for `async` code, in any event loop."""
         await self._reach_async(Quiet(seconds, time.monotonic), timeout)
 
+    # A rolling upgrade
+
+    def upgrade(self, to: ProfileName, *, node_id: int | None = None, finalize: bool = True, pause: float = 0) -> None:
+        """Upgrade the brokers to a release such as "kafka-4.4", one after the other: each stops and starts with all its data.
+
+        With `node_id` only this broker is upgraded. With `pause` each broker is down for so many seconds of the broker's clock,
+        and as long passes before the next one stops; with a frozen clock this method does not wait. When all brokers run the
+        release, the levels of features rise to those of a new cluster, unless `finalize` is false. An earlier release is
+        possible while the levels allow it. Raises ValueError if they do not, or if an upgrade is in progress.
+        """
+        if pause:
+            _check_no_loop("upgrade")
+        if self._begins_upgrade(to, node_id, finalize, pause):
+            self.wait_until(lambda: self._call(_is_upgraded), LONGEST_UPGRADE_S)
+
+    async def upgrade_async(
+        self, to: ProfileName, *, node_id: int | None = None, finalize: bool = True, pause: float = 0
+    ) -> None:  # fmt: skip
+        """The form of `upgrade` for `async` code, in any event loop."""
+        if self._begins_upgrade(to, node_id, finalize, pause):
+            await self.wait_until_async(lambda: self._call(_is_upgraded), LONGEST_UPGRADE_S)
+
+    def _begins_upgrade(self, to: str, node_id: int | None, finalize: bool, pause: float) -> bool:
+        """Begin an upgrade. Returns whether to wait for its end."""
+        self._change(lambda engine, now: upgrade(engine, now, to, node_id, finalize=finalize, pause=pause))
+        return self._running.clock.running and not self._call(_is_upgraded)
+
     # Goals
 
     def _reach(self, goal: Goal[T], timeout: float) -> T:
@@ -163,6 +195,10 @@ class Waits:
         """Raises TimeoutError, unless the result itself names the missing records."""
         if (missing := self._call(goal.shortfall)) is not None:
             raise TimeoutError(f"{missing} {timeout} s") from None
+
+
+def _is_upgraded(engine: Engine) -> bool:
+    return engine.upgrading is None
 
 
 def _check_no_loop(name: str) -> None:

@@ -24,6 +24,7 @@ from wirebroker.core.changes import (
     ShareChange,
     TopicChange,
     TransactionChange,
+    UpgradeChange,
 )
 from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
@@ -44,6 +45,7 @@ from wirebroker.trace.rows import (
     ShareRow,
     TopicRow,
     TransactionRow,
+    UpgradeRow,
     VerdictName,
     compression_name,
 )
@@ -58,6 +60,7 @@ CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
     LogStartChange: RetentionRow, RestartChange: RestartRow, ShareChange: ShareRow, FeatureChange: FeatureRow,
+    UpgradeChange: UpgradeRow,
 }  # fmt: skip
 """The kinds of changes, each with its class of rows. A row has the fields of the change after the time."""
 

@@ -14,6 +14,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
         "leader",
         "isr",
         "broker",
+        "upgrade",
         "feature",
         "producer",
         "transaction",

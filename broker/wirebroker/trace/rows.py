@@ -432,15 +432,29 @@ class InSyncRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow(Row):
-    """A broker was killed or unregistered, or started again."""
+    """A broker was killed, stopped or unregistered, or started again."""
 
     event = "broker"
 
-    change: Literal["killed", "unregistered", "started"]
+    change: Literal["killed", "stopped", "unregistered", "started"]
     node: int
 
     def parts(self) -> Parts:
         return "", f"broker {self.node}", "changed", self.change
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeRow(Row):
+    """A broker starts with another release of Kafka."""
+
+    event = "upgrade"
+
+    node: int
+    former: str
+    release: str
+
+    def parts(self) -> Parts:
+        return "", f"broker {self.node}", "changed", f"from Kafka {self.former} to {self.release}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -614,8 +628,8 @@ EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
         ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, AuthorizationRow, ThrottleRow, RequestRow,
-        UnsupportedRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow, BrokerRow, FeatureRow, ProducerRow, TransactionRow,
-        GroupRow, ShareRow, TelemetryRow, RetentionRow, RestartRow, RunRow,
+        UnsupportedRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow, BrokerRow, UpgradeRow, FeatureRow, ProducerRow,
+        TransactionRow, GroupRow, ShareRow, TelemetryRow, RetentionRow, RestartRow, RunRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""

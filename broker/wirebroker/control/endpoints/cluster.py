@@ -7,11 +7,14 @@ from functools import partial
 from typing import Annotated
 
 from kafkawire.errors import error_name
+from wirebroker.common.suggestions import nearest
 from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
+from wirebroker.core.profile import PROFILES
 from wirebroker.testing import operations, states
 from wirebroker.testing.states import Broker
+from wirebroker.testing.waits import LONGEST_UPGRADE_S
 
 LONGEST_CHANGE_S = 60.0
 
@@ -73,8 +76,17 @@ class Replica(Form):
     node_id: Annotated[int, about("the broker that has the replica")]
 
 
+class Upgrade(Form):
+    """The release to which brokers are upgraded."""
+
+    to: Annotated[str, about("the profile of the release", examples=["kafka-4.4"])]
+    node_id: Annotated[int | None, about("only this broker; null: all, one after the other")] = None
+    finalize: Annotated[bool, about("raise the levels of features when all brokers run the release")] = True
+    pause: Annotated[float, about("each broker is down for so many seconds of the clock", ge=0, le=LONGEST_CHANGE_S)] = 0
+
+
 def brokers(controlled: ControlledBroker) -> Brokers:
-    """Returns the brokers, whether they are alive, and their advertised addresses."""
+    """Returns the brokers, whether they are alive, their releases and their advertised addresses."""
     return Brokers(list(states.brokers(controlled.engine).values()))
 
 
@@ -92,6 +104,20 @@ async def start(controlled: ControlledBroker, node_id: int) -> Brokers:
     """Start a killed broker: its replicas follow again and get in sync. A running broker continues."""
     _change(controlled, node_id, controlled.engine.start_broker)
     return await _settled(controlled)
+
+
+async def upgrade(controlled: ControlledBroker, body: Upgrade) -> Brokers:
+    """Upgrade the brokers to another release of Kafka, one after the other: each stops and starts with all its data.
+
+    The response comes when the upgrade is complete. An earlier release is possible while the levels of features allow it.
+    """
+    if body.to not in PROFILES:
+        raise Problem(422, f"there is no profile {body.to!r}{nearest(body.to, PROFILES)}", "to")
+    begin = partial(operations.upgrade, to=body.to, node_id=body.node_id, finalize=body.finalize, pause=body.pause)
+    controlled.change(partial(begin, controlled.engine))
+    if controlled.host.clock.running:
+        await controlled.until(lambda: controlled.engine.upgrading is None, LONGEST_UPGRADE_S)
+    return brokers(controlled)
 
 
 async def _settled(controlled: ControlledBroker) -> Brokers:

@@ -8,7 +8,8 @@ from msgspec import Meta
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.faults.acts import Injection
+from wirebroker.common.suggestions import nearest
+from wirebroker.faults.acts import Injection, NothingToChange
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import NonNegative, Positive, Rule
 from wirebroker.requests.effects import Outcome
@@ -16,7 +17,7 @@ from wirebroker.requests.facts import Batch, Facts
 
 __all__ = [
     "advance", "expire_member", "expire_producer", "expire_session", "expire_transactional_id", "fence", "lose_coordinator",
-    "move_coordinator", "move_leader", "restart", "slow_reassignment", "truncate", "withdraw_acl",
+    "move_coordinator", "move_leader", "restart", "slow_reassignment", "truncate", "upgrade", "withdraw_acl",
 ]  # fmt: skip
 
 LONGEST_MS = 366 * 86_400_000
@@ -175,6 +176,36 @@ class restart(Rule):
 
     def before(self, injection: Injection) -> Outcome:
         injection.broker.restart(self.mode, injection.exchange.now)
+        return Outcome.CLOSED
+
+
+class upgrade(Rule):
+    """The brokers restart one after the other with the release `to`, from the broker on that gets the request, each down for
+    `ms`; the request is not handled."""
+
+    to: str
+    ms: NonNegative = 0
+
+    example = 'faults.upgrade("kafka-4.4", api="EndTxn", nth=1)'
+    needs_broker: ClassVar[bool] = True
+    may_miss: ClassVar[bool] = True
+
+    def check_options(self) -> None:
+        from wirebroker.core.releases.changes import RELEASES  # a proxy does without it: releases are of a broker
+
+        known = [f"kafka-{release}" for release in RELEASES]
+        if self.to not in known:
+            raise FaultError("to", f"upgrade: {self.to!r} is not a release of Kafka{nearest(self.to, known)}")
+
+    def before(self, injection: Injection) -> Message | Outcome:
+        exchange = injection.exchange
+        try:
+            begin = injection.broker.upgrade(self.to, exchange.connection.node_id, self.ms)
+        except NothingToChange:
+            injection.report(False)
+            return injection.request
+        injection.report(True)
+        begin(exchange.now)
         return Outcome.CLOSED
 
 

@@ -1,0 +1,70 @@
+"""`serve --upgrade-to`: a rolling upgrade that begins on a signal, or after a time."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+
+from wirebroker.commands.usage import UsageError
+from wirebroker.core.profile import upgraded
+from wirebroker.net.host import Host
+from wirebroker.testing.operations import upgrade
+
+logger = logging.getLogger("wirebroker")
+
+
+def upgrade_later(arguments: argparse.Namespace, host: Host, tell: Callable[[str], None]) -> asyncio.Task[None] | None:
+    """Begin the upgrade that the flags ask for, later. Returns the task that waits for its moment, or None without
+    --upgrade-to. Raises UsageError.
+
+    `tell` is called with a line for each broker that runs the release.
+    """
+    to, after = arguments.upgrade_to, arguments.upgrade_after
+    if to is None:
+        for name in ("upgrade_after", "upgrade_pause", "no_finalize"):
+            if getattr(arguments, name):
+                raise UsageError(f"--{name.replace('_', '-')} is for an upgrade; name the release with --upgrade-to")
+        return None
+    try:
+        upgraded(host.engine.rules, to)
+    except ValueError as wrong:
+        raise UsageError(f"--upgrade-to: {wrong}") from None
+    return asyncio.get_running_loop().create_task(_upgrade(arguments, host, tell, None if after is not None else _signal(to)))
+
+
+def _signal(to: str) -> asyncio.Event:
+    """Set by SIGUSR1. Raises UsageError on Windows, which does not have it."""
+    begin = asyncio.Event()
+    try:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, begin.set)
+    except (NotImplementedError, AttributeError):
+        raise UsageError("--upgrade-to: this system has no signal SIGUSR1; give --upgrade-after as well") from None
+    logger.info("kill -USR1 %d begins the upgrade to %s", os.getpid(), to)
+    return begin
+
+
+async def _upgrade(
+    arguments: argparse.Namespace, host: Host, tell: Callable[[str], None], begin: asyncio.Event | None
+) -> None:  # fmt: skip
+    if begin is None:
+        await asyncio.sleep(arguments.upgrade_after)
+    else:
+        await begin.wait()
+    to, release = arguments.upgrade_to, arguments.upgrade_to.removeprefix("kafka-")
+    engine, now = host.engine, host.time()
+    engine.set_time(now)
+    try:
+        upgrade(
+            engine, now, to, finalize=not arguments.no_finalize, pause=arguments.upgrade_pause or 0,
+            told=lambda node_id: tell(f"broker {node_id} runs Kafka {release}"),
+        )  # fmt: skip
+    except (ValueError, OSError) as refused:
+        logger.warning("no upgrade to %s: %s", to, refused)
+        return
+    host.changed()
+    await host.wait_until(lambda: engine.upgrading is None or host.engine is not engine, float("inf"))
+    tell(f"upgraded to {to}")

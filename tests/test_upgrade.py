@@ -1,0 +1,324 @@
+"""A rolling upgrade: brokers on two releases at once, features that are finalized afterwards, and the way back.
+
+What brokers announce and refuse before and after was seen on Kafka 3.9.2 and 4.3.1, which took turns on one data directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlkit import ControlClient
+from kafkawire.batches import Record, build_batch
+from kafkawire.disk.damage import DataError
+from kafkawire.errors import ErrorCode
+from requesting import plain, produce_request
+from wirebroker import MockKafka, faults
+from wirebroker.client.wire import Connection, ConnectionClosed, address_of
+from wirebroker.faults.forms import FaultError
+
+OLD, NEW = "kafka-3.9", "kafka-4.3"
+SERVE = [sys.executable, "-m", "wirebroker.commands.cli", "serve"]
+
+
+def ask(kafka: MockKafka, api: str, version: int, node: int = 1, **fields: Any) -> Any:
+    with closing(Connection(address_of(kafka.bootstrap_servers.split(",")[node - 1]))) as connection:
+        return connection.request(plain(api, **fields), version)
+
+
+def announced(kafka: MockKafka, node: int = 1) -> tuple[int, Mapping[str, int], Mapping[str, int]]:
+    """What a broker tells: the newest version of Produce, the newest level of each feature, and the finalized levels."""
+    response = ask(kafka, "ApiVersions", 3, node, client_software_name="a", client_software_version="1")
+    newest = next(each.max_version for each in response.api_keys if each.api_key == 0)
+    supported = {each.name: each.max_version for each in response.supported_features}
+    return newest, supported, {each.name: each.max_version_level for each in response.finalized_features}
+
+
+def releases(kafka: MockKafka) -> list[str]:
+    return [each.release for each in kafka.brokers().values()]
+
+
+def store(kafka: MockKafka, value: bytes = b"tea") -> None:
+    kafka.produce("orders", value=value)
+
+
+def values(kafka: MockKafka) -> list[bytes | None]:
+    return [record.value for record in kafka.records("orders")]
+
+
+def update(kafka: MockKafka, name: str, level: int) -> tuple[int, str | None]:
+    change = {"feature": name, "max_version_level": level, "upgrade_type": 1}
+    response = ask(kafka, "UpdateFeatures", 1, feature_updates=[change])
+    return response.error_code, response.error_message
+
+
+# Two releases at once
+
+
+def test_each_broker_has_the_versions_and_features_of_its_release() -> None:
+    with MockKafka(brokers=3, profile=OLD, topics="orders:1:rf=3") as kafka:
+        store(kafka)
+        kafka.upgrade(NEW, node_id=2)
+        assert releases(kafka) == ["3.9", "4.3", "3.9"]
+        assert announced(kafka, 1) == (11, {"metadata.version": 21}, {"metadata.version": 21})
+        newest, supported, finalized = announced(kafka, 2)
+        assert (newest, supported["metadata.version"], finalized) == (13, 30, {"metadata.version": 21})
+        assert ask(kafka, "Metadata", 13, 2, topics=None).topics
+        with pytest.raises(ConnectionClosed):
+            ask(kafka, "Metadata", 13, 1, topics=None)
+        assert update(kafka, "metadata.version", 30) == (
+            ErrorCode.INVALID_UPDATE_VERSION,
+            "The update failed for all features since the following feature had an error: Invalid update version 30 for "
+            "feature metadata.version. Local controller 1 only supports versions 1-21",
+        )
+        kafka.upgrade(NEW)
+        assert releases(kafka) == ["4.3", "4.3", "4.3"]
+        assert announced(kafka)[2]["metadata.version"] == 30
+        assert values(kafka) == [b"tea"]
+
+
+def test_a_broker_of_the_old_release_holds_features_back() -> None:
+    with MockKafka(brokers=2, profile=OLD) as kafka:
+        kafka.upgrade(NEW, node_id=1)
+        code, message = update(kafka, "group.version", 1)
+        assert (code, (message or "").rpartition(". ")[2]) == (95, "Broker 2 does not support this feature.")
+        code, message = update(kafka, "metadata.version", 30)
+        assert (code, (message or "").rpartition(". ")[2]) == (95, "Broker 2 only supports versions 1-21")
+
+
+def test_the_cluster_behaves_as_before_until_the_last_broker_runs_the_release() -> None:
+    settings = {"min.insync.replicas": 2}
+    with MockKafka(brokers=2, profile="kafka-2.8", topics="orders", configs=settings) as kafka:
+        data = build_batch([Record(0, 0, None, b"tea")])
+
+        def code() -> int:
+            with closing(Connection(address_of(kafka.bootstrap_servers))) as connection:
+                response = connection.request(produce_request("orders", data), 8)
+            return int(response.responses[0].partition_responses[0].error_code)
+
+        assert code() == ErrorCode.NOT_ENOUGH_REPLICAS
+        kafka.upgrade(NEW, node_id=1)
+        assert code() == ErrorCode.NOT_ENOUGH_REPLICAS
+        kafka.upgrade(NEW, node_id=2)
+        assert code() == ErrorCode.NONE, "from 3.7 on, no more in-sync replicas are needed than there are (KIP-966)"
+
+
+def test_the_defaults_of_settings_are_those_of_the_release() -> None:
+    with MockKafka(profile=OLD, topics="orders", rules={"window": 3}) as kafka:
+        assert "log.message.format.version" in described(kafka)
+        kafka.upgrade(NEW)
+        assert "log.message.format.version" not in described(kafka)
+        assert kafka._call(lambda engine: engine.cluster.partition("orders", 0).rules.window) == 3, "a rule that was set stays"
+
+
+def described(kafka: MockKafka) -> set[str]:
+    response = ask(kafka, "DescribeConfigs", 4, resources=[{"resource_type": 4, "resource_name": "1"}])
+    return {each.name for each in response.results[0].configs}
+
+
+# Features, and the way back
+
+
+def test_features_wait_until_somebody_finalizes_them() -> None:
+    heartbeat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["orders"]}
+    with MockKafka(profile=OLD, topics="orders") as kafka:
+        kafka.upgrade(NEW, finalize=False)
+        assert announced(kafka)[2] == {"metadata.version": 21}
+        assert ask(kafka, "ConsumerGroupHeartbeat", 0, **heartbeat).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert update(kafka, "group.version", 1) == (0, None)
+        assert ask(kafka, "ConsumerGroupHeartbeat", 0, **heartbeat).error_code != ErrorCode.UNSUPPORTED_VERSION
+        kafka.upgrade(NEW)
+        assert announced(kafka)[2]["transaction.version"] == 2
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_the_way_back_is_open_until_features_are_finalized(brokers: int) -> None:
+    with MockKafka(brokers=brokers, profile=OLD, topics=f"orders:1:rf={brokers}") as kafka:
+        store(kafka)
+        kafka.upgrade(NEW, finalize=False)
+        store(kafka)
+        kafka.upgrade(OLD)
+        assert announced(kafka) == (11, {"metadata.version": 21}, {"metadata.version": 21})
+        kafka.upgrade(NEW)
+        with pytest.raises(ValueError, match="metadata.version is at level 30, and this release supports levels 1 to 21"):
+            kafka.upgrade(OLD)
+        with pytest.raises(ValueError, match="metadata.version is at level 30, and this release does not have it"):
+            kafka.upgrade("kafka-2.8")
+        assert releases(kafka) == ["4.3"] * brokers
+        assert values(kafka) == [b"tea", b"tea"]
+
+
+def test_what_cannot_be_upgraded() -> None:
+    with MockKafka(clock="frozen", brokers=2, profile=OLD) as kafka:
+        with pytest.raises(ValueError, match="'kafka-9.9' is not a release of Kafka"):
+            kafka.upgrade("kafka-9.9")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="there is no broker 7"):
+            kafka.upgrade(NEW, node_id=7)
+        with pytest.raises(ValueError, match="from 0 up, not -1"):
+            kafka.upgrade(NEW, pause=-1)
+        kafka.upgrade(NEW, pause=1)
+        with pytest.raises(ValueError, match="an upgrade to kafka-4.3 is in progress"):
+            kafka.upgrade("kafka-4.4")
+        with pytest.raises(RuntimeError, match="an upgrade to kafka-4.3 is in progress"):
+            kafka.snapshot()
+    with MockKafka(profile="pulsar") as kafka, pytest.raises(ValueError, match="'pulsar' is not a release of Kafka"):
+        kafka.upgrade(NEW)
+
+
+# Time, restarts and resets
+
+
+def test_a_pause_is_of_the_brokers_clock() -> None:
+    with MockKafka(clock="frozen", brokers=2, profile=OLD, trace="changes") as kafka:
+        seen = []
+        kafka.upgrade(NEW, pause=5)
+        for _ in range(4):
+            seen.append([(each.alive, each.release) for each in kafka.brokers().values()])
+            kafka.clock.advance(seconds=5)
+        up, down, new = (True, "3.9"), (False, "3.9"), (True, "4.3")
+        assert seen == [[down, up], [new, up], [new, down], [new, new]]
+        assert [(row.node, row.former, row.release) for row in kafka.trace.events("upgrade")] == [
+            (1, "3.9", "4.3"), (2, "3.9", "4.3"),
+        ]  # fmt: skip
+        assert [row.change for row in kafka.trace.events("broker")] == ["stopped", "started"] * 2
+
+
+@pytest.mark.parametrize("mishap", ["restart", "kill", "start"])
+def test_an_upgrade_goes_on_after_a_mishap(mishap: str) -> None:
+    with MockKafka(clock="frozen", brokers=3, profile=OLD) as kafka:
+        kafka.upgrade(NEW, pause=1)
+        kafka.restart() if mishap == "restart" else kafka.kill_broker(2) if mishap == "kill" else kafka.start_broker(1)
+        kafka.clock.advance(seconds=10)
+        assert [(each.alive, each.release) for each in kafka.brokers().values()] == [(True, "4.3")] * 3
+        assert announced(kafka)[2]["metadata.version"] == 30
+
+
+def test_a_reset_and_a_snapshot_bring_the_release_back() -> None:
+    with MockKafka(profile=OLD, topics="orders") as kafka:
+        before = kafka.snapshot()
+        kafka.upgrade(NEW)
+        after = kafka.snapshot()
+        kafka.restore(before)
+        assert announced(kafka) == (11, {"metadata.version": 21}, {"metadata.version": 21})
+        kafka.restore(after)
+        assert (releases(kafka), announced(kafka)[2]["metadata.version"]) == (["4.3"], 30)
+        kafka.reset(soft=True)
+        assert releases(kafka) == ["4.3"], "connections stay, so the release does"
+        kafka.reset()
+        assert announced(kafka) == (11, {"metadata.version": 21}, {"metadata.version": 21})
+
+
+def test_the_form_for_async_code() -> None:
+    async def work() -> list[str]:
+        async with MockKafka(brokers=2, profile=OLD) as kafka:
+            with pytest.raises(RuntimeError, match="upgrade_async"):
+                kafka.upgrade(NEW, pause=0.01)
+            await kafka.upgrade_async(NEW, pause=0.01)
+            return releases(kafka)
+
+    assert asyncio.run(work()) == ["4.3", "4.3"]
+
+
+# A data directory
+
+
+def test_a_directory_keeps_the_levels_and_refuses_an_older_release(tmp_path: Path) -> None:
+    with MockKafka(data=tmp_path, brokers=2, profile=OLD, topics="orders:1:rf=2") as kafka:
+        store(kafka)
+    with MockKafka(data=tmp_path, brokers=2, profile=NEW) as kafka:
+        assert announced(kafka)[2] == {"metadata.version": 21}
+        kafka.upgrade("kafka-4.4")
+        store(kafka)
+        assert announced(kafka)[2]["metadata.version"] == 33
+    for release in (OLD, NEW):
+        with pytest.raises(DataError, match=f"{release} cannot serve this directory: the cluster's metadata.version"):
+            MockKafka(data=tmp_path, brokers=2, profile=release).start()
+    with MockKafka(data=tmp_path, brokers=2, profile="kafka-4.4") as kafka:
+        assert values(kafka) == [b"tea", b"tea"]
+
+
+# Faults and HTTP
+
+
+def test_a_fault_upgrades_at_a_chosen_request() -> None:
+    with MockKafka(brokers=2, profile=OLD, topics="orders") as kafka:
+        rule = kafka.faults.add(faults.upgrade(NEW, api="Metadata", nth=2))
+        assert ask(kafka, "Metadata", 12, topics=None).topics
+        with pytest.raises(ConnectionClosed):
+            ask(kafka, "Metadata", 12, topics=None)
+        assert (rule.fired, releases(kafka)) == (1, ["4.3", "4.3"])
+        again = kafka.faults.add(faults.upgrade(NEW, api="Metadata"))
+        assert ask(kafka, "Metadata", 12, topics=None).topics
+        assert again.fired == 0, "there is nothing to upgrade"
+    with pytest.raises(FaultError, match="'kafka-4.33' is not a release of Kafka; did you mean 'kafka-4.3'"):
+        faults.upgrade("kafka-4.33")
+
+
+def test_a_fault_begins_with_the_broker_that_it_strikes() -> None:
+    with MockKafka(clock="frozen", brokers=3, profile=OLD, trace="changes") as kafka:
+        kafka.faults.add(faults.upgrade(NEW, 100, api="Metadata", nth=1))
+        with pytest.raises(ConnectionClosed):
+            ask(kafka, "Metadata", 12, 2, topics=None)
+        kafka.clock.advance(seconds=1)
+        assert [row.node for row in kafka.trace.events("upgrade")] == [2, 3, 1]
+
+
+def test_over_http() -> None:
+    with MockKafka(brokers=2, profile=OLD, control=True) as kafka:
+        control = ControlClient(kafka.control_url)
+        body = control.ask("POST", "/upgrade", {"to": NEW, "node_id": 2, "pause": 0.01})
+        assert [each["release"] for each in body["brokers"]] == ["3.9", "4.3"]
+        body = control.ask("POST", "/upgrade", {"to": NEW, "finalize": False})
+        assert [each["release"] for each in body["brokers"]] == ["4.3", "4.3"]
+        assert announced(kafka)[2] == {"metadata.version": 21}
+        body = control.refused("POST", "/upgrade", {"to": "kafka-4.33"})
+        assert (body["status"], body["detail"]) == (422, "there is no profile 'kafka-4.33'; did you mean 'kafka-4.3'?")
+        kafka.upgrade(NEW)
+        body = control.refused("POST", "/upgrade", {"to": OLD})
+        assert (body["status"], "metadata.version is at level 30" in body["detail"]) == (409, True)
+
+
+# serve
+
+
+def test_serve_begins_on_a_signal() -> None:
+    flags = ["--brokers", "2", "--port", "0", "--profile", OLD, "--upgrade-to", NEW, "--no-finalize"]
+    with subprocess.Popen([*SERVE, *flags], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if line == "ready\n":
+                process.send_signal(signal.SIGUSR1)
+            if line == f"upgraded to {NEW}\n":
+                address = lines[0].split()[2]
+                with closing(Connection(address_of(address))) as connection:
+                    request = plain("ApiVersions", client_software_name="a", client_software_version="1")
+                    levels = {each.name: each.max_version_level for each in connection.request(request, 3).finalized_features}
+                process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert lines[3:] == ["broker 1 runs Kafka 4.3", "broker 2 runs Kafka 4.3", f"upgraded to {NEW}"]
+    assert levels == {"metadata.version": 21}
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--upgrade-to", "kafka-4.33"], "--upgrade-to: the profile 'kafka-4.33' is not a release of Kafka; did you mean"),
+        (["--profile", "textbook", "--upgrade-to", NEW], "--upgrade-to: the profile 'textbook' is not a release of Kafka"),
+        (["--upgrade-after", "5"], "--upgrade-after is for an upgrade; name the release with --upgrade-to"),
+        (["--no-finalize"], "--no-finalize is for an upgrade; name the release with --upgrade-to"),
+    ],
+)
+def test_serve_refuses_flags(flags: list[str], sentence: str) -> None:
+    run = subprocess.run([*SERVE, "--port", "0", *flags], capture_output=True, text=True, check=False, timeout=20)
+    assert run.returncode == 2
+    assert sentence in run.stderr
