@@ -110,6 +110,14 @@ def test_retries_without_idempotence_double_and_reorder(explore: Explore) -> Non
     assert reordered == {"NOT_ENOUGH_REPLICAS"}
 
 
+def test_an_upgrade_is_tried_at_each_request(explore: Explore) -> None:
+    flags = ("--profile", "kafka-3.9", "--api", "Produce", "--faults", "upgrade")
+    code, found = explore("retries.py idempotent", *flags)
+    assert code == 0
+    assert {run["fault"]["kind"] for run in found["runs"]} == {"upgrade"}
+    assert all(run["fired"] == 1 and run["outcomes"] == ["as_before"] for run in found["runs"])
+
+
 def test_an_idempotent_producer_gives_no_alarm(explore: Explore) -> None:
     code, found = explore(
         "retries.py idempotent",

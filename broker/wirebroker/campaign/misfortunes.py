@@ -14,6 +14,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS, response_class
 from wirebroker.campaign.cases import Case
 from wirebroker.campaign.errors import DONE, ERRORS, OF_LOST_DATA, OF_REPLICAS, OF_SEQUENCES, OF_TRANSACTIONS, SINCE, WITHOUT_ID
+from wirebroker.core.releases.changes import RELEASES
 from wirebroker.faults.kinds.state import expire_member, lose_coordinator
 from wirebroker.faults.rules import KINDS
 from wirebroker.requests.errors import READING
@@ -32,6 +33,10 @@ LAST_VALUE_AT = -5
 OPTIONAL = ("truncate", "corrupt", "OFFSET_OUT_OF_RANGE")
 """Faults of a cluster that loses or damages stored records. No application can make up for them, so they are tried only if they
 are named. A Produce with acks=1 is an exception: the application accepts that a new leader lacks the batch."""
+IF_NAMED = ("upgrade",)
+"""Faults that are tried only if they are named: no cluster meets them by accident."""
+NEWEST = f"kafka-{RELEASES[-1]}"
+"""The release to which the brokers are upgraded."""
 USUAL = (
     "lose_request", "lose_ack", "cut", "error", "throttle", "restart", "crash_after_write", "expire_producer",
     "expire_transactional_id", "fence", "expire_member", "move_leader", "move_coordinator", "advance", "delay",
@@ -140,13 +145,14 @@ class Choice:
     @classmethod
     def of(cls, apis: Collection[str], faults: Collection[str], *, every: bool = False, proxied: bool = False) -> Choice:
         """From names. ValueError for a fault that does not exist."""
-        known = {*USUAL, *OPTIONAL, *ErrorCode.__members__}
+        known = {*USUAL, *OPTIONAL, *IF_NAMED, *ErrorCode.__members__}
         for name in faults:
             if proxied and name in KINDS and KINDS[name].needs_broker:
                 raise ValueError(f"{name}: this happens inside a broker, and a proxy before a real cluster cannot play it")
             if name not in known:
                 why = "it is not among the faults that are tried" if name in KINDS else "there is no such fault or error"
-                raise ValueError(f"{name}: {why}; there are {', '.join((*USUAL, *OPTIONAL))}, and Kafka's errors by name")
+                kinds = ", ".join((*USUAL, *OPTIONAL, *IF_NAMED))
+                raise ValueError(f"{name}: {why}; there are {kinds}, and Kafka's errors by name")
         return cls(frozenset(apis) or None, frozenset(faults) or None, every, proxied)
 
     def has(self, fault: dict[str, Any], api: str, version: int) -> bool:
@@ -160,7 +166,7 @@ class Choice:
         if code in self.impossible or version < SINCE.get((api, code or ""), 0):
             return False
         if self.faults is None:
-            return (kind not in OPTIONAL or api == "Produce") and (api, code) not in OF_LOST_DATA
+            return kind not in IF_NAMED and (kind not in OPTIONAL or api == "Produce") and (api, code) not in OF_LOST_DATA
         return kind in self.faults
 
 
@@ -219,10 +225,12 @@ def faults_at(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
         return
     if asked.acks == 0:  # no response, and so no error in it
         yield {"kind": "restart", "mode": "kill"}
+        yield {"kind": "upgrade", "to": NEWEST}
         return
     if asked.response_bytes > 1:
         yield {"kind": "cut", "bytes": asked.response_bytes // 2}
     yield {"kind": "restart", "mode": "kill"}
+    yield {"kind": "upgrade", "to": NEWEST}
     yield from _errors(place.api, asked)
     if _can_throttle(place.api, asked.version):
         yield {"kind": "throttle", "ms": THROTTLE_MS}

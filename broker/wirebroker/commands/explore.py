@@ -110,6 +110,8 @@ def _exploration(options: argparse.Namespace) -> Exploration:
         if name not in OUTCOMES:
             raise UsageError(f"--fail-on: there is no outcome {name!r}{did_you_mean(name, OUTCOMES)}")
     settings: dict[str, Any] = {"topics": options.topic, "configs": dict(pair(each, "--config") for each in options.config)}
+    if options.profile is not None:
+        settings["profile"] = options.profile
     if options.port is not None:
         if options.master is not None:
             raise UsageError("--port: not with --master, which runs several cases at once on each machine")
@@ -140,7 +142,7 @@ def _upstream(options: argparse.Namespace, settings: dict[str, Any]) -> Upstream
         if options.allow_faults:
             raise UsageError("--allow-faults: this is for --upstream")
         return None
-    for flag, given in (("--config", options.config), ("--master", options.master)):
+    for flag, given in (("--config", options.config), ("--profile", options.profile), ("--master", options.master)):
         if given:
             raise UsageError(f"{flag}: not with --upstream, before which each run follows the other on this machine")
     port, options.jobs = settings.get("port", 0), 1
