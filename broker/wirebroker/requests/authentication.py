@@ -8,6 +8,8 @@ know them. A session that ends (KIP-368) keeps its interceptor, any other connec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkawire.errors import ErrorCode
@@ -39,6 +41,9 @@ LONGEST_CAUSE = 300
 """Characters of a cause in the log: it may name a user, and a client may send a name of half a megabyte."""
 
 
+_credential = lru_cache(maxsize=4096)(credential_of)
+
+
 class KeySource(Protocol):
     """Where keys of signed tokens come from."""
 
@@ -63,16 +68,23 @@ class Authenticator:
     # Users
 
     def add_user(self, name: str, password: str, iterations: Mapping[str, int] | None = None) -> None:
-        """Let a user log in by this password, with every mechanism that has passwords. With `iterations`, the user has SCRAM
-        credentials for these mechanisms alone."""
+        """Let a user log in by this password, with every mechanism that has passwords.
+
+        With `iterations`, the user has SCRAM credentials for these mechanisms alone, and their salt follows from the name: a
+        broker that is like a learned cluster starts for each test, and making a credential takes milliseconds.
+        """
         self.passwords[name] = password
         for mechanism in BY_NAME.values():
             if iterations is not None and mechanism.name not in iterations:
                 continue
             held = self._cluster.scram.get((name, mechanism.number))
-            salt = self._cluster.random_bytes(SALT_BYTES) if held is None else held.salt
-            count = LEAST_ITERATIONS if iterations is None else iterations[mechanism.name]
-            made = credential_of(mechanism, password, salt, count if held is None else held.iterations)
+            if held is not None:
+                salt, count = held.salt, held.iterations
+            elif iterations is None:
+                salt, count = self._cluster.random_bytes(SALT_BYTES), LEAST_ITERATIONS
+            else:
+                salt, count = sha256(name.encode()).digest()[:SALT_BYTES], iterations[mechanism.name]
+            made = _credential(mechanism, password, salt, count)
             if held != made:
                 self._cluster.alter_scram({(name, mechanism.number): made})
 
