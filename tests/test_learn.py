@@ -104,8 +104,12 @@ def login(user: str, password: str | None = None) -> Access:
 
 
 def test_a_plain_cluster_and_the_one_like_it_agree(file: Path) -> None:
-    with MockKafka(brokers=3, topics={"orders": {"partitions": 5, "replication_factor": 2}, "a": 1}) as kafka:
+    topics = {"orders": {"partitions": 5, "replication_factor": 2}, "a": 1}
+    with MockKafka(brokers=3, topics=topics, configs={"log.cleaner.threads": 3}) as kafka:
         with closing(client(kafka)) as wire:
+            placed = [{"partition_index": index, "broker_ids": nodes} for index, nodes in enumerate([[3, 1], [3, 2], [1, 3]])]
+            topic = {"name": "placed", "num_partitions": -1, "replication_factor": -1, "assignments": placed, "configs": []}
+            assert wire.request(plain("CreateTopics", topics=[topic]), 5).topics[0].error_code == 0
             changes = [
                 {"resource_type": 4, "resource_name": name, "configs": [{"name": key, "config_operation": 0, "value": value}]}
                 for name, key, value in (("", "log.cleaner.threads", "2"), ("1", "max.connections", "77"))
@@ -331,6 +335,26 @@ def test_what_is_given_beside_the_file_wins(secured: MockKafka, file: Path) -> N
         assert list(served.brokers()) == [1, 2, 3, 4]
 
 
+def test_settings_that_nobody_gave_are_kafkas_and_given_ones_win_over_alterations(file: Path) -> None:
+    file.write_text(GOOD + '[altered]\n"message.max.bytes" = "4000"\n')
+    configs = BrokerOptions(like=file, configs={"message.max.bytes": 9000}).new_engine(0).configs
+    assert [configs.integer(name) for name in ("message.max.bytes", "group.initial.rebalance.delay.ms")] == [9000, 3000]
+
+
+def test_users_log_in_as_the_file_says(file: Path) -> None:
+    file.write_text(
+        GOOD + '[[user]]\nname = "alice"\nmechanisms = { SCRAM-SHA-512 = 5000 }\n'
+        '[[acl]]\npermission = "ALLOW"\nprincipal = "User:bob"\noperation = "ALL"\nresource = "CLUSTER"\n'
+        'name = "kafka-cluster"\n'
+    )
+    with MockKafka(like=file, security="sasl_plaintext", users={"carol": "c"}) as kafka:
+        bob = Access("SASL_PLAINTEXT", "PLAIN", "bob", "bob")
+        assert answers(kafka.bootstrap_servers, bob)["DescribeUserScramCredentials"] == {
+            "alice": [(2, 5000)], "carol": [(1, 4096), (2, 4096)]
+        }  # fmt: skip
+        assert kafka.client_settings("kafka-python", "alice")["sasl_plain_password"] == "alice"
+
+
 def test_what_serve_drops_it_names(file: Path) -> None:
     file.write_text(GOOD + '[settings]\n"zookeeper.sharks" = "3"\n"sasl.enabled.mechanisms" = "GSSAPI,PLAIN"')
     options = BrokerOptions(like=file)
@@ -342,12 +366,14 @@ def test_brokers_show_settings_in_which_they_differ(file: Path) -> None:
     file.write_text(
         "format = 1\n"
         '[[broker]]\nnode_id = 1\nsettings = { "num.io.threads" = "3", "message.max.bytes" = "4000" }\n'
+        'altered = { "max.connections" = "77" }\n'
         '[[broker]]\nnode_id = 2\nsettings = { "num.io.threads" = "5" }\n'
     )
     with MockKafka(like=file) as kafka:
         told = answers(kafka.bootstrap_servers)["DescribeConfigs"]
         shown = [told[f"BROKER {node}: {name}"][:2] for name in ("num.io.threads", "message.max.bytes") for node in (1, 2)]
         assert shown == [("3", 4), ("5", 4), ("4000", 4), ("1048588", 5)]
+        assert [told[f"BROKER {node}: max.connections"][:2] for node in (1, 2)] == [("77", 2), ("2147483647", 5)]
         assert kafka._call(lambda engine: engine.configs.integer("message.max.bytes")) == 4000
 
 
