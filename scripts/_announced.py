@@ -46,7 +46,7 @@ NOT_OURS = {
     4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown", 52: "Vote", 53: "BeginQuorumEpoch",
     54: "EndQuorumEpoch", 56: "AlterPartition", 58: "Envelope", 59: "FetchSnapshot", 62: "BrokerRegistration",
     63: "BrokerHeartbeat", 67: "AllocateProducerIds", 70: "ControllerRegistration", 73: "AssignReplicasToDirs",
-    82: "UpdateRaftVoter", 93: "StreamsGroupTopologyDescriptionUpdate", 94: "UnregisterController",
+    82: "UpdateRaftVoter",
 }  # fmt: skip
 """APIs that we do not serve, most of them between brokers."""
 BEFORE_1_1 = -1
@@ -173,9 +173,22 @@ def _reads_produce(client: WireClient, version: int) -> bool:
 
 
 def write(path: Path, described: Json) -> None:
-    """One line for each API, feature and setting."""
+    """One line for each API, feature and setting. What the file says beside that of settings stays: Kafka does not tell it."""
+    _keep_notes(json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}, described)
     blocks = [f' "{name}": {_block(value)}' for name, value in described.items()]
     path.write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="utf-8")
+
+
+def _keep_notes(before: Json, described: Json) -> None:
+    for kind, settings in before.get("settings", {}).items():
+        told = described["settings"].get(kind, {})
+        for name, change in settings.items():
+            notes = [each for each in change or () if each == "internal" or each.startswith("valid=")]
+            if "internal" in notes:
+                told.setdefault(name, change)
+            elif told.get(name):
+                told[name] += [each for each in notes if each not in told[name]]
+        described["settings"][kind] = dict(sorted(told.items()))
 
 
 def _block(value: Any, indent: str = " ") -> str:

@@ -11,7 +11,7 @@ import pytest
 from wirebroker.commands.cli import main
 from wirebroker.commands.conformance import check_responses
 from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import Scenario, compare, deliberate, load
+from wirebroker.conformance.recording import Scenario, compare, deliberate, load, own_scenarios
 from wirebroker.conformance.replay import RemoteBroker, replay
 
 SCENARIOS = load()
@@ -29,6 +29,16 @@ def test_kafka_responds(scenario: Scenario) -> None:
     meant = [difference for difference in differences if deliberate(difference)]
     assert [difference for difference in differences if not deliberate(difference)] == []
     assert len(meant) == (1 if scenario.name == "empty_record_data" else 0)
+
+
+NEWEST = own_scenarios("4.4")
+
+
+@pytest.mark.parametrize("scenario", NEWEST, ids=lambda scenario: scenario.name)
+def test_kafka_4_4_responds(scenario: Scenario) -> None:
+    with OwnBroker(scenario.settings, profile="kafka-4.4", secured=scenario.secured) as broker:
+        _, differences = replay(scenario, broker)
+    assert differences == []
 
 
 def _recorded(scenario: Scenario) -> list[dict[str, object]]:

@@ -194,7 +194,8 @@ def test_the_heap_gives_out_equal_elements_in_javas_order() -> None:
 
 def test_the_assignor_keeps_tasks_and_levels_the_rest() -> None:
     had = Tasks(active={("0", 0): 0, ("0", 1): 0, ("0", 2): 0, ("0", 3): 0})
-    made = at_once(sticky([Assignable("a", "p", had), Assignable("b", "q", NOTHING)], [Work("0", 4, False)], 0))
+    members = [Assignable("a", "p", had), Assignable("b", "q", NOTHING)]
+    made = at_once(sticky(members, [Work("0", 4, False)], 0, skips_holders=True))
     assert {member_id: sorted(tasks.active) for member_id, tasks in made.items()} == {
         "a": [("0", 0), ("0", 1)], "b": [("0", 2), ("0", 3)],
     }  # fmt: skip

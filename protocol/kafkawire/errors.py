@@ -30,7 +30,7 @@ class MessageTooLarge(EncodeError):
 
 
 class ErrorCode(IntEnum):
-    """The codes of org.apache.kafka.common.protocol.Errors in Kafka 4.3.1."""
+    """The codes of org.apache.kafka.common.protocol.Errors in Kafka 4.4.0."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -167,6 +167,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 RETRIABLE = frozenset(

@@ -38,7 +38,7 @@ SERVED = (
     "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
     "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "StreamsGroupHeartbeat",
     "StreamsGroupDescribe", "DescribeClientQuotas", "AlterClientQuotas", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter",
-    "UpdateFeatures",
+    "UpdateFeatures", "StreamsGroupTopologyDescriptionUpdate", "UnregisterController",
 )  # fmt: skip
 """The APIs that have a handler."""
 TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")

@@ -27,7 +27,7 @@ from wirebroker.core.quotas import Change, entity_error, entity_hash, entity_of,
 
 def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     """Change the valid entities. Returns the result of each entity, in Kafka's order."""
-    pause = pauses()
+    pause, finite = pauses(), exchange.cluster.configs.release.behaviour.finite_quotas
     results: dict[QuotaEntity, str | None] = {}
     shown: dict[QuotaEntity, list[str]] = {}
     sound: list[tuple[QuotaEntity, EntryData]] = []
@@ -42,7 +42,7 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
             written = ", ".join(f"{kind}={'null' if names[kind] is None else names[kind]}" for kind in order)
             results[entity] = f"Ignoring duplicate entity ClientQuotaEntity(entries={{{written}}})"
             continue
-        results[entity] = entity_error(dict(entity), order) or _value_error(entry, names)
+        results[entity] = entity_error(dict(entity), order) or _value_error(entry, names, finite)
         if results[entity] is None:
             sound.append((entity, entry))
     changes = [change for entity, entry in sound for change in _changes(entity, entry, exchange)]
@@ -56,10 +56,10 @@ def handle(request: AlterClientQuotasRequest, exchange: Exchange) -> Steps:
     return AlterClientQuotasResponse(entries=responses)
 
 
-def _value_error(entry: EntryData, names: dict[str, str | None]) -> str | None:
+def _value_error(entry: EntryData, names: dict[str, str | None], finite: bool) -> str | None:
     ops = {op.key: op for op in entry.ops}
     for key in hash_order(ops, java_hash, java_buckets(len(ops), len(ops))):
-        if not ops[key].remove and (error := value_error(names, key, ops[key].value)):
+        if not ops[key].remove and (error := value_error(names, key, ops[key].value, finite)):
             return error
     return None
 

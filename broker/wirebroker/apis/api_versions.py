@@ -1,8 +1,9 @@
-"""ApiVersions, versions 0–4.
+"""ApiVersions, versions 0–5.
 
 The APIs that this broker serves. A request in an unsupported version is answered in version 0, with only the versions of
 ApiVersions (KIP-511). Software names and versions must be well-formed (version 3), else INVALID_REQUEST. As Kafka 4 does, the
-broker announces Produce from version 0, although it does not serve 0 to 2, because old clients look for them.
+broker announces Produce from version 0, although it does not serve 0 to 2, because old clients look for them. A client of
+version 5 may name the cluster and the node that it means (KIP-1242): REBOOTSTRAP_REQUIRED if it has reached another one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from wirebroker.core.releases import Release, release
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 BETWEEN_BROKERS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition")
+NO_NODE = -1
 FEATURES_FROM_ZERO = 4
 """From this version on, a feature's minimum level may be 0; older clients cannot read that (KAFKA-17492)."""
 
@@ -42,6 +44,8 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
     software = (request.client_software_name, request.client_software_version)
     if exchange.version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    if error := _misdirected(request, exchange):
+        return ApiVersionsResponse(error_code=error, api_keys=[])
     exchange.connection.software = software
     exchange.engine.authenticator.versions_told(exchange.connection)
     levels = exchange.cluster.configs.features
@@ -58,6 +62,14 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
             if (level := levels.get(each.name, 0))
         ],
     )
+
+
+def _misdirected(request: ApiVersionsRequest, exchange: Exchange) -> ErrorCode:
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return ErrorCode.INVALID_REQUEST
+    if request.cluster_id is None or (request.cluster_id, request.node_id) == (exchange.cluster.cluster_id, exchange.node_id):
+        return ErrorCode.NONE
+    return ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 @lru_cache(maxsize=8)

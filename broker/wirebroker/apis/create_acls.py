@@ -7,11 +7,16 @@ from enum import IntEnum
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from wirebroker.apis.exchange import Exchange
-from wirebroker.core.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
-from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE
+from wirebroker.core.acls import CLUSTER_NAME, WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.features import METADATA
+from wirebroker.core.networks import network
+from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
 from wirebroker.requests.effects import Outcome
 
 NO_AUTHORIZER = "No Authorizer is configured."
+NETWORKS_FROM = 32
+"""The metadata.version with which an ACL may name a network."""
 
 
 def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse | Outcome:
@@ -24,7 +29,7 @@ def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse
     if any(_is_for_filters(creation) for creation in request.creations):
         failed = AclCreationResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None)
         return CreateAclsResponse(results=[failed for _ in request.creations])
-    errors = [_error(creation) for creation in request.creations]
+    errors = [_error(creation) or _host_error(creation.host, exchange.cluster) for creation in request.creations]
     wanted = {_acl(creation): None for creation, error in zip(request.creations, errors, strict=True) if error is None}
     made = [acl for acl in wanted if acl not in exchange.cluster.acls]
     if len(made) > MOST_RECORDS:
@@ -34,10 +39,11 @@ def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse
     return CreateAclsResponse(results=[_result(error) for error in errors])
 
 
-def _result(error: str | None) -> AclCreationResult:
+def _result(error: str | Refusal | None) -> AclCreationResult:
     if error is None:
         return AclCreationResult(error_code=ErrorCode.NONE, error_message="")
-    return AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message=error)
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, error) if isinstance(error, str) else error
+    return AclCreationResult(error_code=refusal.code, error_message=refusal.message)
 
 
 def _numbers(creation: AclCreation) -> tuple[int, ...]:
@@ -72,4 +78,22 @@ def _error(creation: AclCreation) -> str | None:
     if ":" not in creation.principal:
         missing = "(no colon is present separating the principal type from the principal name)"
         return f"Could not parse principal from `{creation.principal}` {missing}"
+    return None
+
+
+def _host_error(host: str, cluster: Cluster) -> str | Refusal | None:
+    """Returns why the ACL's host is invalid, in Kafka's words, or None. Before 4.4 Kafka takes any text."""
+    if not cluster.acls.networks or host == WILDCARD:
+        return None
+    if not host:
+        return "Host pattern cannot be null or empty"
+    if "/" not in host:
+        return None
+    if cluster.configs.features[METADATA] < NETWORKS_FROM:
+        message = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
+        return Refusal(ErrorCode.UNSUPPORTED_VERSION, message)
+    try:
+        network(host)
+    except ValueError as wrong:
+        return f"Invalid CIDR notation '{host}': {wrong}"
     return None

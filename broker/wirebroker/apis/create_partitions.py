@@ -39,6 +39,9 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)
     quota = exchange.engine.throttle.mutations(exchange, STRICT_SINCE)
     records = 0
+    if _too_many(request, exchange.cluster):
+        excess = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
+        return CreatePartitionsResponse(results=[_result(topic.name, excess) for topic in request.topics])
     for name, times in names.items():
         if times > 1:
             results.append(_result(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
@@ -64,6 +67,13 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     changes.write_down()
     exchange.throttled_by(quota)
     return CreatePartitionsResponse(results=results)
+
+
+def _too_many(request: CreatePartitionsRequest, cluster: Cluster) -> bool:
+    """Tells whether the request asks for more partitions than a request may create. Kafka before 4.4 fails later."""
+    known = cluster.topics
+    more = (topic.count - len(known[topic.name].partitions) for topic in request.topics if topic.name in known)
+    return cluster.configs.release.behaviour.limits_new_partitions and sum(max(each, 0) for each in more) > MOST_RECORDS
 
 
 def _error(requested: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:

@@ -1,5 +1,5 @@
-"""StreamsGroupDescribe, version 0: the members of streams groups with their tasks, and the topology. Other groups are not
-found here.
+"""StreamsGroupDescribe, versions 0–1: the members of streams groups with their tasks, and the topology. Other groups are not
+found here. Version 1 tells the assignor and, on request, the description of the topology that a member has sent.
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from kafkawire.messages.streams_group_describe import (
     StreamsGroupDescribeResponse,
     Subtopology,
     TaskIds,
+    TaskOffset,
     TopicInfo,
     Topology,
+    TopologyDescription,
 )
 from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
-from wirebroker.core.groups.streams_group import StreamsGroup
+from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
-from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, Tasks
+from wirebroker.core.groups.streams_member import NOTHING, Some, StreamsMember, Tasks
 from wirebroker.core.groups.streams_topology import Configured, InternalTopic
+
+NOT_STORED, AVAILABLE = 1, 3
 
 
 def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
@@ -42,6 +46,8 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
         if pause_for_id():
             yield None
         group, response = _describe(group_id, exchange)
+        if group is not None and request.include_topology_description:
+            response.topology_description_status, response.topology_description = _description(group)
         if request.include_authorized_operations and not response.error_code:
             response.authorized_operations = ALL_GROUP_OPERATIONS
         for member_id in group.in_order() if group is not None else ():
@@ -49,7 +55,7 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
             if group is None or member is None:
                 continue
             target = group.targets.get(member_id, NOTHING)
-            response.members.append(_member(member, target))
+            response.members.append(_member(member, target, group.offsets.get(member_id)))
             if pause(MEMBER + len(member.assigned.active) + len(target.active) + len(target.standby)):
                 yield None
         described.append(response)
@@ -68,8 +74,16 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[StreamsGroup | None, D
     response = DescribedGroup(
         error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch, topology=_topology(group, groups.streams.shown(group)), members=[],
+        assignor_name=groups.streams.assignor(group),
     )  # fmt: skip
     return group, response
+
+
+def _description(group: StreamsGroup) -> tuple[int, TopologyDescription | None]:
+    """The description of the group's present topology, with Kafka's number for that."""
+    if group.topology is None or group.description is None or group.description[0] != group.topology.epoch:
+        return NOT_STORED, None
+    return AVAILABLE, group.description[1]
 
 
 def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
@@ -122,14 +136,20 @@ def _pairs(held: Mapping[str, str]) -> list[KeyValue]:
     return [KeyValue(key=key, value=value) for key, value in held.items()]
 
 
-def _member(member: StreamsMember, target: Tasks) -> Member:
+def _member(member: StreamsMember, target: Tasks, offsets: TaskOffsets | None) -> Member:
+    told, ends = offsets or ({}, {})
     endpoint = None if member.endpoint is None else Endpoint(host=member.endpoint[0], port=member.endpoint[1])
     return Member(
         member_id=member.member_id, member_epoch=member.epoch, rack_id=member.rack_id, client_id=member.client_id,
         client_host=member.client_host, topology_epoch=member.topology_epoch, process_id=member.process_id,
-        user_endpoint=endpoint, client_tags=_pairs(member.tags), task_offsets=[], task_end_offsets=[],
+        user_endpoint=endpoint, client_tags=_pairs(member.tags), task_offsets=_offsets(told), task_end_offsets=_offsets(ends),
+        instance_id=member.instance_id,
         assignment=_assignment(member.assigned), target_assignment=_assignment(target), is_classic=False,
     )  # fmt: skip
+
+
+def _offsets(told: Some) -> list[TaskOffset]:
+    return [TaskOffset(subtopology_id=key, partition=index, offset=offset) for (key, index), offset in sorted(told.items())]
 
 
 def _assignment(tasks: Tasks) -> Assignment:

@@ -1,8 +1,9 @@
-"""StreamsGroupHeartbeat, version 0: join, stay in, and leave a streams group (KIP-1071).
+"""StreamsGroupHeartbeat, versions 0–1: join, stay in, and leave a streams group (KIP-1071).
 
 A member chooses its own id. Epoch 0 joins and brings the topology, −1 leaves. The response has the member's epoch, its tasks if
 they have changed, and what keeps the application from working. The broker creates missing internal topics before it responds,
-if the client may create them (Kafka: right after). A later heartbeat tells whether that failed.
+if the client may create them (Kafka: right after). A later heartbeat tells whether that failed. Version 1 may ask the member
+for a description of the topology.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
     if not groups.streams.enabled:
         return _refused(Refusal(ErrorCode.UNSUPPORTED_VERSION))
     names = topics_of(request.topology) if request.topology is not None else []
-    if error := _topic_error(names) or request_error(request):
+    full = groups.streams.behaviour.full_streams_groups
+    if error := _topic_error(names) or request_error(request, full):
         return _refused(error)
     if code := groups.coordinator_error(request.group_id, exchange.node_id):
         return _refused(Refusal(code))
@@ -53,7 +55,9 @@ def handle(request: StreamsGroupHeartbeatRequest, exchange: Exchange) -> Steps:
         read = partial(from_request, request.topology)
         long = max(len(names), len(request.topology.subtopologies)) >= TOPICS
         sent = (yield Offload(read)) if long else read()
-    requested = StreamsHeartbeat(request, sent, exchange.client_id or "", f"/{exchange.connection.client_host}")
+    requested = StreamsHeartbeat(
+        request, sent, exchange.client_id or "", f"/{exchange.connection.client_host}", exchange.version >= 1
+    )  # fmt: skip
     result = yield from groups.streams.heartbeat(requested, exchange.now)
     if isinstance(result, Refusal):
         return _refused(result)
@@ -119,8 +123,8 @@ def _response(result: StreamsHeartbeatResult, told: Sequence[Told]) -> StreamsGr
     endpoints = None if result.endpoints is None else [_endpoint(each) for each in result.endpoints]
     return StreamsGroupHeartbeatResponse(
         error_code=ErrorCode.NONE, member_id=result.member_id, member_epoch=result.epoch,
-        heartbeat_interval_ms=result.interval, acceptable_recovery_lag_legacy=0, acceptable_recovery_lag=0,
-        task_offset_interval_ms=0,
+        heartbeat_interval_ms=result.interval, acceptable_recovery_lag_legacy=0, acceptable_recovery_lag=result.lag,
+        task_offset_interval_ms=result.offset_interval, topology_description_required=result.wants_description,
         status=[ToldStatus(status_code=each.status, status_detail=each.detail) for each in told],
         active_tasks=tasks[0], standby_tasks=tasks[1], warmup_tasks=tasks[2],
         endpoint_information_epoch=result.endpoints_epoch, partitions_by_user_endpoint=endpoints,
@@ -145,6 +149,6 @@ def _endpoint(endpoint: Endpoint) -> EndpointToPartitions:
 def _refused(refused: Refusal) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(
         error_code=refused.code, error_message=refused.message, member_id="", member_epoch=0, heartbeat_interval_ms=0,
-        acceptable_recovery_lag_legacy=0, acceptable_recovery_lag=0, task_offset_interval_ms=0, status=[],
+        acceptable_recovery_lag_legacy=0, task_offset_interval_ms=0, status=[],
         endpoint_information_epoch=0,
     )  # fmt: skip

@@ -1,7 +1,8 @@
-"""TxnOffsetCommit, versions 0–5: offsets that are valid once the producer's transaction commits.
+"""TxnOffsetCommit, versions 0–6: offsets that are valid once the producer's transaction commits.
 
 The group's partition of __consumer_offsets must be part of the transaction. AddOffsetsToTxn adds it, or from version 5
-(transaction version 2) this request itself. Each partition is answered on its own, as in OffsetCommit.
+(transaction version 2) this request itself. Each partition is answered on its own, as in OffsetCommit. Version 6 names topics
+by their ids, and tells an unknown group and an old epoch of a member apart.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -26,47 +28,56 @@ from wirebroker.core.groups.group import Committer
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
 
-NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 4, 5
+NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM, TOPIC_IDS_FROM = 4, 5, 6
+Responses = dict[tuple[str, bytes], list[TxnOffsetCommitResponsePartition]]
+Known = tuple[TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition, ErrorCode]
+"""An existing partition of the request, and the error of its offset."""
 NO_SEQUENCE = -1
 
 
 def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the response."""
-    responses: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
-    known: list[tuple[str, TxnOffsetCommitRequestPartition, ErrorCode]] = []
+    responses: Responses = {}
+    known: list[Known] = []
     pause = pauses()
     producer = (request.producer_id, request.producer_epoch)
     commit = exchange.engine.groups.commits.new(request.group_id, exchange.now, producer)
     for requested in request.topics:
         if pause():
             yield None
+        by_id = exchange.version >= TOPIC_IDS_FROM
+        topics = exchange.cluster.topics
+        topic = exchange.cluster.topics_by_id.get(requested.topic_id) if by_id else topics.get(requested.name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for partition in requested.partitions:
             if pause():
                 yield None
-            if exchange.cluster.partition(requested.name, partition.partition_index) is None:
-                _response(responses, requested.name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if topic is None or topic.partition(partition.partition_index) is None:
+                _response(responses, requested, partition, unknown)
                 continue
             error = metadata_error(partition.committed_metadata, exchange)
-            known.append((requested.name, partition, error))
+            known.append((requested, partition, error))
             if not error:
-                commit.add((requested.name, partition.partition_index), _committed(partition, exchange))
+                commit.add((topic.name, partition.partition_index), _committed(partition, exchange))
     batch = yield from encode_batch(commit)
     code = _commit(request, commit, batch, exchange) if known else ErrorCode.NONE
-    for topic, partition, error in known:
+    for requested, partition, error in known:
         if pause():
             yield None
-        _response(responses, topic, partition, code or error)
+        _response(responses, requested, partition, code or error)
     return TxnOffsetCommitResponse(
-        topics=[TxnOffsetCommitResponseTopic(name=name, partitions=partitions) for name, partitions in responses.items()]
+        topics=[
+            TxnOffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+            for (name, topic_id), partitions in responses.items()
+        ]
     )
 
 
 def _response(
-    responses: dict[str, list[TxnOffsetCommitResponsePartition]], topic: str, requested: TxnOffsetCommitRequestPartition,
-    code: ErrorCode,
-) -> None:  # fmt: skip
+    responses: Responses, topic: TxnOffsetCommitRequestTopic, requested: TxnOffsetCommitRequestPartition, code: ErrorCode
+) -> None:
     response = TxnOffsetCommitResponsePartition(partition_index=requested.partition_index, error_code=code)
-    responses.setdefault(topic, []).append(response)
+    responses.setdefault((topic.name, topic.topic_id), []).append(response)
 
 
 def _committed(requested: TxnOffsetCommitRequestPartition, exchange: Exchange) -> Committed:
@@ -81,9 +92,12 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
     home = (GROUP_TOPIC, groups.home(request.group_id))
     checked = _verify(request, home, exchange)
     by = Committer(request.member_id, request.group_instance_id, request.generation_id)
-    error = checked.errors.get(home, ErrorCode.NONE) or groups.commits.error(
-        request.group_id, by, None, exchange.now, _with_ids(commit.offsets, exchange.cluster)
-    )
+    error = checked.errors.get(home, ErrorCode.NONE)
+    if not error:
+        where = _with_ids(commit.offsets, exchange.cluster)
+        error = groups.commits.error(request.group_id, by, None, exchange.now, where)
+        if exchange.version < TOPIC_IDS_FROM and error in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH):
+            error = ErrorCode.ILLEGAL_GENERATION
     error = error or groups.commits.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now)
     return translate_error(error)
 

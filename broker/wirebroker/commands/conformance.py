@@ -16,8 +16,8 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker.client.wire import WireClient, address_of
 from wirebroker.common.complaints import complain
 from wirebroker.conformance.own_broker import OwnBroker
-from wirebroker.conformance.recording import LEFT_OUT, Difference, Scenario, deliberate, load
-from wirebroker.conformance.releases import BASE, MODES, PREFIX, release_recording
+from wirebroker.conformance.recording import LEFT_OUT, Difference, Scenario, deliberate, load, own_scenarios
+from wirebroker.conformance.releases import BASE, MODES, PREFIX, recorded_releases, release_recording
 from wirebroker.conformance.replay import RemoteBroker, replay
 from wirebroker.conformance.versions import VersionMode
 from wirebroker.core.profile import ProfileName
@@ -74,10 +74,19 @@ def _wanted(options: argparse.Namespace) -> dict[VersionMode, tuple[list[Scenari
         return {"named": (load(Path(options.file) if options.file else None, only), Play())}
     if options.file:
         raise ValueError("--file is a recording of Kafka 4.3.1, which --profile does not go with")
+    own = [each for each in own_scenarios(release) if only is None or each.name in only]
+    rest = None if only is None else [name for name in only if name not in {each.name for each in own}]
+    if own and (rest == [] or release not in recorded_releases()):
+        return {"named": (own, Play(profile))}
     recording = release_recording(release)
     modes = [options.versions] if options.versions else MODES
     skipped = {name: reason for name, reason in recording.skipped.items() if only is None or name in only}
-    return {versions: (recording.scenarios(versions, only), Play(profile, versions, skipped)) for versions in modes}
+    return {
+        versions: (
+            [*recording.scenarios(versions, rest), *(own if versions == "named" else ())], Play(profile, versions, skipped),
+        )
+        for versions in modes
+    }  # fmt: skip
 
 
 def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None, play: Play = Play()) -> Report:

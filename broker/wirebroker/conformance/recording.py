@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ RECORDINGS = (
     "kafka-4.3.1-loggers.json",
     "kafka-4.3.1-log-dirs.json",
 )
+OWN = {"4.4": "kafka-4.4.0.json"}
+"""Scenarios that only this release and newer ones can have."""
 NOT_COMPARED = ("n", "n_v0", "len", "text")
 """Counts of advertised APIs: a broker with fewer APIs may still handle its own APIs as Kafka does. And our own words for what
 cannot be read."""
@@ -73,6 +76,11 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "telemetry": {"telemetry.max.bytes": "1000"},
     "log_dirs": {"log.dirs": LOG_DIRS},
     "log_dirs_new": {"log.dirs": LOG_DIRS},
+    "topology": {
+        "group.streams.topology.description.plugin.class": "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin",
+    },
+    "full": {"group.consumer.max.size": "1", "group.streams.max.size": "1"},
+    "dead_letters": {"errors.deadletterqueue.auto.create.topics.enable": "true"},
     "secured_sessions": {"sasl.enabled.mechanisms": MECHANISMS, "connections.max.reauth.ms": "1500"},
 }
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}
@@ -117,10 +125,15 @@ class Difference:
     got: Any
 
 
-def load(path: Path | None = None, only: Iterable[str] | None = None) -> list[Scenario]:
+def own_scenarios(release: str) -> list[Scenario]:
+    """The scenarios that Kafka 4.3.1 cannot have, as this release responds."""
+    return load(files(__package__).joinpath("recordings", OWN[release])) if release in OWN else []
+
+
+def load(path: Path | Traversable | None = None, only: Iterable[str] | None = None) -> list[Scenario]:
     """The scenarios in a recording, by default the one of Kafka 4.3.1. ValueError names scenarios that are not in it."""
     folder = files(__package__).joinpath("recordings")
-    sources = [path] if path is not None else [folder.joinpath(name) for name in RECORDINGS]
+    sources: list[Path | Traversable] = [path] if path is not None else [folder.joinpath(name) for name in RECORDINGS]
     read = [each for source in sources for each in json.loads(source.read_text(encoding="utf-8"))["scenarios"]]
     scenarios = [Scenario(s["name"], s["about"], s["ran_on"], s["steps"]) for s in read]
     if only is None:

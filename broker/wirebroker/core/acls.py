@@ -1,4 +1,4 @@
-"""ACLs and the rules of StandardAuthorizerData in Kafka 4.3.1 (KIP-11, KIP-290).
+"""ACLs and the rules of StandardAuthorizerData (KIP-11, KIP-290).
 
 A single ACL that denies overrides all ACLs that allow. Access to a resource without any ACL is refused, unless
 allow.everyone.if.no.acl.found is set. Super users may do everything.
@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkawire.disk.metadata import AclImage
+from wirebroker.core.networks import holds
 
 
 class ResourceType(IntEnum):
@@ -76,9 +77,10 @@ class Acl(AclImage):
         kind = ResourceType(self.resource_type).name
         return f"an ACL {does} {self.principal} {Operation(self.operation).name} on {kind} {self.name}{many}{where}"
 
-    def concerns(self, who: Collection[str], host: str) -> bool:
-        """Tells whether the ACL applies to one of these principals from this host."""
-        return self.principal in who and self.host in (WILDCARD, host)
+    def concerns(self, who: Collection[str], host: str, networks: bool) -> bool:
+        """Tells whether the ACL applies to one of these principals from this host. With `networks` an ACL may name a
+        network."""
+        return self.principal in who and (self.host in (WILDCARD, host) or (networks and holds(self.host, host)))
 
     def covers(self, operation: Operation) -> bool:
         """Tells whether the ACL applies to this operation."""
@@ -136,7 +138,9 @@ class Ruling(NamedTuple):
 class Acls:
     """The ACLs of a cluster, and the search for the ACLs that apply."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, networks: bool = True) -> None:
+        """`networks` says whether an ACL's host may be a network, as since Kafka 4.4."""
+        self.networks = networks
         self.ids: dict[Acl, bytes] = {}
         """All ACLs, with the ids of their records, in the order in which they were made."""
         self._named: dict[tuple[int, int, str], dict[Acl, None]] = {}
@@ -202,7 +206,9 @@ class Acls:
         about = [
             acl
             for acl in self.ids
-            if acl.resource_type == resource_type and acl.concerns(who, host) and acl.operation in (operation, Operation.ALL)
+            if acl.resource_type == resource_type
+            and acl.concerns(who, host, self.networks)
+            and acl.operation in (operation, Operation.ALL)
         ]
         denied = {(acl.pattern_type, acl.name) for acl in about if acl.permission == Permission.DENY}
         if (PatternType.LITERAL, WILDCARD) in denied:
@@ -210,12 +216,14 @@ class Acls:
         return any(_stands(acl, denied) for acl in about if acl.permission == Permission.ALLOW)
 
 
-def ruling(about: Collection[Acl], principal: str, host: str, operation: Operation) -> Ruling:
+def ruling(
+    about: Collection[Acl], principal: str, host: str, operation: Operation, *, networks: bool = True
+) -> Ruling:  # fmt: skip
     """Returns the decision of a resource's ACLs about this operation. Without any ACL, the operation is not allowed."""
     who = (principal, EVERYBODY)
     allowing: Acl | None = None
     for acl in about:
-        if acl.concerns(who, host) and acl.covers(operation):
+        if acl.concerns(who, host, networks) and acl.covers(operation):
             if acl.permission == Permission.DENY:
                 return Ruling(False, acl)
             allowing = acl

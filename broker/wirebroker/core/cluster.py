@@ -58,6 +58,8 @@ class Broker:
     running: bool = True
     registered: bool = True
     """Tells whether the controller knows the broker. A broker registers itself when it starts."""
+    in_quorum: bool = True
+    """Tells whether the active controller knows the broker as a controller. It registers itself when it starts."""
     loggers: Loggers = field(default_factory=Loggers)
     """The levels of the broker's loggers."""
     rules: Rules = field(default_factory=Rules)
@@ -77,7 +79,7 @@ class Broker:
 
     def start(self) -> None:
         """Start the broker, which registers itself."""
-        self.running = self.registered = True
+        self.running = self.registered = self.in_quorum = True
         self.loggers = Loggers()
 
     def address(self, listener: str) -> tuple[str, int]:
@@ -155,7 +157,7 @@ class Cluster:
         """Topics whose names have a '.' or '_', by the name with '_' for both."""
         self.scram: dict[tuple[str, int], ScramCredential] = {}
         """The SCRAM credentials, by user and the mechanism's number (1 SHA-256, 2 SHA-512)."""
-        self.acls = Acls()
+        self.acls = Acls(networks=configs.release.behaviour.hosts_are_networks)
         """The ACLs, if there is an authorizer."""
         self.quotas = Quotas()
         """The quotas of clients."""
@@ -529,6 +531,7 @@ class Cluster:
         """Use the rules and the behaviour of another release, which all brokers run from now on."""
         self.rules = rules
         self.configs.become(release(rules.release))
+        self.acls.networks = self.configs.release.behaviour.hosts_are_networks
         for partition in self.partitions():
             partition.become(rules)
         self.version += 1

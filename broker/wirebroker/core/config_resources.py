@@ -318,6 +318,13 @@ def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) ->
                 outside = value < broker.integer(limit) if bound == "min" else value > broker.integer(limit)
                 if outside:
                     raise ConfigError(f"{key} must be {words} {limit}")
+    if "streams.assignor.name" in wanted:
+        known_assignors = broker.value("group.streams.assignors")
+        if not isinstance(known_assignors, list) or wanted["streams.assignor.name"] not in known_assignors:
+            chosen = f"streams.assignor.name '{wanted['streams.assignor.name']}'"
+            raise ConfigError(f"{chosen} is not a registered task assignor. Registered assignors are: {known_assignors}.")
+    if wanted.get("errors.deadletterqueue.topic.name", "").startswith("__"):
+        raise ConfigError("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'.")
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         if group_number(wanted, session, broker) <= group_number(wanted, heartbeat, broker):

@@ -23,7 +23,7 @@ REFUSED_WITHOUT: Mapping[str, Sequence[str]] = {
         "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "DescribeShareGroupOffsets",
         "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
     ),
-    STREAMS: ("StreamsGroupHeartbeat", "StreamsGroupDescribe"),
+    STREAMS: ("StreamsGroupHeartbeat", "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate"),
 }  # fmt: skip
 """The APIs that return UNSUPPORTED_VERSION while a feature is at level 0 (KafkaApis)."""
 

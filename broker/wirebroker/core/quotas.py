@@ -79,10 +79,13 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def value_error(names: Mapping[str, str | None], key: str, value: float) -> str | None:
-    """Returns the reason, in Kafka's words, for which an entity of these names cannot have this limit; else None."""
+def value_error(names: Mapping[str, str | None], key: str, value: float, finite: bool) -> str | None:
+    """Returns the reason, in Kafka's words, for which an entity of these names cannot have this limit; else None.
+    `finite` says whether infinite ones are refused."""
     if key not in ((CONNECTION,) if IP in names else BY_CLIENT):
         return f"Invalid configuration key {key}"
+    if finite and not math.isfinite(value):
+        return f"Quota {key} must be a finite number"
     if value <= 0.0:
         return f"Quota {key} must be greater than 0"
     if key not in LARGEST:

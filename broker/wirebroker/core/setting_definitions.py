@@ -283,13 +283,18 @@ def definitions_of(settings: Mapping[str, Mapping[str, SettingChange | None]]) -
     return Definitions(broker, topic, group, TOPIC_SYNONYMS | added)
 
 
+VALID = "valid="
+"""Begins the mark of a release's setting that names its valid values."""
+
+
 def _changed(own: Mapping[str, Setting], changes: Mapping[str, SettingChange | None]) -> dict[str, Setting]:
     found = dict(own)
     for name, change in changes.items():
         known = own.get(name)
         if change is not None:
             kind, default, *marks = change
-            found[name] = _setting(name, kind, default, known.valid if known else "-", marks)
+            valid = next((each.removeprefix(VALID) for each in marks if each.startswith(VALID)), known.valid if known else "-")
+            found[name] = _setting(name, kind, default, valid, [each for each in marks if not each.startswith(VALID)])
         elif known is not None:
             found[name] = dataclasses.replace(known, marks=known.marks | {"absent"})
     return found

@@ -54,7 +54,8 @@ class Authorizer:
         principal = str(connection.session.principal)
         if principal in self._super_users:
             return True
-        ruled = ruling(self._cluster.acls.about(kind, name), principal, connection.client_host, operation)
+        acls = self._cluster.acls
+        ruled = ruling(acls.about(kind, name), principal, connection.client_host, operation, networks=acls.networks)
         if ruled.allowed or (self._open and not ruled.known):
             return True
         if asked:
@@ -78,10 +79,11 @@ class Authorizer:
     def operations(self, connection: Connection, kind: ResourceType, name: str) -> int:
         """All that the client may do with a resource, as responses have it: one bit for each operation."""
         principal, host = str(connection.session.principal), connection.client_host
-        about = self._cluster.acls.about(kind, name)
+        acls = self._cluster.acls
+        about = acls.about(kind, name)
         if not self.on or principal in self._super_users or (self._open and not about):
             return bits(OPERATIONS[kind])
-        return bits(each for each in OPERATIONS[kind] if ruling(about, principal, host, each).allowed)
+        return bits(each for each in OPERATIONS[kind] if ruling(about, principal, host, each, networks=acls.networks).allowed)
 
 
 def _reason(ruled: Ruling, wanted: str) -> str:

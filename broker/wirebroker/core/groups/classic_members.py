@@ -10,12 +10,12 @@ from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from wirebroker.core.groups.classic import CONSUMER, Joined, JoinRequest, Synced, Syncer
 from wirebroker.core.groups.consumer_group import ConsumerGroup
-from wirebroker.core.groups.consumer_groups import Change, ConsumerGroups, instance_error, instance_gone
+from wirebroker.core.groups.consumer_groups import Change, ConsumerGroups, instance_gone
 from wirebroker.core.groups.consumer_member import Claimed, ClassicSide, ConsumerMember
 from wirebroker.core.groups.embedded import read_subscription, version_of, write_assignment
 from wirebroker.core.groups.migration import make_classic, policy
 from wirebroker.core.groups.modern import JOIN, SYNC
-from wirebroker.core.groups.modern_groups import unknown_member
+from wirebroker.core.groups.modern_groups import instance_error, unknown_member
 from wirebroker.core.groups.modern_member import MemberState
 from wirebroker.core.refusals import Refusal
 
@@ -34,7 +34,7 @@ class ClassicMembers:
         if policy(self._cluster) == "DISABLED":
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = requested.member_id or self._groups.new_member_id()
-        if member_id not in group.members and (full := self._groups.is_full(group)):
+        if full := self._groups.is_full(group, member_id, requested.instance_id):
             return Joined(full.code)
         votes, everybody = group.classic_protocols, group.classic_members
         if requested.protocol_type != CONSUMER or not any(votes[name] == everybody for name, _ in requested.protocols):
@@ -48,7 +48,8 @@ class ClassicMembers:
         try:
             subscription = read_subscription(requested.protocols[0][1])
         except ProtocolError:
-            return Joined(ErrorCode.UNKNOWN_SERVER_ERROR)
+            tells = self._groups.behaviour.tells_bad_subscriptions
+            return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL if tells else ErrorCode.UNKNOWN_SERVER_ERROR)
         new = replace(
             old,
             instance_id=requested.instance_id or old.instance_id,

@@ -78,6 +78,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
 
     # Queries
 
+    def has_static(self, instance_id: str | None) -> bool:
+        """Tells whether a static member has this group.instance.id."""
+        return instance_id in self.static_members
+
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Returns the member with this group.instance.id. A member that takes another instance remains under the first
         instance, too."""

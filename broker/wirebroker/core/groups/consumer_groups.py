@@ -25,7 +25,7 @@ from wirebroker.core.groups.consumer_group import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_member import Claimed, ConsumerMember, Target, reconcile
 from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names, topic_ids
 from wirebroker.core.groups.modern import TopicFacts
-from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, unknown_member
+from wirebroker.core.groups.modern_groups import HeartbeatResult, ModernGroups, Step, blank_name, instance_error, unknown_member
 from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE
 from wirebroker.core.names import java_hash
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
@@ -130,7 +130,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         group = yield from self.find_or_upgrade(requested)
         if isinstance(group, Refusal):
             return group
-        if requested.member_id not in group.members and (full := self.is_full(group)):
+        if full := self.is_full(group, requested.member_id, requested.instance_id):
             return full
         member_id = requested.member_id or self.new_member_id()
         found = self._member(group, member_id, requested)
@@ -201,7 +201,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None
     ) -> Generator[None, Any, Change | Refusal]:
         """Returns the group after `old` becomes `new`. Returns a refusal if a new regular expression does not compile."""
-        bumps = old.topics != new.topics
+        bumps = old.topics != new.topics or self._chooses_otherwise(group, old, new)
         forgotten = None
         if old.regex != new.regex:
             if old.regex and group.subscriptions.regexes[old.regex] == 1:
@@ -233,6 +233,13 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerMember, GroupHeartbeat]
             group=group, old=old, new=new, replaces=replaces, epoch=epoch, facts=facts, same=would_be.same(size),
             forgotten_regex=forgotten,
         )  # fmt: skip
+
+    def _chooses_otherwise(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember) -> bool:
+        """Tells whether the members choose another assignor."""
+        if new.speaks_classic or not self.behaviour.follows_assignors:
+            return False
+        default = self.default_assignor()
+        return (group.assignor_with(old, old) or default) != (group.assignor_with(old, new) or default)
 
     def _facts_are_old(self, group: ConsumerGroup) -> bool:
         """Tells whether the group's topics have changed since it last compared them, or it has never compared them."""
@@ -464,16 +471,6 @@ def instance_gone(group: ConsumerGroup, instance_id: str) -> Refusal | None:
     left."""
     member_id = group.static_members.get(instance_id)
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
-
-
-def instance_error(member: ConsumerMember | None, member_id: str, instance_id: str) -> Refusal | None:
-    """Returns the refusal of a client that uses the instance of no member, or of another member; else None."""
-    if member is None:
-        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        who = f"Static member {member_id} with instance id {instance_id}"
-        return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{who} was fenced by member {member.member_id}.")
-    return None
 
 
 def _seen(topics: frozenset[str], sees: Callable[[str], bool] | None) -> Generator[None, Any, frozenset[str]]:

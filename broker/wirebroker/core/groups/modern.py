@@ -86,6 +86,10 @@ class ModernGroup(AnyGroup, Generic[M, T]):
         """The group's epoch."""
         return self.epoch
 
+    def has_static(self, instance_id: str | None) -> bool:
+        """Tells whether a static member has this group.instance.id."""
+        return False
+
     def in_order(self) -> list[str]:
         """Returns the ids of the members in the order of Kafka's hash table."""
         return self._member_order.of(self.members)
@@ -126,7 +130,7 @@ class ModernGroup(AnyGroup, Generic[M, T]):
             since = [self.has_since(member, each) for each in where]
             if all(assigned is not None and epoch >= assigned for assigned in since):
                 return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if transactional else _stale(member)
+        return _stale(member)
 
     def has_since(self, member: M, where: Where) -> int | None:
         """Returns the epoch at which the member got the partition, or None if the member does not have it."""

@@ -21,6 +21,7 @@ from wirebroker.core.groups.modern import JOIN, REBALANCE, SESSION, SYNC, Modern
 from wirebroker.core.groups.modern_member import LEAVES, LEAVES_FOR_A_WHILE, MemberState, ModernMember
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.refusals import Refusal
+from wirebroker.core.releases.changes import Behaviour
 
 ABANDON = "The member must abandon all its partitions and rejoin."
 
@@ -112,6 +113,11 @@ class ModernGroups(ABC, Generic[G, M, B]):
 
     # Settings
 
+    @property
+    def behaviour(self) -> Behaviour:
+        """What the broker's release does."""
+        return self._cluster.configs.release.behaviour
+
     def setting(self, group_id: str, name: str) -> int:
         """Returns a group's own setting, else the broker's."""
         configs = self._cluster.configs
@@ -137,8 +143,10 @@ class ModernGroups(ABC, Generic[G, M, B]):
             absent = f"{self.type.capitalize()} group {group_id} not found."
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, absent)
 
-    def is_full(self, group: G) -> Refusal | None:
-        """Returns the refusal of a new member if the group is full, else None."""
+    def is_full(self, group: G, member_id: str, instance_id: str | None) -> Refusal | None:
+        """Returns the refusal of a new member if the group is full, else None. A static member may come back."""
+        if member_id in group.members or (self.behaviour.readmits_static_members and group.has_static(instance_id)):
+            return None
         largest = self._cluster.configs.integer(f"group.{self.type}.max.size")
         if len(group.members) < largest:
             return None
@@ -328,6 +336,9 @@ class ModernGroups(ABC, Generic[G, M, B]):
         gone = [member.member_id for member in leaving]
         facts, more = self._without(group, leaving)
         records = [*group.log.member_tombstones(group.group_id, gone), *more, self.epoch_record(group, group.epoch + 1)]
+        empties = len(gone) == len(group.members) and self.behaviour.follows_emptied_groups
+        if empties:
+            records.append(group.log.assignment(group.group_id, group.epoch + 1, 0))
         if error := self.registry.log(group.group_id, records, now):
             return error
         for member_id in gone:
@@ -337,6 +348,8 @@ class ModernGroups(ABC, Generic[G, M, B]):
         for record in more:
             group.replay(record.key, record.value)
         group.epoch += 1
+        if empties:
+            group.assignment_epoch, group.assigned_at = group.epoch, 0
         group.facts = facts
         self.registry.report(group)
         return ErrorCode.NONE
@@ -372,6 +385,16 @@ class ModernGroups(ABC, Generic[G, M, B]):
 def unknown_member(group: ModernGroup[Any, Any], member_id: str) -> Refusal:
     """Returns the refusal of an unknown member id."""
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+
+
+def instance_error(member: ModernMember | None, member_id: str, instance_id: str) -> Refusal | None:
+    """Returns the refusal of a client that uses the instance of no member, or of another member; else None."""
+    if member is None:
+        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        who = f"Static member {member_id} with instance id {instance_id}"
+        return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{who} was fenced by member {member.member_id}.")
+    return None
 
 
 def blank_name(named: Mapping[str, str | None]) -> str | None:

@@ -34,14 +34,14 @@ class OffsetManager:
         """Returns the error if `by` must not commit offsets, or NONE. A commit that names no member may create the group.
 
         `version` is the version of OffsetCommit, or None for a transactional commit. The error for an unknown group depends
-        on `version`. `where` are the partitions (topic id, index). For some partitions, a member may commit with an old
-        epoch.
+        on `version`, and TxnOffsetCommit replaces it in old versions. `where` are the partitions (topic id, index). For some
+        partitions, a member may commit with an old epoch.
         """
         group = self._registry.groups.get(group_id)
         if group is None:
             if by.generation < 0:
                 return ErrorCode.NONE
-            modern = version is not None and version >= 9
+            modern = version is None or version >= 9
             return ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION
         topics = self._cluster.topics_by_id
         partitions = (

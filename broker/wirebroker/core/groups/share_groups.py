@@ -100,7 +100,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareMember, ShareHeartbeat]):
         member = group.members.get(requested.member_id)
         if member is not None:
             return self.epoch_error(member, requested.epoch, True) or member
-        if full := self.is_full(group):
+        if full := self.is_full(group, requested.member_id, None):
             return full
         return ShareMember(requested.member_id) if requested.epoch == 0 else unknown_member(group, requested.member_id)
 

@@ -52,7 +52,12 @@ class ShareStates:
             if pause():
                 yield
         if missing:
-            wanted = {(topic_id, index): UNKNOWN for topic_id, each in missing.items() for index in each.partitions}
+            grown = {*held.initialized, *held.initializing} if self._groups.behaviour.grows_from_start else ()
+            wanted = {
+                (topic_id, index): 0 if topic_id in grown else UNKNOWN
+                for topic_id, each in missing.items()
+                for index in each.partitions
+            }
             yield from after(wanted)
             self._cluster.timers.work(self._initialize(group, missing, wanted, now))
 

@@ -1,4 +1,4 @@
-"""The assignor of streams groups, in slices (StickyTaskAssignor in Kafka 4.3.1).
+"""The assignor of streams groups, in slices (Kafka's StickyTaskAssignor).
 
 An active task goes to the member that had it, or else to a member that had its standby task, or else to the process with the
 least load. Standby tasks follow the same order, but never go to a process that already has the task. Quotas keep the members'
@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.groups.java_order import JavaHeap, buckets_for, hash_order
-from wirebroker.core.groups.streams_member import NOTHING, TaskId, Tasks
+from wirebroker.core.groups.streams_member import NOTHING, Some, TaskId, Tasks
 from wirebroker.core.names import java_hash
 
 
 class Assignable(NamedTuple):
-    """A member that may get tasks; `had` is its last target."""
+    """A member that may get tasks; `had` is its last target, since Kafka 4.4 what it has. `offsets` are those it told."""
 
     member_id: str
     process_id: str
     had: Tasks
+    offsets: Some = {}
 
 
 class Work(NamedTuple):
@@ -88,7 +89,8 @@ class _Quota:
 class _Assignment:
     """An assignment in progress."""
 
-    def __init__(self, members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> None:
+    def __init__(self, members: Sequence[Assignable], work: Sequence[Work], standbys: int, skips_holders: bool) -> None:
+        self._skips_holders = skips_holders
         active = sum(each.tasks for each in work)
         self._work, self._standbys = work, standbys
         self._active_quota = _Quota(active, len(members))
@@ -99,14 +101,20 @@ class _Assignment:
         self._was_standby: dict[TaskId, list[str]] = {}
         self._pause = pauses(SLICE)
         self.given: dict[str, tuple[dict[TaskId, int], dict[TaskId, int]]] = {}
-        for member_id, process_id, had in members:
+        candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
+        for member_id, process_id, had, offsets in members:
             process = self._processes.setdefault(process_id, _Process())
             process.counts[member_id] = 0
             self._process_of[member_id] = process
             self._was_active.update(dict.fromkeys(had.active, member_id))
             for task in had.standby:
-                self._was_standby.setdefault(task, []).append(member_id)
+                candidates.setdefault(task, []).append((False, -offsets.get(task, 0), member_id))
+            for task, offset in offsets.items():
+                if task not in had.standby:
+                    candidates.setdefault(task, []).append((True, -offset, member_id))
             self.given[member_id] = ({}, {})
+        for task, found in candidates.items():  # first those that had the standby task, then those with the largest offset
+            self._was_standby[task] = [each[-1] for each in sorted(found, key=lambda each: each[:2])]
 
     def _by_load(self) -> JavaHeap[_Process]:
         buckets = 1
@@ -160,6 +168,8 @@ class _Assignment:
 
     def _least_loaded(self, members: list[str] | None, task: TaskId | None) -> str | None:
         """Returns a member with little load among these; with `task`, a member of a process without that task."""
+        if members and task is not None and self._skips_holders:
+            members = [each for each in members if task not in self._process_of[each].tasks]
         if not members:
             return None
         first = best = members[0]
@@ -168,7 +178,7 @@ class _Assignment:
             less = process.load < chosen.load and process.counts[member_id] < chosen.counts[best]
             if less and (task is None or task not in process.tasks):
                 best = member_id
-        # As in Kafka: the process of the first member decides, not the process of the chosen member.
+        # As in Kafka before 4.4: the process of the first member decides, not the process of the chosen member.
         return best if task is None or task not in self._process_of[first].tasks else None
 
     def assign_standby(self) -> Generator[None, Any, None]:
@@ -212,12 +222,14 @@ class _Assignment:
         return found
 
 
-def sticky(members: Sequence[Assignable], work: Sequence[Work], standbys: int) -> Generator[None, Any, Mapping[str, Tasks]]:
+def sticky(
+    members: Sequence[Assignable], work: Sequence[Work], standbys: int, *, skips_holders: bool
+) -> Generator[None, Any, Mapping[str, Tasks]]:
     """Returns the target of each member. `members` are in the order of Kafka's hash table, and `work` is in the order of the
-    subtopologies' ids."""
+    subtopologies' ids. `skips_holders` says whether a standby task goes to the best member of a process without the task."""
     if not members:
         return {}
-    made = _Assignment(members, work, standbys)
+    made = _Assignment(members, work, standbys, skips_holders)
     yield from made.assign_active()
     if standbys:
         yield from made.assign_standby()

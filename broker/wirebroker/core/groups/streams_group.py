@@ -6,19 +6,36 @@ The class holds the state; `streams_groups` computes the result of each request 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkawire.declare import Message
 from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.group import Where
 from wirebroker.core.groups.modern import ModernGroup
 from wirebroker.core.groups.streams_log import StreamsRecords
-from wirebroker.core.groups.streams_member import NOTHING, Holders, StreamsMember, TaskId, Tasks
+from wirebroker.core.groups.streams_member import NOTHING, Holders, Some, StreamsMember, TaskId, Tasks
 from wirebroker.core.groups.streams_topology import Configured, Topology
 
 STREAMS = "streams"
 NOT_READY = "NotReady"
 """The state of a group whose topology lacks topics."""
+
+
+ASK_AGAIN_MS, ASK_AT_LEAST_MS = 30_000, 3_600_000
+"""How long the group waits for a description of its topology before it asks again: at first, and at most."""
+TaskOffsets = tuple[Some, Some]
+"""The offsets of a member's tasks, and the ends of their changelogs."""
+
+
+class Asked(NamedTuple):
+    """The last time that a member was asked to describe the topology of this epoch."""
+
+    epoch: int
+    times: int
+    again_at: int
+
+
+NEVER = Asked(-1, 0, 0)
 
 
 class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
@@ -44,6 +61,13 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         """A counter that rises when a member with an endpoint gets other tasks."""
         self.shutdown_by: str | None = None
         """The id of the member that asked for the end of the whole application."""
+        self.static_members: dict[str, str] = {}
+        """The ids of the static members, by group.instance.id."""
+        self.offsets: dict[str, TaskOffsets] = {}
+        """The offsets that members told of their tasks."""
+        self.description: tuple[int, Any] | None = None
+        """The epoch of the topology that a member described, and its description."""
+        self._asked = NEVER
         self._active: dict[TaskId, str] = {}
         self._others: tuple[dict[TaskId, set[str]], ...] = ({}, {})
 
@@ -64,10 +88,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     @property
     def holders(self) -> Holders:
         """The tasks of each process."""
-        return Holders(self._active.get, self._others_of)
-
-    def _others_of(self, task: TaskId) -> set[str]:
-        return {process for held in self._others for process in held.get(task, ())}
+        standby, warmup = self._others
+        return Holders(self._active.get, lambda task: standby.get(task, ()), lambda task: warmup.get(task, ()))
 
     def subscribes(self, topic: str) -> bool:
         """Tells whether members read the topic."""
@@ -82,11 +104,52 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         task = (reader, where.partition)
         return member.assigned.active.get(task, member.revoking.active.get(task))
 
+    def has_static(self, instance_id: str | None) -> bool:
+        """Tells whether a static member has this group.instance.id."""
+        return instance_id in self.static_members
+
+    def static_member(self, instance_id: str) -> StreamsMember | None:
+        """Returns the member with this group.instance.id."""
+        return self.members.get(self.static_members.get(instance_id, ""))
+
+    def target_of(self, member: StreamsMember) -> Tasks:
+        """Returns the target of a member; a static member is found by its instance, because its id may be new."""
+        by_instance = member.instance_id is not None
+        known = self.static_members.get(member.instance_id or "", "") if by_instance else member.member_id
+        return self.targets.get(known, NOTHING)
+
+    # Descriptions of the topology
+
+    def wants_description(self, now: int) -> bool:
+        """Tells whether a member is to describe the topology, and counts this as asking.
+
+        Another member is asked after half a minute, a minute and so on up to an hour; Kafka varies these times by a fifth.
+        """
+        epoch = self.topology.epoch if self.topology is not None else -1
+        if epoch < 0 or (self.description is not None and self.description[0] == epoch):
+            return False
+        asked = self._asked
+        if asked.epoch == epoch and now < asked.again_at:
+            return False
+        times = asked.times + 1 if asked.epoch == epoch else 0
+        self._asked = Asked(epoch, times, now + min(ASK_AGAIN_MS << times, ASK_AT_LEAST_MS))
+        return True
+
+    def describe(self, description: Any) -> None:
+        """Keep the description of the present topology."""
+        if self.topology is not None:
+            self.description, self._asked = (self.topology.epoch, description), NEVER
+
     # Changes
 
     def update(self, member: StreamsMember) -> None:
         """Add a member, or replace a member that has changed."""
-        self._disown(self.members.get(member.member_id))
+        known = self.members.get(member.member_id)
+        self._disown(known)
+        if known is not None and known.instance_id is not None:
+            self.static_members.pop(known.instance_id, None)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
         super().update(member)
         for held in (member.assigned, member.revoking):
             self._active |= dict.fromkeys(held.active, member.process_id)
@@ -96,7 +159,11 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     def remove(self, member_id: str) -> None:
         """Remove a member, its assignment and its target."""
-        self._disown(self.members[member_id])
+        gone = self.members[member_id]
+        self._disown(gone)
+        self.offsets.pop(member_id, None)
+        if gone.instance_id is not None and self.static_members.get(gone.instance_id) == member_id:
+            del self.static_members[gone.instance_id]
         super().remove(member_id)
         if not self.members:
             self.shutdown_by = None

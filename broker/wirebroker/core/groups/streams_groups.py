@@ -12,11 +12,11 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
 from wirebroker.common.slices import after
 from wirebroker.core.groups.java_order import buckets_for, hash_order
-from wirebroker.core.groups.modern_groups import ModernGroups, Step, blank_name, unknown_member
+from wirebroker.core.groups.modern_groups import ModernGroups, Step, blank_name, instance_error, unknown_member
 from wirebroker.core.groups.modern_member import LEAVES_FOR_A_WHILE
 from wirebroker.core.groups.registry import Registry
 from wirebroker.core.groups.sticky_assignor import Assignable, Work, sticky
-from wirebroker.core.groups.streams_group import StreamsGroup
+from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
 from wirebroker.core.groups.streams_log import partitions_by_subtopology
 from wirebroker.core.groups.streams_member import NOTHING, StreamsMember, Tasks, reconcile
 from wirebroker.core.groups.streams_topology import Configured, InternalTopic, Misfit, Status, Told, Topology, configure
@@ -26,7 +26,8 @@ from wirebroker.core.refusals import Refusal
 DELAY = "delay"
 MOST_ERRORS = 1000
 """The largest number of remembered topics whose creation failed."""
-STANDBYS = "num.standby.replicas"
+STANDBYS, TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
+SET_TAGS = "Configure them via 'client.tag.<tagKey>' in your Streams config."
 Claims = Sequence[TaskIds] | None
 
 
@@ -37,6 +38,8 @@ class StreamsHeartbeat(NamedTuple):
     topology: Topology | Misfit | None
     client_id: str
     client_host: str
+    newer: bool = False
+    """Whether the request has version 1 or newer."""
 
     @property
     def group_id(self) -> str:
@@ -75,6 +78,12 @@ class StreamsHeartbeatResult(NamedTuple):
     endpoints: Sequence[Endpoint] | None = None
     missing: Mapping[str, InternalTopic] = {}
     """The internal topics that the broker is to create."""
+    offset_interval: int = 0
+    """How often members tell the offsets of their tasks, in ms."""
+    lag: int = -1
+    """The number of records by which a task that has caught up may be behind."""
+    wants_description: bool = False
+    """Whether the member is to send a description of the topology."""
 
 
 class CreationErrors:
@@ -135,12 +144,17 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         yield from after(step.topology.required)
         epoch, target = yield from self._target(step, delay > 0 or group.has_timer(DELAY, ""), now)
         updated = step.new
-        step.new = reconcile(updated, epoch, target, group.holders, _claimed(request))
+        full = self.behaviour.full_streams_groups
+        step.new = reconcile(updated, epoch, target, group.holders, _claimed(request), full)
         step.moved = step.new != updated
         yield from after(target.active)
-        shown = request.member_epoch == 0 or step.old.assigned != step.new.assigned
+        changed = step.old.assigned != step.new.assigned
+        shown = request.member_epoch == 0 or changed
         # Kafka keeps these two values apart from its records, so they hold even if the request is refused.
-        group.endpoints_epoch += shown and step.new.endpoint is not None
+        if full:
+            group.endpoints_epoch += step.old.endpoint != step.new.endpoint or (changed and step.new.endpoint is not None)
+        else:
+            group.endpoints_epoch += shown and step.new.endpoint is not None
         if request.shutdown_application:
             group.shutdown_by = group.shutdown_by or request.member_id
         endpoints = None
@@ -156,20 +170,64 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
             alone, work = self.changes.alone, self._cluster.timers.work
             group.set_timer(DELAY, "", now + delay, lambda when: work(alone(group.group_id, steps(when))))
         self.await_heartbeat(group, step.new.member_id, now)
-        return StreamsHeartbeatResult(
+        result = StreamsHeartbeatResult(
             step.new.member_id, step.new.epoch, self.setting(group.group_id, "heartbeat.interval.ms"),
             step.new.assigned if shown else None, told, group.endpoints_epoch, endpoints, step.configured.missing,
         )  # fmt: skip
+        return self._with_offsets(result, requested, step, now) if self.behaviour.full_streams_groups else result
+
+    def _with_offsets(
+        self, result: StreamsHeartbeatResult, requested: StreamsHeartbeat, step: StreamsStep, now: int
+    ) -> StreamsHeartbeatResult:  # fmt: skip
+        """Returns the result with what Kafka tells since 4.4."""
+        group, told = step.group, list(result.told)
+        tags = [each for each in step.configs.get(TAGS, "").split(",") if each]
+        missing = [each for each in tags if each not in step.new.tags]
+        if requested.newer and missing:
+            needed = f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]."
+            told.append(Told(Status.MISSING_CLIENT_TAGS, f"{needed} {SET_TAGS}"))
+        stale = any(each.status is Status.STALE_TOPOLOGY for each in told)
+        wants = requested.newer and not stale and self.keeps_descriptions and group.wants_description(now)
+        interval, lag = (
+            self.setting(group.group_id, name) for name in ("task.offset.interval.ms", "acceptable.recovery.lag")
+        )  # fmt: skip
+        return result._replace(told=told, offset_interval=interval, lag=lag, wants_description=wants)
+
+    @property
+    def keeps_descriptions(self) -> bool:
+        """Tells whether the broker keeps descriptions of topologies, as Kafka does with a plugin."""
+        name = "group.streams.topology.description.plugin.class"
+        return self.behaviour.full_streams_groups and bool(self._cluster.configs.text(name))
+
+    def assignor(self, group: StreamsGroup) -> str | None:
+        """Returns the name of the group's assignor, or None before Kafka 4.4, which has only one."""
+        if not self.behaviour.full_streams_groups:
+            return None
+        known = self._cluster.configs.value("group.streams.assignors")
+        first = str(known[0]) if isinstance(known, list) and known else "sticky"
+        return self._cluster.configs.groups.get(group.group_id, {}).get("streams.assignor.name", first)
+
+    def _configs(self, group: StreamsGroup) -> dict[str, str]:
+        """Returns the settings of the assignor; a change of one raises the group's epoch."""
+        configs = {STANDBYS: str(self.setting(group.group_id, "num.standby.replicas"))}
+        if self.behaviour.full_streams_groups:
+            own = self._cluster.configs.groups.get(group.group_id, {}).get("streams.rack.aware.assignment.tags")
+            tags = self._cluster.configs.text("group.streams.rack.aware.assignment.tags") if own is None else own
+            if tags:
+                configs[TAGS] = ",".join(each.strip() for each in tags.split(","))
+        return configs
 
     def _step(
         self, group: StreamsGroup, requested: StreamsHeartbeat
     ) -> Generator[None, Any, StreamsStep | Refusal]:  # fmt: skip
         """Returns the group and the member after this heartbeat, except for their tasks."""
         request = requested.request
-        old = self._member(group, request)
-        if isinstance(old, Refusal):
-            return old
-        new = _updated(old, requested)
+        found = self._member(group, request)
+        if isinstance(found, Refusal):
+            return found
+        old, replaces = found
+        full = self.behaviour.full_streams_groups
+        new = _updated(old, requested, full)
         topology = _topology(group, requested.topology)
         if new is None:
             return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -186,12 +244,14 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
             group.configured_at = self._log_end(group)
         if error := _unknown_tasks(request, configured):
             return error
+        if refused := _take_offsets(group, request):
+            return refused
         valid = topology.epoch if configured.told is None else -1
-        configs = {STANDBYS: str(self.setting(group.group_id, "num.standby.replicas"))}
+        configs = self._configs(group)
         known = (group.facts, group.valid_topology_epoch, group.configs)
-        bumps = new != old or (facts, valid, configs) != known
+        bumps = _matters(old, new, request.instance_id) or (facts, valid, configs) != known
         step = StreamsStep(
-            group=group, old=old, new=new, epoch=group.epoch + bumps, facts=facts, topology=topology,
+            group=group, old=old, new=new, replaces=replaces, epoch=group.epoch + bumps, facts=facts, topology=topology,
             configured=configured, valid_topology_epoch=valid, configs=configs,
         )  # fmt: skip
         if group.topology is not None and new.topology_epoch < group.topology.epoch:
@@ -199,15 +259,26 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
             step.told.append(Told(Status.STALE_TOPOLOGY, f"The member's {behind}"))
         return step
 
-    def _member(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember | Refusal:
+    def _member(
+        self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest
+    ) -> tuple[StreamsMember, str | None] | Refusal:  # fmt: skip
+        """Returns the member that sent a heartbeat, and the id of the static member that it replaces, if any."""
         joins = request.member_epoch == 0
-        if joins and (full := self.is_full(group)):
+        known = request.member_id if self.behaviour.full_streams_groups else ""
+        if joins and (full := self.is_full(group, known, request.instance_id)):
             return full
         member = group.members.get(request.member_id)
+        if request.instance_id is not None:
+            static = group.static_member(request.instance_id)
+            if joins and static is not None:
+                return _replacing(static, request.member_id, request.instance_id)
+            if not joins and (error := instance_error(static, request.member_id, request.instance_id)):
+                return error
+            member = member if static is None else static
         if member is None:
-            return StreamsMember(request.member_id) if joins else unknown_member(group, request.member_id)
+            return (StreamsMember(request.member_id), None) if joins else unknown_member(group, request.member_id)
         claimed = [_pairs(each) for each in (request.active_tasks, request.standby_tasks, request.warmup_tasks)]
-        return self.epoch_error(member, request.member_epoch, member.owns_all(claimed)) or member
+        return self.epoch_error(member, request.member_epoch, member.owns_all(claimed)) or (member, None)
 
     def _count(self, name: str) -> int | None:
         topic = self._cluster.topics.get(name)
@@ -239,22 +310,29 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         return epoch, target
 
     def _assign(self, step: StreamsStep) -> Generator[None, Any, Mapping[str, Tasks]]:
-        return (yield from self._assigned(step.group, step.configured, step.configs, step.new))
+        return (yield from self._assigned(step.group, step.configured, step.configs, step.new, step.replaces))
 
-    @staticmethod
     def _assigned(
-        group: StreamsGroup, configured: Configured, configs: Mapping[str, str], changed: StreamsMember | None
-    ) -> Generator[None, Any, Mapping[str, Tasks]]:
+        self, group: StreamsGroup, configured: Configured, configs: Mapping[str, str], changed: StreamsMember | None,
+        replaces: str | None = None,
+    ) -> Generator[None, Any, Mapping[str, Tasks]]:  # fmt: skip
         """Returns the targets of all members, computed with a new version of one member."""
-        members = {member_id: group.members[member_id] for member_id in group.in_order()}
+        members = {member_id: group.members[member_id] for member_id in group.in_order() if member_id != replaces}
         if changed is not None:
             members[changed.member_id] = changed
         in_order = hash_order(members, java_hash, buckets_for(len(members)))
         if configured.told is not None or configured.subtopologies is None:
             return dict.fromkeys(in_order, NOTHING)
-        assignable = [Assignable(each, members[each].process_id, group.targets.get(each, NOTHING)) for each in in_order]
+        full = self.behaviour.full_streams_groups
+        assignable = [
+            Assignable(
+                each, members[each].process_id, members[each].assigned if full else group.targets.get(each, NOTHING),
+                group.offsets.get(each, NO_OFFSETS)[0],
+            )
+            for each in in_order
+        ]  # fmt: skip
         work = [Work(key, each.tasks, bool(each.changelogs)) for key, each in configured.subtopologies.items()]
-        return (yield from sticky(assignable, work, int(configs.get(STANDBYS, "0"))))
+        return (yield from sticky(assignable, work, int(configs.get(STANDBYS, "0")), skips_holders=full))
 
     def _assign_delayed(self, group: StreamsGroup, now: int) -> Generator[None, Any, None]:
         """Compute the first targets after the initial delay. The members get their targets with their next heartbeats."""
@@ -292,6 +370,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
     def _entered(self, group: StreamsGroup, now: int) -> None:
         """Kafka builds a new group again from its records, so only the recorded state remains."""
+        group.offsets.clear()
         group.configured, group.endpoints_epoch, group.shutdown_by = None, 0, None
 
     # Endpoints
@@ -300,7 +379,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         """Returns the endpoints of all members with their partitions, or None if a topic is missing, which makes Kafka
         fail."""
         group = step.group
-        others = [group.members[each] for each in group.in_order() if each != step.new.member_id]
+        others = [group.members[each] for each in group.in_order() if each not in (step.new.member_id, step.replaces)]
         found = []
         for member in (*others, step.new):
             if member.endpoint is None:
@@ -335,7 +414,19 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
             return group._replace(message=(group.message or "").replace("Streams group", "Group"))
         if requested.request.shutdown_application:
             group.shutdown_by = group.shutdown_by or requested.member_id
-        return (yield from super()._leave(requested, now))
+        instance = requested.request.instance_id
+        if instance is None:
+            return (yield from super()._leave(requested, now))
+        member = group.static_member(instance)
+        if error := instance_error(member, requested.member_id, instance):
+            return error
+        if requested.epoch != LEAVES_FOR_A_WHILE:
+            return self._left(group, member, requested, now)
+        away = member.away()
+        if refused := (yield from self.write(group, [group.log.current(group.group_id, away)], now)):
+            return Refusal(refused)
+        group.update(away)
+        return StreamsHeartbeatResult(away.member_id, LEAVES_FOR_A_WHILE)
 
     def restart(self, group: StreamsGroup, now: int) -> None:
         """Continue from the records."""
@@ -345,9 +436,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
         super().restart(group, now)
 
 
-def request_error(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
-    """Returns the refusal of a request that is invalid for every group, or None."""
-    message = _not_offered(request) or _invalid(request)
+def request_error(request: StreamsGroupHeartbeatRequest, full: bool) -> Refusal | None:
+    """Returns the refusal of a request that is invalid for every group, or None. `full` says whether members may be static and
+    tell offsets."""
+    message = _not_offered(request, full) or _invalid(request)
     if message is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
     for each in request.topology.subtopologies if request.topology is not None and request.member_epoch == 0 else ():
@@ -363,15 +455,15 @@ def request_error(request: StreamsGroupHeartbeatRequest) -> Refusal | None:
     return None
 
 
-def _not_offered(request: StreamsGroupHeartbeatRequest) -> str | None:
-    """Returns Kafka's message for features that Kafka 4.3.1 does not offer yet."""
-    if request.instance_id is not None:
+def _not_offered(request: StreamsGroupHeartbeatRequest, full: bool) -> str | None:
+    """Returns Kafka's message for features that Kafka does not offer yet."""
+    if request.instance_id is not None and not full:
         return "Static membership is not yet supported."
-    if request.task_offsets is not None:
+    if request.task_offsets is not None and not full:
         return "TaskOffsets are not supported yet."
-    if request.task_end_offsets is not None:
+    if request.task_end_offsets is not None and not full:
         return "TaskEndOffsets are not supported yet."
-    if request.warmup_tasks:
+    if request.warmup_tasks and not full:
         return "WarmupTasks are not supported yet."
     if request.topology is not None and any(each.source_topic_regex for each in request.topology.subtopologies):
         return "Regular expressions for source topics are not supported yet."
@@ -390,29 +482,73 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> str | None:
             if claimed is None or claimed:
                 return f"{kind}Tasks must be empty when (re-)joining."
         return "Topology must be non-null when (re-)joining." if request.topology is None else None
-    if request.member_epoch == LEAVES_FOR_A_WHILE:
+    if request.member_epoch == LEAVES_FOR_A_WHILE and request.instance_id is None:
         return "InstanceId can't be null."
     if request.member_epoch < LEAVES_FOR_A_WHILE:
         return f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
     return None
 
 
-def _updated(member: StreamsMember, requested: StreamsHeartbeat) -> StreamsMember | None:
-    """Returns the member with the data of this request, or None if a tag is given twice, which makes Kafka fail."""
+def _replacing(static: StreamsMember, member_id: str, instance_id: str) -> tuple[StreamsMember, str] | Refusal:
+    """Returns a static member under its new id, and the id that it replaces; a refusal unless it has left for a while."""
+    if static.epoch == LEAVES_FOR_A_WHILE:
+        return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
+    return Refusal(
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id is owned by "
+        f"{static.member_id} member.",
+    )
+
+
+def _matters(old: StreamsMember, new: StreamsMember, instance_id: str | None) -> bool:
+    """Tells whether a changed member changes the group's epoch. A static member may come back with another address."""
+    if instance_id is None:
+        return new != old
+    decisive = ("topology_epoch", "rack_id", "tags", "process_id")
+    return any(getattr(old, each) != getattr(new, each) for each in decisive)
+
+
+NO_OFFSETS: TaskOffsets = ({}, {})
+
+
+def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Refusal | None:
+    """Keep the offsets that a member tells of its tasks. Returns the refusal of a task that is named twice."""
+    if request.task_offsets is None and request.task_end_offsets is None:
+        return None
+    made = []
+    for sent, kept in zip(
+        (request.task_offsets, request.task_end_offsets), group.offsets.get(request.member_id, NO_OFFSETS), strict=True
+    ):
+        told = kept if sent is None else {(each.subtopology_id, each.partition): each.offset for each in sent}
+        if sent is not None and len(told) < len(sent):
+            named = [(each.subtopology_id, each.partition) for each in sent]
+            key, index = next(each for place, each in enumerate(named) if each in named[:place])
+            twice = f"Task offsets contain a duplicate entry for subtopology {key} and partition {index}."
+            return Refusal(ErrorCode.INVALID_REQUEST, twice)
+        made.append(told)
+    group.offsets[request.member_id] = (made[0], made[1])
+    return None
+
+
+def _updated(member: StreamsMember, requested: StreamsHeartbeat, full: bool) -> StreamsMember | None:
+    """Returns the member with the data of this request, or None if a tag is given twice, which makes Kafka fail. `full` says
+    whether a member that joins without an address has none."""
     request = requested.request
     tags = member.tags
     if request.client_tags is not None:
         tags = {each.key: each.value for each in request.client_tags}
         if len(tags) < len(request.client_tags):
             return None
-    endpoint = request.user_endpoint
+    sent = request.user_endpoint
+    endpoint = member.endpoint if sent is None else (sent.host, sent.port)
     return replace(
         member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout=member.rebalance_timeout if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
         topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
         process_id=member.process_id if request.process_id is None else request.process_id,
-        endpoint=member.endpoint if endpoint is None else (endpoint.host, endpoint.port),
+        endpoint=None if full and sent is None and request.member_epoch == 0 else endpoint,
         tags=tags,
         client_id=requested.client_id,
         client_host=requested.client_host,

@@ -45,7 +45,7 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
     def _metadata(self, member: StreamsMember) -> Message:
         host_and_port = member.endpoint
         return metadata.StreamsGroupMemberMetadataValue(
-            rack_id=member.rack_id, instance_id=None, client_id=member.client_id, client_host=member.client_host,
+            rack_id=member.rack_id, instance_id=member.instance_id, client_id=member.client_id, client_host=member.client_host,
             rebalance_timeout_ms=member.rebalance_timeout, topology_epoch=member.topology_epoch,
             process_id=member.process_id,
             user_endpoint=None if host_and_port is None else metadata.Endpoint(host=host_and_port[0], port=host_and_port[1]),
@@ -91,7 +91,8 @@ class StreamsRecords(ModernRecords[StreamsMember, Tasks]):
         """Returns the member with the fields that it has sent."""
         endpoint = value.user_endpoint
         return replace(
-            member, rack_id=value.rack_id, rebalance_timeout=value.rebalance_timeout_ms, client_id=value.client_id,
+            member, rack_id=value.rack_id, instance_id=value.instance_id, client_id=value.client_id,
+            rebalance_timeout=value.rebalance_timeout_ms,
             client_host=value.client_host, topology_epoch=value.topology_epoch, process_id=value.process_id,
             endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
             tags={each.key: each.value for each in value.client_tags},

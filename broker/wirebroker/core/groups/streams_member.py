@@ -6,11 +6,11 @@ target, then moves to the epoch of the target assignment, and gets the other tas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from wirebroker.core.groups.modern_member import MemberState, ModernMember
+from wirebroker.core.groups.modern_member import LEAVES_FOR_A_WHILE, MemberState, ModernMember
 
 TaskId = tuple[str, int]
 """The id of a subtopology, and a partition."""
@@ -42,6 +42,7 @@ class StreamsMember(ModernMember):
     """A member of a streams group."""
 
     previous_epoch: int = 0
+    instance_id: str | None = None
     topology_epoch: int = -1
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
@@ -49,6 +50,11 @@ class StreamsMember(ModernMember):
     tags: Mapping[str, str] = field(default_factory=dict)
     assigned: Tasks = NOTHING
     revoking: Tasks = NOTHING
+
+    def away(self) -> StreamsMember:
+        """Returns the static member after it has left for a while."""
+        assigned = self.assigned._replace(active=dict.fromkeys(self.assigned.active, 0))
+        return replace(self, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking=NOTHING)
 
     def owns_all(self, claimed: Sequence[Sequence[tuple[str, Sequence[int]]] | None]) -> bool:
         """Tells whether the member has all tasks that it claims. False if it does not name the tasks of every kind."""
@@ -66,8 +72,18 @@ class Holders(NamedTuple):
     """The processes that have each task, as far as the group knows."""
 
     active: Callable[[TaskId], str | None]
-    others: Callable[[TaskId], set[str]]
-    """The processes that have the task as a standby or warm-up task."""
+    standby: Callable[[TaskId], Collection[str]]
+    warmup: Callable[[TaskId], Collection[str]]
+
+    def in_process(self, process: str, member: StreamsMember | None) -> tuple[Callable[[TaskId], bool], ...]:
+        """Returns for each kind of task whether this process has a given task of that kind; with `member`, only if another of
+        the process's members has it."""
+        own: Tasks = NOTHING if member is None else member.assigned
+        return (
+            lambda task: self.active(task) == process and task not in own.active,
+            lambda task: process in self.standby(task) and task not in own.standby,
+            lambda task: process in self.warmup(task) and task not in own.warmup,
+        )
 
 
 class _Difference(NamedTuple):
@@ -77,8 +93,13 @@ class _Difference(NamedTuple):
     waits: bool
 
 
-def reconcile(member: StreamsMember, epoch: int, target: Tasks, holders: Holders, claimed: Tasks | None) -> StreamsMember:
-    """Returns the member one step closer to the target of this epoch, or the same member if it has to wait."""
+def reconcile(
+    member: StreamsMember, epoch: int, target: Tasks, holders: Holders, claimed: Tasks | None, converts: bool
+) -> StreamsMember:  # fmt: skip
+    """Returns the member one step closer to the target of this epoch, or the same member if it has to wait.
+
+    `converts` says whether a member may have a task in another role without giving it up, as since Kafka 4.4.
+    """
     if member.reconciled_to(epoch):
         return member
     current = member.epoch
@@ -86,22 +107,51 @@ def reconcile(member: StreamsMember, epoch: int, target: Tasks, holders: Holders
         if claimed is None or claimed.overlaps(member.revoking):
             return member
         current += 1
-    process = member.process_id
+    here = holders.in_process(member.process_id, member if converts else None)
 
     def active_is_taken(task: TaskId) -> bool:
-        return holders.active(task) is not None or process in holders.others(task)
+        return holders.active(task) is not None or here[1](task) or here[2](task)
 
     def is_here(task: TaskId) -> bool:
-        return holders.active(task) == process or process in holders.others(task)
+        return any(each(task) for each in here)
 
-    taken = (active_is_taken, is_here, is_here)
+    def warmup_is_taken(task: TaskId) -> bool:
+        return holders.active(task) == member.process_id or is_here(task)
+
+    taken = (active_is_taken, is_here, warmup_is_taken)
     epochs = (epoch, 0, 0)
     parts = [_difference(*each) for each in zip(member.assigned, target, epochs, taken, strict=True)]
+    if converts:
+        _convert(member.assigned, target.active, parts, claimed)
     kept, given_up = Tasks(*(part.kept for part in parts)), Tasks(*(part.given_up for part in parts))
     if any(given_up) and (claimed is None or claimed.overlaps(given_up)):
         return member.moved(current, MemberState.UNREVOKED, kept, given_up)
     state = MemberState.UNRELEASED if any(part.waits for part in parts) else MemberState.STABLE
     return member.moved(epoch, state, Tasks(*(part.kept | part.new for part in parts)), NOTHING)
+
+
+def _convert(held: Tasks, wanted: Some, parts: Sequence[_Difference], claimed: Tasks | None) -> None:
+    """Change what a member keeps, gives up and gets, where it has a task already, in another role."""
+    active, *replicas = parts
+    standby, warmup = replicas
+    for task in held.active:
+        if task in standby.new:
+            standby.kept[task] = standby.new.pop(task)
+    for had, before, after in ((held.standby, standby, warmup), (held.warmup, warmup, standby)):
+        for task in had:
+            if task in after.new:
+                after.kept[task] = after.new.pop(task)
+                before.given_up.pop(task, None)
+    promoted = [[task for task in had if task in wanted] for had in (held.standby, held.warmup)]
+    for tasks, part in zip(promoted, replicas, strict=True):
+        for task in tasks:
+            part.given_up.pop(task, None)
+    given_up = Tasks(*(part.given_up for part in parts))
+    waits = any(given_up) and (claimed is None or claimed.overlaps(given_up))
+    for tasks, part in zip(promoted, replicas, strict=True):
+        for task in tasks:
+            if waits or task not in active.new:
+                part.kept[task] = 0  # until it gets the task as an active one
 
 
 def _difference(held: Some, wanted: Some, epoch: int, taken: Callable[[TaskId], bool]) -> _Difference:

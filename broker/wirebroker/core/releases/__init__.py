@@ -30,8 +30,8 @@ class Feature(NamedTuple):
 
 
 SettingChange = tuple[str, ...]
-"""A setting that 4.3.1 does not have, or has with another default: type, default and marks, as in setting_definitions.txt
-without the valid values."""
+"""A setting that 4.3.1 does not have, or has with another default: type, default and marks, as in setting_definitions.txt.
+A mark `valid=` names the valid values; settings marked internal were read from Kafka's code, because no broker shows them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,25 @@ class Behaviour:
     """Records that Fetch converts for an old version take as many bytes as before; a message that is cut off fills the rest."""
     takes_many_batches: bool = False
     """A Produce before version 3 may hold several compressed messages, and messages of both magics."""
+    hosts_are_networks: bool = True
+    """The host of an ACL may be a network, and is checked."""
+    follows_emptied_groups: bool = True
+    """When a group's last member leaves, its assignment has the group's epoch, and the next member need not wait for the
+    assignment interval."""
+    follows_assignors: bool = True
+    """A group's epoch rises if its members choose another assignor."""
+    readmits_static_members: bool = True
+    """A static member comes back although its group is full."""
+    tells_bad_subscriptions: bool = True
+    """A classic member of a consumer group whose subscription cannot be read gets INCONSISTENT_GROUP_PROTOCOL."""
+    grows_from_start: bool = True
+    """A share group reads a new partition of a topic that it knows from its first record."""
+    limits_new_partitions: bool = True
+    """CreatePartitions refuses more than ten thousand further partitions in a request."""
+    full_streams_groups: bool = True
+    """Streams groups have static members and the offsets of tasks, and a member keeps a task while its role changes."""
+    finite_quotas: bool = True
+    """A quota is a finite number."""
 
 
 class Change(NamedTuple):
@@ -89,6 +108,15 @@ class Change(NamedTuple):
 
 
 CHANGES: tuple[Change, ...] = (
+    Change("4.4", "hosts_are_networks", False, "KIP-1276", "the host of an ACL may be a network such as 10.0.0.0/8"),
+    Change("4.4", "full_streams_groups", False, "KIP-1071", "streams groups have static members, and offsets of tasks"),
+    Change("4.4", "follows_emptied_groups", False, "seen", "the first member of an emptied group gets partitions at once"),
+    Change("4.4", "follows_assignors", False, "seen", "a consumer group's epoch rises if its members choose another assignor"),
+    Change("4.4", "readmits_static_members", False, "seen", "a static member comes back although its consumer group is full"),
+    Change("4.4", "tells_bad_subscriptions", False, "seen", "a classic member with an unreadable subscription gets error 23"),
+    Change("4.4", "grows_from_start", False, "seen", "a share group reads a partition that was added from its first record"),
+    Change("4.4", "limits_new_partitions", False, "seen", "CreatePartitions adds at most 10,000 partitions"),
+    Change("4.4", "finite_quotas", False, "seen", "a quota that is not a finite number is refused"),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
     Change(
         "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
