@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,28 @@ def test_javascript(way: str, flags: tuple[str, ...], bug: str, tmp_path: Path) 
     explore(["node", str(program), way], tmp_path, bug, *flags)
 
 
+PAGE = (Path(__file__).parent.parent / "docs" / "how-to" / "explore.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("language", ["java", "go"])
+def test_the_page_starts_with_a_bug_and_mends_it(language: str, tmp_path: Path) -> None:
+    with_bug, mended = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    flags = ("--api", "Produce", "--faults", "crash_after_write,INVALID_RECORD")
+    explore(built(language, with_bug, tmp_path / "first"), tmp_path, "doubled", *flags)
+    assert json.loads((tmp_path / "explore.json").read_text())["summary"]["lost"] > 0
+    explore(built(language, mended, tmp_path / "second"), tmp_path, "", *flags)
+
+
+def built(language: str, text: str, folder: Path) -> list[str]:
+    """The command that runs a program, which is compiled; the test is skipped without what that needs."""
+    folder.mkdir()
+    if language == "java":
+        (program := folder / "SendOrders.java").write_text(text)
+        return in_java(program, folder)
+    (program := folder / "send_orders.go").write_text(text)
+    return in_go(program, folder / "send_orders")
+
+
 def test_before_a_real_kafka(tmp_path: Path) -> None:
     kafka_jars()
     program = [sys.executable, str(HERE / "pipeline.py"), "process-first"]
@@ -109,21 +132,30 @@ def test_before_a_real_kafka(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def orders_in_java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command that runs the application in Java, which is compiled once."""
-    jars, folder = kafka_jars(), tmp_path_factory.mktemp("classes")
-    if shutil.which("javac") is None:
-        lacking("java", "javac is not installed")
-    subprocess.run(["javac", "-cp", jars, "-d", folder, HERE / "Orders.java"], check=True, timeout=100)
-    quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-    return ["java", *quick, "-cp", f"{folder}{os.pathsep}{jars}", "Orders"]
+    return in_java(HERE / "Orders.java", tmp_path_factory.mktemp("classes"))
 
 
 @pytest.fixture(scope="module")
 def orders_in_go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that runs the application in Go, compiled with the modules of scripts/interop."""
+    """The command that runs the application in Go, which is compiled once."""
+    return in_go(HERE / "orders.go", tmp_path_factory.mktemp("go") / "orders")
+
+
+def in_java(program: Path, folder: Path) -> list[str]:
+    """Compiles a class with Kafka's client. The test is skipped without Java or the client."""
+    jars = kafka_jars()
+    if shutil.which("javac") is None:
+        lacking("java", "javac is not installed")
+    subprocess.run(["javac", "-cp", jars, "-d", folder, program], check=True, timeout=100)
+    quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+    return ["java", *quick, "-cp", f"{folder}{os.pathsep}{jars}", program.stem]
+
+
+def in_go(program: Path, binary: Path) -> list[str]:
+    """Compiles a program with the modules of scripts/interop. The test is skipped without Go or the modules."""
     if shutil.which("go") is None:
         lacking("go", "Go is not installed")
     if not fetched("franz-go"):
         lacking("go", "franz-go was not fetched; scripts/interop --fetch --clients franz-go does that")
-    binary = tmp_path_factory.mktemp("go") / "orders"
-    subprocess.run(["go", "build", "-o", binary, HERE / "orders.go"], cwd=PROGRAMS / "go", check=True, timeout=200)
+    subprocess.run(["go", "build", "-o", binary, program], cwd=PROGRAMS / "go", check=True, timeout=200)
     return [str(binary)]
