@@ -17,6 +17,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0
 """Seconds that fetching what a client needs may take."""
 PYSPARK = "4.0.4"
+OLD_KAFKA_PYTHON = "2.0.2"
 SPRING = "4.0.0"
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
@@ -109,6 +110,37 @@ def java() -> Command:
     return Command(["java", *options, "-cp", f"{jars}/*", PROGRAMS / "java" / "Interop.java"])
 
 
+def old_java(version: str) -> Callable[[], Command]:
+    """The client of an earlier Kafka, with a program that has only what all of them have."""
+
+    def prepare() -> Command:
+        tool("java")
+        try:
+            jars = fetch_jars(version)
+        except KafkaUnavailable as error:
+            raise Missing(str(error)) from None
+        return Command(["java", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", PROGRAMS / "java" / "OldInterop.java"])
+
+    return prepare
+
+
+def old_kafka_python() -> Command:
+    """kafka-python of 2020, in an environment of its own; it speaks the versions of each release that it is told to."""
+    interpreter = environment_of("kafka-python", OLD_KAFKA_PYTHON)
+    return Command([interpreter, PROGRAMS / "python" / "old_kafka_python.py"], {"PYTHONPATH": ""})
+
+
+def environment_of(package: str, version: str) -> Path:
+    """The interpreter of an environment that has this package. Raises Missing."""
+    folder = cache() / f"{package}-{version}"
+    if not (folder / "complete").exists():
+        call([sys.executable, "-m", "venv", "--clear", folder], cache(), "making an environment")
+        install = [folder / "bin" / "python", "-m", "pip", "install", "-q", f"{package}=={version}"]
+        call(install, cache(), f"`pip install {package}`")
+        (folder / "complete").touch()
+    return folder / "bin" / "python"
+
+
 def jars_of(folder: Path, group: str, name: str, version: str) -> Path:
     """A folder with the jars of a Maven artifact and all that it needs. Raises Missing."""
     if not folder.is_dir():
@@ -190,13 +222,7 @@ def kcat() -> Command:
 def pyspark() -> Command:
     """PySpark in an environment of its own; Spark fetches the connector's jars itself when it starts."""
     tool("java")
-    folder = cache() / f"pyspark-{PYSPARK}"
-    if not (folder / "complete").exists():
-        call([sys.executable, "-m", "venv", "--clear", folder], cache(), "making an environment")
-        install = [folder / "bin" / "python", "-m", "pip", "install", "-q", f"pyspark=={PYSPARK}"]
-        call(install, cache(), "`pip install pyspark`")
-        (folder / "complete").touch()
-    interpreter = str(folder / "bin" / "python")
+    interpreter = str(environment_of("pyspark", PYSPARK))
     environment = {"CONNECTOR": CONNECTOR, "IVY": str(cache() / "ivy"), "PYSPARK_PYTHON": interpreter, "PYTHONPATH": ""}
     return Command([interpreter, PROGRAMS / "python" / "client_pyspark.py"], environment)
 
@@ -214,6 +240,13 @@ CLIENTS: dict[str, Callable[[], Command]] = {
     "pyspark": pyspark,
 }
 """Each makes its command, fetching what is needed, or raises Missing."""
+OLD: dict[str, Callable[[], Command]] = {
+    "java-0.11": old_java("0.11.0.3"),
+    "java-1.1": old_java("1.1.1"),
+    "java-2.8": old_java("2.8.2"),
+    f"kafka-python-{OLD_KAFKA_PYTHON}": old_kafka_python,
+}
+"""Clients of earlier releases, for a broker of such a release: `-- --profile kafka-2.8`. They run only if they are named."""
 
 
 def serving(prepare: Callable[[], Command], program: str, *before: str) -> Callable[[], Command]:

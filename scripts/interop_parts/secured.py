@@ -144,11 +144,11 @@ def _prepared(secured: Secured) -> Secured:
             return admin.request(message_of(request_class(KEYS[api]), body, lambda _, path: b""), version)
 
         ask("CreateTopics", {"topics": [topic], "timeout_ms": 10_000}, 5)
-        ask("CreateAcls", {"creations": [acl]}, 3)
+        ask("CreateAcls", {"creations": [acl]}, 2)
         ask("AlterClientQuotas", {"entries": [{"entity": whose, "ops": limit}], "validate_only": False}, 1)
         deadline = time.monotonic() + SPREADS_WITHIN
         while not (
-            ask("DescribeAcls", every_acl, 3).resources
+            ask("DescribeAcls", every_acl, 2).resources
             and ask("DescribeClientQuotas", {"components": [], "strict": False}, 1).entries
         ):
             assert time.monotonic() < deadline, "the broker has no ACL or no quota"

@@ -15,6 +15,7 @@ from wirebroker.core.groups.changing import Changes
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.group import AnyGroup
 from wirebroker.core.groups.log import encoded_batch
+from wirebroker.core.names import abs_hash
 
 BYTES = 64 * 1024
 """The number of bytes of encoded records in one slice."""
@@ -60,8 +61,9 @@ class Registry:
     # Writing down
 
     def home(self, group_id: str) -> int:
-        """Returns the partition of __consumer_offsets with the group's records."""
-        return self.cluster.coordinator_partition("group", group_id) or 0
+        """Returns the partition of __consumer_offsets with the group's records, also before the topic exists."""
+        index = self.cluster.coordinator_partition("group", group_id)
+        return abs_hash(group_id) % self.cluster.configs.integer("offsets.topic.num.partitions") if index is None else index
 
     def log(self, group_id: str, records: Iterable[CoordinatorRecord | None], now: int) -> ErrorCode:
         """Append records to __consumer_offsets, all or none. Returns the client's error.

@@ -1,0 +1,58 @@
+"""kafka-python 2.0.2, which speaks the versions of the release that `api_version` names, from 0.8.2 on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kafka
+import kit
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+COUNT = 40
+RELEASES = ((0, 8, 2), (0, 9), (0, 10), (0, 10, 1), (0, 11), None)
+"""The releases that it is told it speaks to; for None it asks the broker."""
+
+
+def consumed(topic: str, settings: dict[str, Any], group: str | None = None) -> list[bytes]:
+    consumer = KafkaConsumer(
+        group_id=group, auto_offset_reset="earliest", enable_auto_commit=False, consumer_timeout_ms=20_000, **settings
+    )
+    if group is None:
+        consumer.assign([TopicPartition(topic, 0)])
+    else:
+        consumer.subscribe([topic])
+    found = [record.value for _, record in zip(range(COUNT), consumer, strict=False)]
+    if group is not None:
+        consumer.commit()
+        assert consumer.committed(TopicPartition(topic, 0)) == COUNT
+    consumer.close()
+    return found
+
+
+def produce(bootstrap: str, prefix: str) -> str:
+    """Message sets of magic 0 and 1, and batches."""
+    for release in RELEASES:
+        settings = {"bootstrap_servers": bootstrap, "api_version": release}
+        for codec in (None, "gzip"):
+            topic = f"{prefix}-{'-'.join(map(str, release or ('asked',)))}-{codec}"
+            producer = KafkaProducer(compression_type=codec, acks="all", **settings)
+            sent = [producer.send(topic, partition=0, value=b"v%d" % at) for at in range(COUNT)]
+            assert [each.get(20).offset for each in sent] == list(range(COUNT))
+            producer.close()
+            assert consumed(topic, settings) == [b"v%d" % at for at in range(COUNT)], (release, codec)
+    return f"{len(RELEASES)} releases, with and without gzip"
+
+
+def rebalance(bootstrap: str, prefix: str) -> None:
+    """A group, by each release that has groups in Kafka; its offsets are read back."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, api_version=(0, 10))
+    for release in RELEASES[1:]:
+        topic = f"{prefix}-{'-'.join(map(str, release or ('asked',)))}"
+        for at in range(COUNT):
+            producer.send(topic, partition=0, value=b"v%d" % at).get(20)
+        settings = {"bootstrap_servers": bootstrap, "api_version": release}
+        assert consumed(topic, settings, topic) == [b"v%d" % at for at in range(COUNT)], release
+    producer.close()
+
+
+kit.run("kafka-python", kafka.__version__, {"produce": produce, "rebalance": rebalance})
