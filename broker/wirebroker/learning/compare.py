@@ -12,9 +12,9 @@ from wirebroker.learning.anonymous import SUPER_USERS
 from wirebroker.learning.form import Acl, Broker, Group, Learned, Quota, Topic, User
 
 DEFAULT = "its default"
-"""What is shown for a setting that a cluster does not set."""
+"""Stands for the value of a setting that a cluster does not set."""
 MISSING = "—"
-"""What is shown for something that a cluster does not have."""
+"""Stands for a thing that a cluster does not have."""
 
 
 class Difference(NamedTuple):
@@ -67,7 +67,7 @@ def _unread(learned: Learned) -> dict[str, str]:
 
 
 def _differences(section: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Difference]:
-    """The places where two mappings differ. What is there only once is one difference, however much is in it."""
+    """The places where two mappings differ. A part that only one of them has counts as one difference."""
     for place in sorted(one.keys() | other.keys()):
         held, wanted = one.get(place), other.get(place)
         if held == wanted:

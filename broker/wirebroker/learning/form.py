@@ -91,7 +91,7 @@ class User(_Form):
 
 
 class Unread(_Form):
-    """What could not be read: a section, or a part of one, the error, and the right that would be needed."""
+    """A section, or a part of one, that the user could not read, with the error and the right that it needs."""
 
     section: str
     error: str

@@ -43,7 +43,7 @@ OF_ITS_MACHINE = frozenset(
 )  # fmt: skip
 """Settings that say where a broker runs. They mean nothing on another machine, and some name hosts and folders."""
 OF_ITS_LISTENERS = ("listener.name.", "ssl.", "sasl.jaas.", "sasl.kerberos.", "sasl.login.", "sasl.server.", "zookeeper.ssl.")
-"""What the names of other such settings begin with: those of listeners, certificates and logins."""
+"""Prefixes of other such settings: those of listeners, certificates and logins."""
 T = TypeVar("T")
 
 
