@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 COUNT = 40
 RELEASES = ((0, 8, 2), (0, 9), (0, 10), (0, 10, 1), (0, 11), None)
-"""The releases that it is told it speaks to; for None it asks the broker."""
+"""The values of `api_version`; with None the client asks the broker."""
 
 
 def consumed(topic: str, settings: dict[str, Any], group: str | None = None) -> list[bytes]:
