@@ -153,7 +153,10 @@ def learn_as_shown(folder: Path) -> None:
             assert main([*command, "--command-config", "client.properties"]) == 0
 
 
-@pytest.mark.parametrize("block", blocks("java"), ids=named)
+EXPLORED = [block for block in blocks("java") if block.path.name == "explore.md"]  # tests/test_explore_clients.py explores them
+
+
+@pytest.mark.parametrize("block", [block for block in blocks("java") if block not in EXPLORED], ids=named)
 def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
     jars = kafka_jars()
     source = tmp_path / "Orders.java"
