@@ -184,8 +184,8 @@ class Wording:
         return self.choose(first.partition != again.partition, "partition_duplicate", kind)
 
     def stored_twice(self, run: Any) -> Any:
-        """Records are stored again. `run` has a `kind`, the number of `records`, the copy's partition, producer, sequences and
-        offsets, the same of the copy before it with `first_` before each name, and a `label`, see there."""
+        """Records are stored again. `run` has a `kind`, the number of `records`, a `label`, and the partition, producer,
+        sequences and offsets of the copy. The names of these fields of the copy before it begin with `first_`."""
         return self.text(
             "{subject} stored twice: {where}{label}",
             subject=self._records(run), where=self._copies(run),

@@ -59,7 +59,7 @@ BLANK = frozenset(
     {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
      "producer_epoch", "generation_id", "committed_offset", "low_watermark", "node_id", "port"}
 )  # fmt: skip
-"""Numbers that are −1 beside an error."""
+"""Numeric fields that are −1 in a part with an error."""
 ERRORS_AT_BOTH = (MetadataResponse, AlterPartitionReassignmentsResponse, ElectLeadersResponse)
 """Responses that have an error for the whole beside those of the parts."""
 PARTS = {

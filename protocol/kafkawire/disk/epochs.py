@@ -62,7 +62,7 @@ class LeaderEpochs:
         return f"the batch of offset {base} carries the leader epoch {epoch}, and {self._path} says {known}. {_ADVICE}"
 
     def up_to(self, end: int) -> list[tuple[int, int]]:
-        """The epochs that began before the end of the log. Raises DamagedFile if one began after it and nothing was cut off."""
+        """Returns the epochs that began before `end`. After a clean stop, raises DamagedFile if an epoch began after `end`."""
         if self._clean and self.known and self.known[-1][1] > end:
             raise DamagedFile(self._path, f"an epoch begins at {self.known[-1][1]}, and the log ends at {end}. {_ADVICE}")
         return [each for each in self.known if each[1] < end]

@@ -57,7 +57,7 @@ class Segment:
         self._chunk = memoryview(b"")
         self._at = self._capacity = 0
         self._apart = True
-        """Whether the next batch in the chunk does not follow the last batch of the segment there."""
+        """Whether the segment's last batch is in another chunk."""
         self._next_chunk = chunk
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
