@@ -35,7 +35,8 @@ RESOURCES = 16
 def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     """Respond with the settings of each resource."""
     pause = pauses(RESOURCES)
-    if any(resource.resource_type not in KINDS for resource in request.resources):
+    newest = exchange.cluster.configs.release.behaviour.newest_resource
+    if any(resource.resource_type not in KINDS or resource.resource_type > newest for resource in request.resources):
         refusal = Refusal(
             ErrorCode.INVALID_REQUEST,
             "This most likely occurs because of a request being malformed by the client library or the message was "

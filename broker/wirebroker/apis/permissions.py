@@ -381,7 +381,12 @@ def _configs(operation: Operation) -> Rule:
             kind = RESOURCES_OF_CONFIGS.get(resource.resource_type, _R.CLUSTER)
             return kind, CLUSTER_NAME if kind == _R.CLUSTER else resource.resource_name
 
-        kept, refused = access.divide(request, "resources", lambda each: access.may(operation, *kind_of(each)))
+        newest = access.exchange.cluster.configs.release.behaviour.newest_resource
+
+        def admits(resource: Any) -> bool:  # a kind that the release does not have is refused as unknown
+            return resource.resource_type > newest or access.may(operation, *kind_of(resource))
+
+        kept, refused = access.divide(request, "resources", admits)
         if refused:
             access.refuse(_with(request, "resources", refused), CODES[_R.CLUSTER])
             responses = access.refused.results if operation == _O.DESCRIBE_CONFIGS else access.refused.responses

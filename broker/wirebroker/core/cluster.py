@@ -593,7 +593,7 @@ class Cluster:
             overrides["min.insync.replicas"] = str(self.configs.value("share.coordinator.state.topic.min.isr"))
         overrides["segment.bytes"] = str(self.configs.value(f"{prefix}.segment.bytes"))
         count = self.configs.integer(f"{prefix}.num.partitions")
-        if self.cold_start and name != SHARE_TOPIC:
+        if self.cold_start and name != SHARE_TOPIC and not self.configs.release.has_zookeeper:
             self._unloaded.add(name)
             if self.loading_ms:
                 self.timers.at(now + self.loading_ms, lambda now: self._unloaded.discard(name))

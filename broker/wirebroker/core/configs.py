@@ -110,6 +110,7 @@ class Configs:
 
 
 MIN_IN_SYNC = "min.insync.replicas"
+PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 
 
 class BrokerConfigs(Configs):
@@ -217,6 +218,19 @@ class BrokerConfigs(Configs):
             found = self._topic_value(name) if setting is None else self._own(setting)
             self._cache[name] = found
             return found
+
+    @property
+    def producer_expiration_ms(self) -> int:
+        """How long a partition remembers a producer that is silent, in ms: before 3.4 as long as a transactional id lives
+        (KIP-854)."""
+        absent = self.definitions.broker[PRODUCER_EXPIRATION].absent
+        return self.integer("transactional.id.expiration.ms" if absent else PRODUCER_EXPIRATION)
+
+    @property
+    def producer_expiration_check_ms(self) -> int:
+        """The interval at which partitions look for producers to forget, in ms: before 3.4 ten minutes (KIP-854)."""
+        absent = self.definitions.broker[PRODUCER_EXPIRATION].absent
+        return 600_000 if absent else self.integer("producer.id.expiration.check.interval.ms")
 
     def at(self, listener: str, name: str, mechanism: str = "") -> Value:
         """Returns the value at a listener: the listener's value for the SASL mechanism, else the listener's value, else the

@@ -23,7 +23,7 @@ class Maintenance:
         self.compaction = Compaction(cluster, now)
         configs = cluster.configs
         cluster.timers.every(lambda: configs.integer("log.retention.check.interval.ms"), now, self._retain)
-        cluster.timers.every(lambda: configs.integer("producer.id.expiration.check.interval.ms"), now, self._expire_producers)
+        cluster.timers.every(lambda: configs.producer_expiration_check_ms, now, self._expire_producers)
         if configs.text("delegation.token.secret.key"):
             cluster.timers.every(lambda: configs.integer("delegation.token.expiry.check.interval.ms"), now, self._expire_tokens)
 
@@ -47,7 +47,7 @@ class Maintenance:
         self._cluster.timers.work(self._expiring_producers(now))
 
     def _expiring_producers(self, now: int) -> Iterator[None]:
-        after_ms = self._cluster.configs.integer("producer.id.expiration.ms")
+        after_ms = self._cluster.configs.producer_expiration_ms
         pause = pauses(PARTITIONS)
         for partition in self._partitions():
             if pause():

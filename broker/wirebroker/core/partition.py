@@ -588,7 +588,8 @@ class Partition:
             self._restart_in_memory(mode, now)
         else:
             self._take(kept, now)
-        self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
+        if not self._settings.release.has_zookeeper:  # a controller in ZooKeeper elects the only replica again in its epoch
+            self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
 
     def _take(self, kept: Kept, now: int) -> None:
         """Restore the state that the log has kept."""

@@ -176,7 +176,7 @@ class FolderStore(Upkeep):
         return LogSettings(
             SegmentSettings(configs.integer("index.interval.bytes"), *entries, nothing, self._files),
             cluster.rules,
-            cluster.configs.integer("producer.id.expiration.ms"),
+            cluster.configs.producer_expiration_ms,
         )
 
     def _logs(self) -> Iterable[FolderLog]:

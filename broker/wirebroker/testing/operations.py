@@ -369,7 +369,7 @@ def evidence(
 
     names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))
     held = [topic_named(engine, name) for name in names]
-    return snapshot(held, engine.configs.integer("producer.id.expiration.ms"), now), engine.trace.produce()
+    return snapshot(held, engine.configs.producer_expiration_ms, now), engine.trace.produce()
 
 
 # Faults

@@ -41,7 +41,8 @@ class OffsetManager:
         if group is None:
             if by.generation < 0:
                 return ErrorCode.NONE
-            modern = version is None or version >= 9
+            finds_groups = self._cluster.configs.release.behaviour.finds_groups
+            modern = finds_groups and (version is None or version >= 9)
             return ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION
         topics = self._cluster.topics_by_id
         partitions = (

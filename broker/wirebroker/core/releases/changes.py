@@ -47,6 +47,10 @@ class Behaviour:
     """A transactional batch is refused if the request has no transactional id."""
     newest_codec: int = 4
     """The number of the newest compression codec; 4 is zstd."""
+    newest_resource: int = 32
+    """The number of the newest kind of resource that has settings; 32 is a group, 16 client metrics, 8 a broker's loggers."""
+    finds_groups: bool = True
+    """A commit to an unknown group is GROUP_ID_NOT_FOUND since version 9 of OffsetCommit, and not ILLEGAL_GENERATION."""
     finds_wrong_settings: bool = True
     """A setting that cannot be read is INVALID_CONFIG, and not UNKNOWN_SERVER_ERROR."""
     finds_partitions: bool = True
@@ -121,8 +125,11 @@ CHANGES: tuple[Change, ...] = (
     Change(
         "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
     ),
+    Change("4.0", "newest_resource", 16, "KIP-848", "groups have settings"),
+    Change("4.0", "finds_groups", False, "KIP-848", "a commit to an unknown group is GROUP_ID_NOT_FOUND"),
     Change("3.8", "foresees_null_records", False, "seen", "Produce without record data is not answered"),
     Change("3.7", "telemetry", False, "KIP-714", "clients can push their metrics"),
+    Change("3.7", "newest_resource", 8, "KIP-714", "client metrics have settings"),
     Change("3.7", "verifies_offset_commits", False, "KIP-890", "TxnOffsetCommit is verified with the transaction coordinator"),
     Change("3.7", "caps_min_in_sync", False, "KIP-966", "min.insync.replicas counts up to the number of replicas"),
     Change("3.7", "explains_fencing", True, "KIP-890", "the errors 47 and 49 of a transactional batch have no message"),
@@ -133,7 +140,7 @@ CHANGES: tuple[Change, ...] = (
     Change("3.0", "stand_ins", -2, "KIP-734", "the time −3 in ListOffsets stands for the largest timestamp"),
     Change("3.0", "cuts_first_batch", True, "seen", "a Fetch before version 3 with a limit below the first batch gets nothing"),
     Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early is answered"),
-    Change("2.8", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),
+    Change("3.0", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
     Change("2.5", "names_records", False, "seen", "the response names each refused record with its error"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
