@@ -1,6 +1,7 @@
 """A rolling upgrade: brokers on two releases at once, features that are finalized afterwards, and the way back.
 
-What brokers announce and refuse before and after was seen on Kafka 3.9.2 and 4.3.1, which took turns on one data directory.
+What brokers announce and refuse was seen on Kafka 3.9.2 and 4.3.1, which took turns on one data directory, and on a 4.3.1 beside a
+3.9.2.
 """
 
 from __future__ import annotations
@@ -210,6 +211,7 @@ def test_a_reset_and_a_snapshot_bring_the_release_back() -> None:
         assert announced(kafka) == (11, {"metadata.version": 21}, {"metadata.version": 21})
         kafka.restore(after)
         assert (releases(kafka), announced(kafka)[2]["metadata.version"]) == (["4.3"], 30)
+        assert "log.message.format.version" not in described(kafka)
         kafka.reset(soft=True)
         assert releases(kafka) == ["4.3"], "connections stay, so the release does"
         kafka.reset()

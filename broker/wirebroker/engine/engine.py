@@ -126,6 +126,8 @@ class Engine:
         )
         in_racks = racks(self.configs.text("broker.rack"), len(nodes))
         self._max_versions, self._offers_telemetry = max_versions or {}, telemetry
+        self._served: dict[Rules, Mapping[int, tuple[int, int]]] = {}
+        """The versions that brokers with these rules read, by API key."""
         self.cluster = Cluster(
             [Broker(node_id, rack=named or rack) for (node_id, rack), named in zip(nodes.items(), in_racks, strict=True)],
             self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
@@ -579,8 +581,9 @@ class Engine:
 
     def run_release(self, broker: Broker, rules: Rules) -> None:
         """Let a broker that has no connections run the release of these rules."""
-        broker.rules = rules
-        broker.versions = served_versions(rules, self._max_versions, telemetry=self._offers_telemetry)
+        if rules not in self._served:
+            self._served[rules] = served_versions(rules, self._max_versions, telemetry=self._offers_telemetry)
+        broker.rules, broker.versions = rules, self._served[rules]
 
     def become(self, rules: Rules) -> None:
         """Follow these rules and their release, which all brokers run now."""
