@@ -1,7 +1,7 @@
 """A rolling upgrade: brokers on two releases at once, features that are finalized afterwards, and the way back.
 
-What brokers announce and refuse was seen on Kafka 3.9.2 and 4.3.1, which took turns on one data directory, and on a 4.3.1 beside a
-3.9.2.
+What brokers announce and refuse was seen on Kafka 3.9.2 and 4.3.1, which took turns on one data directory, and on both beside
+each other.
 """
 
 from __future__ import annotations
