@@ -123,6 +123,7 @@ def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base
     positions = np.array(found.positions, np.int64)
     rows = headers_at(view, positions)
     crc_computed = np.array(found.crcs, np.int64)
+    contents = np.array(found.plain, np.int64) << 32 | np.array(found.castagnoli, np.int64)
     crc_stored = rows["crc"].astype(np.int64)
     base = rows["base_offset"].astype(np.int64)
     delta = rows["last_offset_delta"].astype(np.int64)
@@ -147,7 +148,7 @@ def batch_rows(view: memoryview, found: Walk, piece: Piece, linker: Linker, base
         pa.array(rows["max_timestamp"].astype(np.int64)), pa.array(crc_stored), pa.array(crc_computed),
         pa.array((rows["length"] + LOG_OVERHEAD).astype(np.int32)), _constant(piece.segment, count),
         pa.array(base if piece.bootstrap else positions + base_position), pa.array(_markers(view, positions, control & intact)),
-        pa.array(np.array(found.contents, np.uint64).view(np.int64)), pa.array(runs),
+        pa.array(contents), pa.array(runs),
         pa.array(missing), pa.array(after_damage), _words(problem, sound), _words(detail, sound),
     ]  # fmt: skip
     made = pa.RecordBatch.from_arrays(columns, schema=BATCHES)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_left
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crc32c import crc32c
 
 from kafkawire.batches import CRC_START, HEADER_SIZE, LENGTH_START, LOG_OVERHEAD
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int that compiled code keeps in a register; it is not there when this runs as Python
+
 LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 MAGIC_AT: Final = 16
 MAGIC: Final = 2
-_LENGTH = struct.Struct(">i")
+_LENGTH_MAGIC = struct.Struct(">i4xb")
 _OFFSET = struct.Struct(">q")
 
 
@@ -23,7 +26,10 @@ class Walk(NamedTuple):
 
     positions: list[int]
     crcs: list[int]
-    contents: list[int]
+    plain: list[int]
+    """CRC-32 of each body; with `castagnoli` it tells contents apart"""
+    castagnoli: list[int]
+    """CRC-32C of each body"""
     end: int
     """the first byte that was not walked"""
 
@@ -31,31 +37,37 @@ class Walk(NamedTuple):
         """The batches whose base offset is in this range; the walk must be in order of offsets."""
         offsets = [_OFFSET.unpack_from(view, position)[0] for position in self.positions]
         low, high = bisect_left(offsets, start), bisect_left(offsets, stop)
-        return Walk(self.positions[low:high], self.crcs[low:high], self.contents[low:high], self.end)
+        chosen = slice(low, high)
+        return Walk(self.positions[chosen], self.crcs[chosen], self.plain[chosen], self.castagnoli[chosen], self.end)
 
     def until(self, end: int) -> Walk:
         """Returns the walk without its last batch if that batch begins at `end`."""
         if end == self.end:
             return self
-        return Walk(self.positions[:-1], self.crcs[:-1], self.contents[:-1], end)
+        return Walk(self.positions[:-1], self.crcs[:-1], self.plain[:-1], self.castagnoli[:-1], end)
 
 
 def walk(view: memoryview, pos: int, stop: int) -> Walk:
     """Walk from batch to batch while each begins before `stop`, is whole, and looks like a batch."""
-    crc_of, plain_crc = crc32c, zlib.crc32
+    crc_of: Any = crc32c  # compiled code passes an object on, and would look into an int
+    plain_crc: Any = zlib.crc32
+    unpack: Any = _LENGTH_MAGIC.unpack_from
     positions: list[int] = []
-    crcs: list[int] = []
-    contents: list[int] = []
-    size = len(view)
-    last_header = min(stop - 1, size - HEADER_SIZE)
-    while pos <= last_header:
-        (length,) = _LENGTH.unpack_from(view, pos + LENGTH_START)
-        end = pos + LOG_OVERHEAD + length
-        if length < LEAST_LENGTH or end > size or view[pos + MAGIC_AT] != MAGIC:
+    crcs: list[Any] = []
+    plain: list[Any] = []
+    castagnoli: list[Any] = []
+    at: i64 = pos
+    size: i64 = len(view)
+    last_header: i64 = min(stop - 1, len(view) - HEADER_SIZE)
+    while at <= last_header:
+        length, magic = unpack(view, at + LENGTH_START)
+        end: i64 = at + LOG_OVERHEAD + length
+        if length < LEAST_LENGTH or end > size or magic != MAGIC:
             break
-        body = view[pos + HEADER_SIZE : end]
-        positions.append(pos)
-        crcs.append(crc_of(view[pos + CRC_START : end]))
-        contents.append(plain_crc(body) << 32 | crc_of(body))
-        pos = end
-    return Walk(positions, crcs, contents, pos)
+        body = view[at + HEADER_SIZE : end]
+        positions.append(at)
+        crcs.append(crc_of(view[at + CRC_START : end]))
+        plain.append(plain_crc(body))
+        castagnoli.append(crc_of(body))
+        at = end
+    return Walk(positions, crcs, plain, castagnoli, at)
