@@ -105,14 +105,14 @@ def login(user: str, password: str | None = None) -> Access:
 
 def test_a_plain_cluster_and_the_one_like_it_agree(file: Path) -> None:
     topics = {"orders": {"partitions": 5, "replication_factor": 2}, "a": 1}
-    with MockKafka(brokers=3, topics=topics, configs={"log.cleaner.threads": 3}) as kafka:
+    with MockKafka(brokers=3, topics=topics, configs={"message.max.bytes": 3000}) as kafka:
         with closing(client(kafka)) as wire:
             placed = [{"partition_index": index, "broker_ids": nodes} for index, nodes in enumerate([[3, 1], [3, 2], [1, 3]])]
             topic = {"name": "placed", "num_partitions": -1, "replication_factor": -1, "assignments": placed, "configs": []}
             assert wire.request(plain("CreateTopics", topics=[topic]), 5).topics[0].error_code == 0
             changes = [
                 {"resource_type": 4, "resource_name": name, "configs": [{"name": key, "config_operation": 0, "value": value}]}
-                for name, key, value in (("", "log.cleaner.threads", "2"), ("1", "max.connections", "77"))
+                for name, key, value in (("", "message.max.bytes", "2000"), ("1", "max.connections", "77"))
             ]
             response = wire.request(plain("IncrementalAlterConfigs", resources=changes, validate_only=False), 1)
             assert {each.error_code for each in response.responses} == {0}
