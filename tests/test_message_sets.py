@@ -14,8 +14,11 @@ from kafkawire.errors import ProtocolError
 from kafkawire.message_sets import LegacyRecord, Unconvertible, down_converted, messages_of, read_message, write_set
 from requesting import fetch, produce_request
 from responses import only
+from wirebroker import MockKafka, ProxyKafka
+from wirebroker.capture.outcomes import _fetched
 from wirebroker.client.wire import ConnectionClosed
 from wirebroker.core.message_set_checks import MUCH_DATA
+from wirebroker.decode.batches import RecordData, record_data
 from wirekit import batch, client
 
 NOW = 1_800_000_000_000
@@ -199,3 +202,40 @@ def test_a_topic_may_forbid_down_conversion(stored: InProcess) -> None:
     stored.engine.cluster.topics["orders"].configs.replace({"message.downconversion.enable": "false"})
     assert only(client(stored).request(fetch(), 3)).error_code == 35
     assert only(client(stored).request(fetch(), 4)).error_code == 0
+
+
+# For people
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_set_is_shown_and_comes_back(magic: int, codec: int) -> None:
+    record_set = write_set([message(at, magic, value) for at, value in enumerate(VALUES)], codec)
+    reader = RecordData()
+    plain = reader.read(record_set, "orders", 0, "records")
+    shown = plain[0]["messages"] if codec else plain
+    assert [(each["offset"], each["key"], each["value"]) for each in shown] == [
+        (0, "k", ""), (1, "k", "v" * 300), (2, "k", None), (3, "k", "w"),
+    ]  # fmt: skip
+    assert (record_data(plain, "records"), reader.complaints) == (record_set, [])
+
+
+def test_a_damaged_message_is_shown_in_hex_with_the_reason() -> None:
+    record_set, reader = damaged(write_set([message(0, 1)])), RecordData()
+    assert reader.read(record_set, "orders", 0, "records") == [{"hex": record_set.hex()}]
+    assert reader.complaints == ["records[0] at byte 0: the CRC of the message does not match"]
+
+
+def test_a_proxy_passes_a_message_set_and_judges_nothing() -> None:
+    with MockKafka(profile="kafka-2.8", topics={"orders": 1}) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers) as proxy:
+        many = write_set([message(at, 1, b"v" * 80) for at in range(3)])
+        answered = only(client(proxy).request(produce_request("orders", many), 2))
+        assert (answered.error_code, answered.base_offset) == (0, 0)
+        assert list(proxy.trace.produce("orders")) == []
+        fetched = only(client(proxy).request(fetch(), 2))
+        assert [each.value for each in messages_of(fetched.records)] == [b"v" * 80] * 3
+
+
+def test_the_outcome_of_an_old_fetch_names_its_offsets() -> None:
+    lines = list(_fetched(write_set([message(4, 0), message(5, 0)])))
+    assert [(line.start, line.end) for line in lines] == [(4, 4), (5, 5)]

@@ -29,6 +29,10 @@ LENGTH_START: Final = 8
 LOG_OVERHEAD: Final = 12
 """The position of the length field, and the number of bytes that it does not count."""
 _CRC_AT = 17
+MAGIC_AT = 16
+"""The position of the magic, in a batch and in an entry of a message set (`message_sets`)."""
+OLD_MAGICS = (0, 1)
+"""The magics of message sets."""
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
@@ -119,6 +123,13 @@ def read_header(buffer: Buffer, pos: int = 0) -> BatchHeader:
         return BatchHeader._make(HEADER.unpack_from(buffer, pos))
     except struct.error as short:
         raise ProtocolError(f"a batch header of {len(buffer) - pos} bytes; it has {HEADER_SIZE}") from short
+
+
+def first_header(records: Buffer | None) -> BatchHeader | None:
+    """Returns the header of the first batch of record data, or None if there is none: too few bytes, or a message set."""
+    if records is None or len(records) < HEADER_SIZE or records[MAGIC_AT] in OLD_MAGICS:
+        return None
+    return read_header(records)
 
 
 def transactional_header(records: Buffer | None) -> BatchHeader | None:

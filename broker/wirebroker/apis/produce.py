@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from kafkawire.batches import read_header
+from kafkawire.batches import first_header
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.produce import (
@@ -53,8 +53,6 @@ from wirebroker.core.transactions.verification import Verified
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.parts import own_records
 
-MAGIC_AT = 16
-"""The position of the magic in a batch, and in a message of a message set."""
 ALL = -1
 """The acks of a producer that waits for all in-sync replicas."""
 ADMIN_CLIENT = "__admin_client"
@@ -189,10 +187,11 @@ def _awaited(topic: Topic, response: PartitionProduceResponse, requested: Partit
     """The end offset of the batch, also of a retried one, if the response must wait for it."""
     partition = topic.partitions[response.index]
     records = requested.records
-    if records is None or records[MAGIC_AT] < 2:  # a message set is never a retry, so it is the end of the log
+    header = first_header(records)
+    if header is None:  # a message set is never a retry, so it is the end of the log
         required = partition.log_end_offset
     else:
-        required = response.base_offset + read_header(records).last_offset_delta + 1
+        required = response.base_offset + header.last_offset_delta + 1
     return [Awaited(topic, partition, required, response)] if partition.high_watermark < required else []
 
 

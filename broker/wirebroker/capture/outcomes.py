@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kafkawire.batches import CorruptBatch, iter_batches, read_header
+from kafkawire.batches import CorruptBatch, first_header, iter_batches
 from kafkawire.entities import first, holders, struct_lists
 from kafkawire.errors import error_name
 from kafkawire.registry import FETCH, PRODUCE, api_name
@@ -118,8 +118,11 @@ def _outcomes(part: Any, directory: Directory, subject: str, fetch: bool) -> Ite
 def _fetched(records: Any) -> Iterator[_Line]:
     try:
         for batch in iter_batches(records):
-            header = read_header(batch)
-            yield _Line(FETCHED, header.base_offset, header.last_offset)
+            if (header := first_header(batch)) is None:
+                last = int.from_bytes(batch[:8], "big")
+                yield _Line(FETCHED, last, last)
+            else:
+                yield _Line(FETCHED, header.base_offset, header.last_offset)
     except CorruptBatch as damage:
         yield _Line(f"damaged records: {damage}")
 

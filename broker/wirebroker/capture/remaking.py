@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from kafkawire.batches import HEADER_SIZE, CorruptBatch, iter_batches, read_header, seal
+from kafkawire.batches import HEADER_SIZE, CorruptBatch, first_header, iter_batches, seal
 from kafkawire.declare import Message
 from kafkawire.entities import first, holders, struct_lists
 from kafkawire.primitives import ZERO_UUID, Buffer
@@ -110,7 +110,9 @@ class Remaker:
         made = []
         try:
             for batch in iter_batches(records):
-                header = read_header(batch)
+                header = first_header(batch)
+                if header is None:
+                    return records  # a message set has no producers
                 producer_id, epoch = self._producer(header.producer_id, header.producer_epoch)
                 again = header._replace(producer_id=producer_id, producer_epoch=epoch)
                 made.append(seal(again, batch[HEADER_SIZE:]) if header.magic == 2 else bytes(batch))

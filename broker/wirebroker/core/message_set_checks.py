@@ -7,7 +7,7 @@ batch, too (ProduceRequest.validateRecords does not look).
 
 from __future__ import annotations
 
-from kafkawire.batches import CorruptBatch, iter_batches
+from kafkawire.batches import MAGIC_AT, CorruptBatch, iter_batches
 from kafkawire.compression import CodecMissing, TooLarge
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.message_sets import (
@@ -32,7 +32,8 @@ OLDEST_VERSION_OF_BATCHES = 3
 """The first version of Produce that must have one batch of magic 2."""
 MUCH_DATA = 1 << 16
 """The number of bytes of a message set that take about ten milliseconds to convert."""
-_MAGIC_AT, BATCH = 16, 2
+BATCH = 2
+"""The magic of batches."""
 _ANY_SIZE = 2**31 - 1
 
 
@@ -48,7 +49,7 @@ def check_any(
         entries = list(iter_batches(records))
         if not entries:
             return RecordReject(ErrorCode.NONE, "no_messages")  # nothing is appended, and that is not an error
-        if entries[0][_MAGIC_AT] == BATCH:
+        if entries[0][MAGIC_AT] == BATCH:
             return check(records, policy, now, OLDEST_VERSION_OF_ZSTD, full, at_once)
         return _converted(entries, policy, now)
     except CorruptBatch as corrupt:
@@ -75,9 +76,9 @@ def _converted(entries: list[memoryview], policy: RecordPolicy, now: int) -> Che
     for entry in entries:
         if len(entry) > policy.max_message_bytes:
             return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes")
-        if entry[_MAGIC_AT] < BATCH and not has_valid_crc(entry):
+        if entry[MAGIC_AT] < BATCH and not has_valid_crc(entry):
             return RecordReject(ErrorCode.CORRUPT_MESSAGE, "crc")
-    magics = {entry[_MAGIC_AT] for entry in entries}
+    magics = {entry[MAGIC_AT] for entry in entries}
     if len(magics) > 1 and (BATCH in magics or not policy.takes_many_batches):
         raise InvalidSet("messages of different magics in one set")
     messages = [read_message(entry) for entry in entries]

@@ -10,6 +10,7 @@ from kafkawire.batches import (
     HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    MAGIC_AT,
     TRANSACTIONAL,
     BatchHeader,
     CorruptBatch,
@@ -26,6 +27,7 @@ from kafkawire.compression import NAMES, CodecMissing, compress
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer
 from wirebroker.decode.embedded import embedded_bytes, in_marker, in_record
+from wirebroker.decode.message_sets import entry_bytes, plain_entry
 from wirebroker.decode.plain import PlainError, bytes_of, plain_bytes
 
 FLAGS = {
@@ -37,6 +39,8 @@ NUMBERS = (
 )  # fmt: skip
 """The fields of the header that are numbers and nothing else."""
 CODEC_MASK = 0x07
+MAGIC = 2
+"""The magic of batches; message sets have 0 or 1 at the same place."""
 
 
 class RecordData:
@@ -59,17 +63,33 @@ class RecordData:
             else:
                 if size is None or size > len(view) - pos:
                     self._complain(f"{where}: the batch has {size or 'more'} bytes, and {len(view) - pos} are left")
-            if size is None or size > len(view) - pos or view[pos + 16] != 2 or size < HEADER_SIZE:
+            whole = size is not None and size <= len(view) - pos
+            plain = self._entry(view[pos : pos + size], topic, where) if whole and size is not None else None
+            if plain is None or size is None:
                 found.append({"hex": bytes(view[pos:]).hex()})
-                if size is not None and size <= len(view) - pos:
-                    self._complain(f"{where}: a batch of format {view[pos + 16]} with {size} bytes is not read here")
                 break
-            found.append(self._batch(view[pos : pos + size], topic, where))
+            found.append(plain)
             pos += size
         return found
 
     def _complain(self, sentence: str) -> None:
         self.complaints.append(sentence)
+
+    def _entry(self, entry: memoryview, topic: str | None, where: str) -> dict[str, Any] | None:
+        """A whole batch, or an entry of a message set; None if it cannot be read."""
+        magic = entry[MAGIC_AT]
+        if magic == MAGIC and len(entry) >= HEADER_SIZE:
+            return self._batch(entry, topic, where)
+        try:
+            if magic < MAGIC:
+                plain, complaint = plain_entry(entry, topic)
+                if complaint:
+                    self._complain(f"{where}: {complaint}")
+                return plain
+            self._complain(f"{where}: a batch of {len(entry)} bytes is shorter than its header")
+        except ProtocolError as damage:
+            self._complain(f"{where}: {damage}")
+        return None
 
     def _batch(self, batch: memoryview, topic: str | None, where: str) -> dict[str, Any]:
         header, computed = read_header(batch), crc_of(batch)
@@ -130,6 +150,8 @@ def _batch_bytes(plain: Any, path: str) -> bytes:
     if set(plain) == {"hex"}:
         return bytes_of(plain, embedded_bytes, path) or b""
     try:
+        if plain.get("magic", MAGIC) < MAGIC:
+            return entry_bytes(plain, path)
         codec = _codec(plain.get("compression", "none"), path)
         records = plain.get("records", [])
         body = bytes_of(plain["body"], embedded_bytes, f"{path}.body") if "body" in plain else None

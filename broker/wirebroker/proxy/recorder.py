@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kafkawire.batches import HEADER_SIZE, BatchHeader, read_header
+from kafkawire.batches import BatchHeader, first_header
 from kafkawire.errors import error_name
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.produce import (
@@ -91,9 +91,9 @@ def batches_of(exchange: ForwardedExchange) -> dict[tuple[str, int], BatchHeader
     request = exchange.request
     assert isinstance(request, ProduceRequest)
     return {
-        (_name(topic, exchange), part.index): read_header(part.records)
+        (_name(topic, exchange), part.index): header
         for topic in request.topic_data for part in topic.partition_data
-        if part.records is not None and len(part.records) >= HEADER_SIZE
+        if (header := first_header(part.records)) is not None
     }  # fmt: skip
 
 

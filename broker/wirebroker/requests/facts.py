@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kafkawire.batches import HEADER_SIZE, read_header
+from kafkawire.batches import first_header
 from kafkawire.declare import Message
 from kafkawire.entities import holders, mentions, values
 from kafkawire.frames import RequestHeader
@@ -141,10 +141,9 @@ def _batches(request: ProduceRequest, directory: Directory) -> Iterator[Batch]:
     for data in request.topic_data:
         topic = topic_name(data, directory) or ""
         for part in data.partition_data:
-            if part.records is None or len(part.records) < HEADER_SIZE:
+            if (header := first_header(part.records)) is None:
                 yield Batch(topic, part.index)
                 continue
-            header = read_header(part.records)
             yield Batch(
                 topic, part.index, header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence,
                 max(header.records_count, 0),

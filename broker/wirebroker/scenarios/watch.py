@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kafkawire.batches import HEADER_SIZE, iter_records
+from kafkawire.batches import first_header, iter_records
 from kafkawire.declare import Message
 from kafkawire.messages.produce import ProduceRequest
 from wirebroker import faults
@@ -87,7 +87,7 @@ class Watch:
 def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
     for topic in request.topic_data:
         for part in topic.partition_data:
-            if part.records is not None and len(part.records) > HEADER_SIZE:
+            if part.records is not None and first_header(part.records) is not None:
                 yield part.index, named([(record.value or b"").decode() for record in iter_records(part.records)])
 
 
