@@ -1,4 +1,4 @@
-"""wirebroker: a Kafka test double that speaks the real wire protocol and answers as Apache Kafka 4.3.1 would."""
+"""wirebroker: a Kafka test double that speaks the real wire protocol and responds as a release of Apache Kafka would."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from wirebroker.audit.findings import EXPIRATION_MS, WINDOWS
 from wirebroker.audit.validator import COUNTS, Validator
-from wirebroker.core.profile import Rules, profile
+from wirebroker.core.profile import DEFAULT_PROFILE, Rules, profile
 from wirebroker.trace.rows import ProduceRow
 
 
@@ -53,7 +53,7 @@ class WhatIf:
 
 
 def what_if(
-    arrivals: Iterable[ProduceRow], *, windows: Sequence[int] = WINDOWS, profiles: Sequence[str] = ("kafka-4.3",),
+    arrivals: Iterable[ProduceRow], *, windows: Sequence[int] = WINDOWS, profiles: Sequence[str] = (DEFAULT_PROFILE,),
     expiration_ms: int = EXPIRATION_MS,
 ) -> list[WhatIf]:  # fmt: skip
     """Judge the arrivals again, oldest first, under each of these profiles with each of these windows."""

@@ -13,9 +13,10 @@ from math import inf
 from typing import Any
 
 from wirebroker.commands.arguments import Parser, whole_number
+from wirebroker.core.profile import DEFAULT_PROFILE
 
 DESCRIPTION = """\
-A Kafka test double that speaks the real wire protocol and responds as Apache Kafka 4.3.1 would.
+A Kafka test double that speaks the real wire protocol and responds as a release of Apache Kafka would.
 
   wirebroker serve --topic orders:3          point any Kafka client at 127.0.0.1:9092
   wirebroker serve --trace console           ... and watch each batch being judged
@@ -134,7 +135,7 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")
     add("--like", type=_named, metavar="FILE.toml", help="be the cluster in this file of `wirebroker learn`, empty; the other "
         "flags win over the file")  # fmt: skip
-    add("--profile", metavar="NAME", help="the rules of the validator (kafka-4.3)")
+    add("--profile", metavar="NAME", help=f"the release of Kafka, or the rules of the validator ({DEFAULT_PROFILE})")
     repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
     add("--upgrade-to", metavar="NAME", help="upgrade the brokers to this release, one after the other, on the signal SIGUSR1")
     add("--upgrade-after", type=_seconds, metavar="S", help="begin the upgrade S seconds after the start, without a signal")

@@ -1,7 +1,7 @@
 """The rule set of the validator as data, and its presets.
 
-`kafka-4.3` responds as Apache Kafka 4.3.1. The other presets reproduce the textbook, simpler brokers, older releases and
-Apache Pulsar's deduplication. Tests can run a client against each preset, and an audit can ask what a preset would have
+`kafka-X.Y` responds as that release of Apache Kafka. The other presets reproduce the textbook, simpler brokers and Apache
+Pulsar's deduplication. Tests can run a client against each preset, and an audit can ask what a preset would have
 decided.
 """
 
@@ -16,11 +16,15 @@ from wirebroker.core.releases import DEFAULT
 from wirebroker.core.releases.changes import RELEASES, rules_of
 
 
+DEFAULT_PROFILE = f"kafka-{DEFAULT}"
+"""The profile of a broker without one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The rules by which the validator judges a producer's batch. `--set rule=value` changes a field."""
 
-    name: str = "kafka-4.3"
+    name: str = DEFAULT_PROFILE
     window: int = 5
     """batches per producer and partition whose retry is recognised, from 1 up"""
     first_sequence: Literal["any", "zero_or_45", "zero_or_59"] = "any"
@@ -83,7 +87,7 @@ ProfileName = Literal[
 PROFILES: dict[str, Rules] = {
     rules.name: rules
     for rules in (
-        Rules(),
+        Rules(**rules_of(DEFAULT)),
         Rules("textbook", first_sequence="zero_or_45", unissued="59"),
         Rules("single", window=1, first_sequence="zero_or_45", unissued="59", gap="45_until_new_id"),
         Rules("highest", first_sequence="zero_or_45", unissued="59", stale="acknowledge"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from wirebroker.clients import ClientName, ProducerSettings
+from wirebroker.core.profile import DEFAULT_PROFILE
 from wirebroker.faults.files import FaultFileError, parse
 from wirebroker.faults.rules import Rule
 
@@ -25,7 +26,7 @@ class BrokerSettings:
 
     brokers: int = 1
     partitions: int = 1
-    profile: str = "kafka-4.3"
+    profile: str = DEFAULT_PROFILE
     rules: dict[str, Any] = field(default_factory=dict)
     configs: dict[str, Any] = field(default_factory=dict)
     producer_epoch: int = 0

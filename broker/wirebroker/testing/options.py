@@ -16,7 +16,7 @@ from wirebroker.apis import served_versions
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.acls import Acl
 from wirebroker.core.features import METADATA
-from wirebroker.core.profile import PROFILES, Rules, profile
+from wirebroker.core.profile import DEFAULT_PROFILE, PROFILES, Rules, profile
 from wirebroker.core.quotas import CLIENT_ID, IP, PRODUCE, USER
 from wirebroker.core.releases import release
 from wirebroker.core.setting_definitions import ignored
@@ -77,7 +77,7 @@ class BrokerOptions:
     """1 if None, or as many as the file `like` has"""
     topics: Topics | None = None
     profile: str | None = None
-    """kafka-4.3 if None, or that of the release in the file `like`"""
+    """that of `wirebroker.core.releases.DEFAULT` if None, or of the release in the file `like`"""
     rules: Mapping[str, Any] | None = None
     configs: Mapping[str, Any] | None = None
     clock: str = "system"
@@ -233,7 +233,7 @@ class BrokerOptions:
     def new_rules(self) -> Rules:
         """Returns the rules of the profile, with the changes of `rules`. Raises ValueError for a rule that does not exist."""
         like = None if self._likeness is None else self._likeness.profile
-        return profile(self.profile or like or "kafka-4.3", **(self.rules or {}))
+        return profile(self.profile or like or DEFAULT_PROFILE, **(self.rules or {}))
 
     def new_clock(self) -> Clock:
         """Returns a clock of the kind that `clock` names."""

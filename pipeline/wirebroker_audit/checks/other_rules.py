@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from wirebroker.audit.findings import EXPIRATION_MS, WINDOWS
 from wirebroker.audit.validator import COUNTS, Validator
-from wirebroker.core.profile import Rules, profile
+from wirebroker.core.profile import DEFAULT_PROFILE, Rules, profile
 from wirebroker_audit.spark.tables import mapped
 
 NO_IDEMPOTENCE = "no idempotence"
@@ -32,7 +32,7 @@ class Variant(NamedTuple):
 
 def variants(windows: Sequence[int] = WINDOWS, profiles: Sequence[str] = ("textbook", "pulsar")) -> list[Variant]:
     """Kafka with each of these windows, these profiles, and no idempotence."""
-    kafka = [Variant(f"window {window}", profile("kafka-4.3", window=window)) for window in windows]
+    kafka = [Variant(f"window {window}", profile(DEFAULT_PROFILE, window=window)) for window in windows]
     return [*kafka, *(Variant(name, profile(name)) for name in profiles), Variant(NO_IDEMPOTENCE, None)]
 
 

@@ -16,6 +16,7 @@ from kafkawire.extras import how_to_install
 from wirebroker.audit.report import AuditReport
 from wirebroker.commands.demo.clients import RECORDS, ClientResult
 from wirebroker.common.version import __version__
+from wirebroker.core.releases import DEFAULT, release
 from wirebroker.scenarios.play import Result
 from wirebroker.scenarios.show import VERDICTS
 from wirebroker.scenarios.show import Screen as Runs
@@ -36,7 +37,9 @@ class Screen:
 
     def begin(self, address: str) -> None:
         """Print what is running."""
-        self._console.print(f"[bold]wirebroker {__version__}[/] listens on {address} and responds as Apache Kafka 4.3.1")
+        self._console.print(
+            f"[bold]wirebroker {__version__}[/] listens on {address} and responds as Apache Kafka {release(DEFAULT).version}"
+        )
         self._heading("Clients", f"{RECORDS} records each, idempotence on, read back by a consumer group")
 
     def client(self, result: ClientResult) -> None:
