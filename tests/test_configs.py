@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import wirebroker
 from default_settings import defaults
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
+from wirebroker.core.releases import release
 from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
@@ -208,8 +209,8 @@ def test_the_defaults_are_those_that_a_recorded_kafka_tells(mock_kafka_factory: 
     """Where wirebroker's value differs, it is a setting of the broker, so that Kafka's default stays visible among the
     synonyms."""
     recorded = json.loads((Path(__file__).parent / "data" / "defaults-4.3.1.json").read_text(encoding="utf-8"))
-    found = defaults(client(mock_kafka_factory(topics=["t"])))
-    ours = {name for name in BrokerConfigs({}).static if name in recorded["broker"]}
+    found = defaults(client(mock_kafka_factory(topics=["t"], profile="kafka-4.3")))
+    ours = {name for name in BrokerConfigs({}, of=release("4.3")).static if name in recorded["broker"]}
     assert len(ours) == 10
     assert found == recorded
 
@@ -417,7 +418,7 @@ def test_internal_settings_are_shown_only_if_they_are_set() -> None:
     assert name in {entry.name for entry in BrokerConfigs({name: "500"}).describe(1)}
     topic = TopicConfigs(BrokerConfigs({}), {"internal.segment.bytes": "100"})
     assert "internal.segment.bytes" in {entry.name for entry in topic.describe(1)}
-    assert len(TopicConfigs(BrokerConfigs({}), {}).describe(1)) == 33
+    assert len(TopicConfigs(BrokerConfigs({}, of=release("4.3")), {}).describe(1)) == 33
 
 
 def test_our_own_defaults_are_shown_as_options_at_start_before_kafka_s() -> None:
@@ -457,7 +458,8 @@ def test_every_setting_of_kafka_is_used_or_named_as_ignored() -> None:
         r"compression\..*\.level|flush\.ms|group\.((consumer|share|streams)\.)?(min|max)\..*|"
         r"(offsets\.topic|transaction\.state\.log|share\.coordinator\.state\.topic|sasl\.oauthbearer)\..*"
     )
-    settings = {*TOPIC_SETTINGS, *BROKER_SETTINGS}
+    newest = release("4.4").settings
+    settings = {*TOPIC_SETTINGS, *BROKER_SETTINGS, *newest["topic"], *newest["broker"]}
     without_effect = set(ignored(settings))
     for name in settings - without_effect:
         of_all_groups = re.sub(r"^group\.(consumer|share|streams)\.", "", name)

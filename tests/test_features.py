@@ -13,11 +13,13 @@ from requesting import plain
 from wirebroker import MockKafka
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.core.elections import NO_LEADER, Assignment, Circumstances, Registration, elect
+from wirebroker.core.releases import DEFAULT, release
 from wirebroker.testing.options import BrokerOptions, OptionError
 from wirebroker.trace.layout import line
 
 UPGRADE, DOWNGRADE = 1, 2
-ELIGIBLE = "eligible.leader.replicas.version"
+ELIGIBLE, METADATA = "eligible.leader.replicas.version", "metadata.version"
+NEWEST = release(DEFAULT).features[METADATA].level
 
 
 def ask(kafka: MockKafka, api: str, version: int, **fields: Any) -> Any:
@@ -53,7 +55,7 @@ def least_in_sync(kafka: MockKafka) -> list[str]:
 
 def test_levels_at_the_start() -> None:
     with MockKafka(features={"transaction.version": 1, "share.version": 0, ELIGIBLE: 0}) as kafka:
-        assert levels(kafka) == {"metadata.version": 30, "transaction.version": 1, "group.version": 1, "streams.version": 1}
+        assert levels(kafka) == {METADATA: NEWEST, "transaction.version": 1, "group.version": 1, "streams.version": 1}
         assert least_in_sync(kafka) == []
         heartbeat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["t"]}
         assert ask(kafka, "ShareGroupHeartbeat", 1, **heartbeat).error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -67,7 +69,8 @@ def test_a_data_directory_keeps_the_levels(tmp_path: Path) -> None:
         resource = {"resource_type": 4, "resource_name": "", "configs": [change]}
         assert ask(kafka, "IncrementalAlterConfigs", 1, resources=[resource]).responses[0].error_code == 0
     with MockKafka(data=tmp_path, features={"transaction.version": 1}) as kafka:
-        assert levels(kafka) == {"metadata.version": 30, "share.version": 1}, "the option is for a new cluster"
+        share = release(DEFAULT).features["share.version"].level
+        assert levels(kafka) == {METADATA: NEWEST, "share.version": share}, "the option is for a new cluster"
         assert least_in_sync(kafka) == []
         assert update(kafka, UPGRADE, **{"eligible.leader.replicas": 1}) == 0
         assert least_in_sync(kafka) == ["1"]
@@ -86,7 +89,7 @@ def test_a_directory_from_before_the_levels_were_kept_has_those_of_a_new_cluster
     [
         ({"transactions.version": 1}, "there is no feature named 'transactions.version'"),
         ({"transaction.version": 3}, "transaction.version has the levels 0 to 2 here, and not 3"),
-        ({"metadata.version": 29}, "metadata.version has the levels 30 to 30 here, and not 29"),
+        ({"metadata.version": 29}, f"metadata.version has the levels {NEWEST} to {NEWEST} here, and not 29"),
         ({"group.version": True}, "group.version has the levels 0 to 1 here, and not True"),
     ],
 )

@@ -13,7 +13,7 @@ from kafkawire.registry import KEYS
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import explain
-from wirebroker.core.profile import PROFILES, ProfileName, Rules, profile
+from wirebroker.core.profile import DEFAULT_PROFILE, PROFILES, ProfileName, Rules, profile
 from wirebroker.core.releases import release
 from wirebroker.core.releases.changes import RELEASES
 from wirebroker.engine.engine import Engine
@@ -23,7 +23,8 @@ from wirekit import NOW, batch
 def test_the_profiles() -> None:
     own = ["textbook", "single", "highest", "pulsar"]
     assert set(PROFILES) == {*own, *(f"kafka-{name}" for name in RELEASES)} == set(get_args(ProfileName))
-    assert Rules() == PROFILES["kafka-4.3"]
+    assert Rules() == PROFILES[DEFAULT_PROFILE]
+    assert PROFILES["kafka-4.3"].release == "4.3"
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_the_profiles() -> None:
     [
         ("kafka4.3", "did you mean 'kafka-4.3'"),
         ("texbook", "did you mean 'textbook'"),
-        ("zzzzzz", "there are kafka-4.3"),
+        ("zzzzzz", f"there are {DEFAULT_PROFILE}"),
     ],
 )
 def test_an_unknown_profile_names_the_nearest(name: str, message: str) -> None:

@@ -118,7 +118,9 @@ class Alteration:
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         for change in self.changes:
             if change.operation not in tuple(Operation):
-                return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+                unknown = f"Unknown operation type {change.operation} is not allowed for the BROKER_LOGGER resource"
+                names = self.cluster.configs.release.behaviour.names_unknown_operations
+                return Refusal(ErrorCode.INVALID_REQUEST, unknown) if names else Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             if change.operation not in (Operation.SET, Operation.DELETE):
                 message = f"{Operation(change.operation).name} operation is not allowed for the BROKER_LOGGER resource"
                 return Refusal(ErrorCode.INVALID_REQUEST, message)
@@ -354,7 +356,7 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
     entries = []
     for setting in configs.definitions.group.values():
         inherited = f"group.{setting.name}"
-        if setting.absent:
+        if setting.hidden and setting.name not in own:
             continue
         if inherited in configs.definitions.broker:
             synonyms = configs.synonyms(inherited, node_id)

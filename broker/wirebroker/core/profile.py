@@ -15,7 +15,6 @@ from wirebroker.common.suggestions import did_you_mean, nearest
 from wirebroker.core.releases import DEFAULT
 from wirebroker.core.releases.changes import RELEASES, rules_of
 
-
 DEFAULT_PROFILE = f"kafka-{DEFAULT}"
 """The profile of a broker without one."""
 

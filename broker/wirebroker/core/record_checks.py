@@ -54,6 +54,7 @@ _END_OF_PRODUCER_ID = 51
 _LATEST = 2**63 - 1
 BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
 DIFFERENCE = "message.timestamp.difference.max.ms"
+UNFOLDED, MOST_UNFOLDED = "max.decompressed.message.bytes", 2**31 - 9
 MANY_RECORDS = 1 << 14
 """A number of records that takes about ten milliseconds to check."""
 MUCH_DATA = 1 << 21
@@ -85,6 +86,8 @@ class RecordPolicy(NamedTuple):
     """Tells whether a message set may have several compressed messages, or both magics."""
     foresees_null_records: bool = True
     """Tells whether null records have an error of their own."""
+    max_unfolded: int = MOST_UNFOLDED
+    """The largest size of a record of a compressed batch, as the record itself states it."""
     explains_records: bool = True
     """Tells whether refused records have an error of their own, with details (KIP-467)."""
     newest_codec: int = ZSTD
@@ -115,6 +118,7 @@ class RecordPolicy(NamedTuple):
             configs.behaviour.refuses_append_time,
             configs.behaviour.takes_many_batches,
             configs.behaviour.foresees_null_records,
+            configs.integer(UNFOLDED) if UNFOLDED in configs.broker.definitions.topic else MOST_UNFOLDED,
             configs.behaviour.explains_records,
             configs.behaviour.newest_codec,
             configs.behaviour.compares_counts,
@@ -471,6 +475,10 @@ def _check_records(
         return _server_error(header, f"damaged_compression: {damage}")
     ordered = True
     try:
+        if codec and policy.max_unfolded < len(body) and (size := _first_above(policy.max_unfolded, body)):
+            return RecordReject(
+                ErrorCode.INVALID_RECORD, f"unfolds_into_{size}_bytes", log_start_known=True, header=header
+            )  # fmt: skip
         if codec and codec == target:
             walked, ordered = _walk_compressed(body, header.records_count)
         else:
@@ -486,6 +494,20 @@ def _check_records(
         return _server_error(header, "offset_deltas_out_of_order")
     latest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + walked.max_delta
     return _as_stored(records, header, max(latest, NO_TIMESTAMP), policy, now)
+
+
+def _first_above(limit: int, body: memoryview) -> int:
+    """Returns the size of the first record that is larger than the limit, as the record states it; 0 if there is none."""
+    at = 0
+    while at < len(body):
+        try:
+            size, at = read_varint(body, at)
+        except IndexError:
+            return 0  # the records are cut, which a later check finds
+        if size > limit:
+            return size
+        at += max(size, 0)
+    return 0
 
 
 def _target(header: BatchHeader, policy: RecordPolicy) -> int:

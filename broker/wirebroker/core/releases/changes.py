@@ -94,6 +94,8 @@ class Behaviour:
     """CreatePartitions refuses more than ten thousand further partitions in a request."""
     full_streams_groups: bool = True
     """Streams groups have static members and the offsets of tasks, and a member keeps a task while its role changes."""
+    names_unknown_operations: bool = True
+    """IncrementalAlterConfigs of loggers refuses an operation that does not exist with INVALID_REQUEST."""
     finite_quotas: bool = True
     """A quota is a finite number."""
 
@@ -120,6 +122,7 @@ CHANGES: tuple[Change, ...] = (
     Change("4.4", "tells_bad_subscriptions", False, "seen", "a classic member with an unreadable subscription gets error 23"),
     Change("4.4", "grows_from_start", False, "seen", "a share group reads a partition that was added from its first record"),
     Change("4.4", "limits_new_partitions", False, "seen", "CreatePartitions adds at most 10,000 partitions"),
+    Change("4.4", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with error 42"),
     Change("4.4", "finite_quotas", False, "seen", "a quota that is not a finite number is refused"),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
     Change(
