@@ -37,13 +37,27 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
         return (yield from timed_out(request, exchange, DeleteTopicsResponse))
     requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not exchange.cluster.configs.value("delete.topic.enable"):
-        code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
-        refused = [DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in requested]
-        return DeleteTopicsResponse(responses=refused)
+        return _disabled(requested, exchange)
     try:
         return DeleteTopicsResponse(responses=(yield from _responses(requested, exchange)))
     finally:
         exchange.engine.groups.forget_topics(exchange.now)
+
+
+def _disabled(requested: list[DeleteTopicState], exchange: Exchange) -> DeleteTopicsResponse:
+    """The response while no topic may be deleted. Kafka 0.11 finds that out late, and lets the request time out."""
+    late = not exchange.cluster.configs.release.behaviour.refuses_deletion
+    code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
+
+    def code_of(topic: DeleteTopicState) -> ErrorCode:
+        if not late:
+            return code
+        there = topic.name in exchange.cluster.topics
+        return ErrorCode.REQUEST_TIMED_OUT if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    return DeleteTopicsResponse(
+        responses=[DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code_of(each)) for each in requested]
+    )
 
 
 def _responses(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:

@@ -51,6 +51,8 @@ class Behaviour:
     """The number of the newest kind of resource that has settings; 32 is a group, 16 client metrics, 8 a broker's loggers."""
     finds_groups: bool = True
     """A commit to an unknown group is GROUP_ID_NOT_FOUND since version 9 of OffsetCommit, and not ILLEGAL_GENERATION."""
+    refuses_deletion: bool = True
+    """With delete.topic.enable=false, DeleteTopics is refused at once, and does not time out."""
     finds_wrong_settings: bool = True
     """A setting that cannot be read is INVALID_CONFIG, and not UNKNOWN_SERVER_ERROR."""
     finds_partitions: bool = True
@@ -142,24 +144,25 @@ CHANGES: tuple[Change, ...] = (
     Change("3.5", "stand_ins", -3, "KIP-405", "the times −4 and below in ListOffsets stand for offsets, or are refused"),
     Change("3.0", "stand_ins", -2, "KIP-734", "the time −3 in ListOffsets stands for the largest timestamp"),
     Change("3.0", "cuts_first_batch", True, "seen", "a Fetch before version 3 with a limit below the first batch gets nothing"),
-    Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early is answered"),
     Change("3.0", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),
+    Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early is answered"),
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
     Change("2.5", "names_records", False, "seen", "the response names each refused record with its error"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
     Change("2.4", "takes_many_batches", True, "seen", "a Produce before version 3 with two compressed messages is refused"),
     Change("2.4", "explains_records", False, "KIP-467", "refused records have the error 87 and details, instead of 2"),
     Change("2.4", "state_after_delete", "lost", "KAFKA-7190", "a producer's state outlives the deletion of its records"),
-    Change("2.0", "fills_converted", False, "KIP-283", "records converted for a Fetch before version 4 end with a cut message"),
     Change("2.3", "finds_topics_first", False, "seen", "Fetch before version 10 of an unknown topic is 3 instead of 76"),
     Change("2.1", "finds_topics_first", True, "KIP-110", "Fetch before version 10 of an unknown topic is 76"),
     Change("2.1", "newest_codec", 3, "KIP-110", "zstd is known"),
+    Change("2.0", "fills_converted", False, "KIP-283", "records converted for a Fetch before version 4 end with a cut message"),
     Change("2.0", "responds_to_wrong_records", False, "seen", "Produce with several batches or old messages is answered"),
     Change("2.0", "tells_last_stable_offset", False, "seen", "Fetch tells the last stable offset to every reader"),
     Change("2.0", "needs_transactional_id", False, "seen", "a transactional batch needs a transactional id, else 53"),
     Change("2.0", "finds_wrong_settings", False, "seen", "a setting that cannot be read is refused with 40 instead of −1"),
     Change("2.0", "finds_partitions", False, "seen", "AddPartitionsToTxn refuses unknown partitions of a known topic"),
     Change("1.1", "compares_counts", False, "seen", "a batch's number of records must agree with its last offset delta"),
+    Change("1.0", "refuses_deletion", False, "seen", "with delete.topic.enable=false DeleteTopics is refused at once"),
     Change("1.0", "keeps_batches", False, "KAFKA-5494", "a retry is recognised also after its transaction has ended"),
     Change("1.0", "finds_partitions", True, "seen", "AddPartitionsToTxn takes unknown partitions of a known topic"),
     Change("1.0", "first_sequence", "zero_or_45", "KIP-192", "a first sequence other than zero has an error of its own, 59"),

@@ -1,0 +1,47 @@
+"""Brokers of other releases respond as the recorded brokers of these releases did."""
+
+from __future__ import annotations
+
+import pytest
+
+from wirebroker.conformance.own_broker import OwnBroker
+from wirebroker.conformance.recording import deliberate
+from wirebroker.conformance.releases import recorded_releases, release_recording
+from wirebroker.conformance.replay import replay
+from wirebroker.core.profile import PROFILES, profile
+from wirebroker.core.releases import release
+from wirebroker.core.releases.changes import CHANGES, RELEASES, Behaviour, number
+
+MAIN = "main"
+"""The scenarios about producers, transactions and the protocol, on a broker with default settings."""
+
+
+@pytest.mark.parametrize("name", recorded_releases())
+def test_a_release_responds_as_its_recording(name: str) -> None:
+    recording = release_recording(name)
+    scenarios = [each for each in recording.scenarios("clamped") if each.ran_on == MAIN and each.name in recording.clamped]
+    found = []
+    for scenario in scenarios:
+        with OwnBroker(scenario.settings, profile=f"kafka-{name}") as broker:  # type: ignore[arg-type]
+            found += [each for each in replay(scenario, broker, "clamped")[1] if not deliberate(each)]
+    assert not found
+
+
+def test_the_releases_are_those_with_a_file_oldest_first() -> None:
+    assert list(RELEASES) == sorted(RELEASES, key=number)
+    for name in RELEASES:
+        assert release(name).name == name == profile(f"kafka-{name}").release
+
+
+def test_each_change_is_of_a_rule_and_comes_newest_first() -> None:
+    rules = {*Behaviour.__slots__, *(field for field in PROFILES["kafka-4.3"].__slots__)}
+    assert {change.rule for change in CHANGES} <= rules
+    numbers = [number(change.release) for change in CHANGES]
+    assert numbers == sorted(numbers, reverse=True)
+
+
+def test_each_change_makes_a_difference() -> None:
+    for rule in {change.rule for change in CHANGES}:
+        newest = getattr(Behaviour(), rule, None) if rule in Behaviour.__slots__ else getattr(profile("kafka-4.3"), rule)
+        values = [newest, *(change.before for change in CHANGES if change.rule == rule)]
+        assert all(one != other for one, other in zip(values, values[1:], strict=False)), rule
