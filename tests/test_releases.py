@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from wirebroker.conformance.own_broker import OwnBroker
@@ -44,4 +46,4 @@ def test_each_change_makes_a_difference() -> None:
     for rule in {change.rule for change in CHANGES}:
         newest = getattr(Behaviour(), rule, None) if rule in Behaviour.__slots__ else getattr(profile("kafka-4.3"), rule)
         values = [newest, *(change.before for change in CHANGES if change.rule == rule)]
-        assert all(one != other for one, other in zip(values, values[1:], strict=False)), rule
+        assert all(one != other for one, other in pairwise(values)), rule
