@@ -32,7 +32,6 @@ from kafkawire.messages.fetch import (
 )
 from kafkawire.registry import response_header_version
 from wirebroker.apis.exchange import Exchange, Steps
-from wirebroker.apis.fetch_old import FIRST_OF_BATCHES, HARD_LIMITS_UNTIL, convert
 from wirebroker.common.slices import sliced
 from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.fetch_sessions import FetchContext, Named, PartitionKey, Results, TopicKey
@@ -56,6 +55,8 @@ NO_EPOCH, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), Snapsho
 """Shared by all responses, because making them takes a microsecond. A response replaces them and never changes them."""
 OLDEST_VERSION_WITH_ZSTD = 10
 FROM_FOLLOWERS_SINCE = 11
+FIRST_OF_BATCHES, HARD_LIMITS_UNTIL, FIRST_OF_MAGIC_1 = 4, 3, 2
+"""The first versions with batches of magic 2, with the first batch even if it is larger than the limits, and with magic 1."""
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -385,13 +386,16 @@ class Fetch:
                 self._name_node(data.current_leader.leader_id, response)
 
     def _down_converted(self, results: Results) -> Results:
-        wanted = dict(self.context.partitions)
+        from wirebroker.apis.fetch_old import convert
+
+        wanted, version = dict(self.context.partitions), self.exchange.version
+        magic, may_be_cut = int(version >= FIRST_OF_MAGIC_1), version < HARD_LIMITS_UNTIL
         topics = self.cluster.topics
         converted = []
         for (name, index), data in results:
             topic = topics.get(name) if isinstance(name, str) else None
             partition = topic.partition(index) if topic is not None else None
-            converted.append(((name, index), convert(data, partition, self.exchange.version, wanted[name, index])))
+            converted.append(((name, index), convert(data, partition, wanted[name, index], magic, may_be_cut)))
         return converted
 
     def _trace(self, results: Results) -> None:

@@ -17,26 +17,27 @@ from kafkawire.message_sets import Unconvertible, down_converted
 from kafkawire.messages.fetch import FetchPartition, PartitionData
 from wirebroker.core.partition import Partition
 
-FIRST_OF_BATCHES = 4
-"""The first version of Fetch whose responses have batches of magic 2."""
-HARD_LIMITS_UNTIL = 3
-"""The first version whose responses have the first batch even if it is larger than the limits."""
 _OVERFLOW = struct.Struct(">qi")
 """The offset and size of a message that does not fit."""
 DOWN_CONVERSION = "message.downconversion.enable"
 
 
-def convert(data: PartitionData, partition: Partition | None, version: int, requested: FetchPartition) -> PartitionData:
-    """The partition's result with a message set, or with the error of a topic that has no down-conversion, or of zstd."""
+def convert(
+    data: PartitionData, partition: Partition | None, requested: FetchPartition, magic: int, may_be_cut: bool
+) -> PartitionData:
+    """The partition's result with a message set, or with the error of a topic that has no down-conversion, or of zstd.
+
+    With `may_be_cut` a first batch that is larger than the limits was not read.
+    """
     if data.error_code or data.records is None or partition is None:
         return data
-    if not data.records and version < HARD_LIMITS_UNTIL and partition.configs.behaviour.cuts_first_batch:
+    if not data.records and may_be_cut and partition.configs.behaviour.cuts_first_batch:
         data.records = _cut_batch(partition, requested)
         return data
     if not _may_convert(partition):
         return _refused(data, ErrorCode.UNSUPPORTED_VERSION)
     records = memoryview(data.records)
-    converted = _converted(records, int(version >= 2), requested.fetch_offset)
+    converted = _converted(records, magic, requested.fetch_offset)
     try:
         first = next(converted, b"")
     except (Unconvertible, CodecMissing):

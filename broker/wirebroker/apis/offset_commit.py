@@ -19,7 +19,6 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from wirebroker.apis import zookeeper_offsets
 from wirebroker.apis.exchange import Exchange, Offload, Steps
 from wirebroker.common.slices import SLICE, pauses
 from wirebroker.core.cluster import Topic
@@ -38,6 +37,8 @@ NOW = -1
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     """Remember the valid offsets. As in Kafka, unknown partitions come first in the response."""
     if exchange.version == 0:
+        from wirebroker.apis import zookeeper_offsets  # of releases before 4.0 only
+
         return zookeeper_offsets.commit(request, exchange)
     responses: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
     known: list[Known] = []

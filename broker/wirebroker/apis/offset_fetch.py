@@ -23,7 +23,6 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from wirebroker.apis import zookeeper_offsets
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, pauses
 from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
@@ -37,6 +36,8 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
     if exchange.version == 0:
+        from wirebroker.apis import zookeeper_offsets  # of releases before 4.0 only
+
         return zookeeper_offsets.fetch(request, exchange)
     error = exchange.engine.groups.coordinator_error(request.group_id, exchange.node_id)
     requested = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]

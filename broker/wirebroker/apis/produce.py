@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.batches import first_header
 from kafkawire.declare import Message
@@ -45,10 +45,9 @@ from wirebroker.apis.produce_twice import named_once, names_twice, respond_unrea
 from wirebroker.common.slices import pauses
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_error
-from wirebroker.core.message_set_checks import OLDEST_VERSION_OF_BATCHES, check_any, size_error
 from wirebroker.core.partition import Appended, Partition
 from wirebroker.core.quotas import PRODUCE
-from wirebroker.core.record_checks import Checked, RecordReject, TakesLong
+from wirebroker.core.record_checks import OLDEST_VERSION_OF_BATCHES, Checked, RecordReject, TakesLong, check, size_error
 from wirebroker.core.transactions.verification import Verified
 from wirebroker.requests.effects import Outcome
 from wirebroker.requests.parts import own_records
@@ -145,7 +144,15 @@ def _check_job(
     partition = topic.partition(requested.index) if topic is not None else None
     assert partition is not None, "only an existing partition checks records"
     records = memoryview(requested.records) if requested.records is not None else None
-    return partial(check_any, records, partition.policy, exchange.now, exchange.version, partition.full_checks)
+    checks = check if exchange.version >= OLDEST_VERSION_OF_BATCHES else _check_message_set
+    return partial(checks, records, partition.policy, exchange.now, exchange.version, partition.full_checks)
+
+
+def _check_message_set(*args: Any, **options: Any) -> Checked | RecordReject:
+    """Check the record data of an old version: only releases before 4.0 need the module."""
+    from wirebroker.core.message_set_checks import check_any
+
+    return check_any(*args, **options)
 
 
 def _partition(
@@ -222,7 +229,7 @@ def append(
     """Append the batch, and record the verdict in the trace. Raises TakesLong for a long check, unless `found` is given."""
     rules = partition.rules
     if exchange.version < OLDEST_VERSION_OF_BATCHES and records is not None and found is None:
-        found = check_any(
+        found = _check_message_set(
             memoryview(records), partition.policy, exchange.now, exchange.version, partition.full_checks, at_once=True
         )
     appended = partition.append(

@@ -23,9 +23,8 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.primitives import read_uvarint
 from wirebroker.apis.exchange import EngineParts, Exchange
-from wirebroker.core.message_set_checks import OLDEST_VERSION_OF_BATCHES
 from wirebroker.core.partition import Appended
-from wirebroker.core.record_checks import RecordReject, TakesLong
+from wirebroker.core.record_checks import OLDEST_VERSION_OF_BATCHES, RecordReject, TakesLong
 from wirebroker.requests.connection import Connection, ProduceShape
 from wirebroker.requests.effects import Respond
 

@@ -22,9 +22,8 @@ from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.produce import ProduceRequest
 from wirebroker.apis.exchange import Exchange
 from wirebroker.core.leadership import leader_error
-from wirebroker.core.message_set_checks import size_error
 from wirebroker.core.partition import Partition
-from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD
+from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD, size_error
 from wirebroker.core.releases.changes import Behaviour
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
 

@@ -16,8 +16,7 @@ from kafkawire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from wirebroker.core.message_set_checks import size_error
-from wirebroker.core.record_checks import RecordReject
+from wirebroker.core.record_checks import RecordReject, size_error
 
 Named = tuple[str | bytes, int]
 NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -19,17 +19,15 @@ from kafkawire.message_sets import (
     read_message,
 )
 from wirebroker.core.record_checks import (
+    OLDEST_VERSION_OF_BATCHES,
     OLDEST_VERSION_OF_ZSTD,
     Checked,
     RecordPolicy,
     RecordReject,
     TakesLong,
     check,
-    size_of_only_batch,
 )
 
-OLDEST_VERSION_OF_BATCHES = 3
-"""The first version of Produce that must have one batch of magic 2."""
 MUCH_DATA = 1 << 16
 """The number of bytes of a message set that take about ten milliseconds to convert."""
 BATCH = 2
@@ -62,14 +60,6 @@ def check_any(
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "unfolds_into_too_much", str(large))
     except ProtocolError as damage:
         return _server_error(f"damaged_message: {damage}")
-
-
-def size_error(records: memoryview | None, produce_version: int) -> RecordReject | None:
-    """The rejection by ProduceRequest.validateRecords, which does not look at old versions."""
-    if produce_version < OLDEST_VERSION_OF_BATCHES and records is not None:
-        return None
-    found = size_of_only_batch(records, produce_version)
-    return found if isinstance(found, RecordReject) else None
 
 
 def _converted(entries: list[memoryview], policy: RecordPolicy, now: int) -> Checked | RecordReject:

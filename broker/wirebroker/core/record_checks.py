@@ -46,7 +46,8 @@ from wirebroker.core.configs import TopicConfigs
 SHOWN_ERRORS = 3
 MOST_ERRORS = 1 << 16
 """The largest number of records that a response names; Kafka names every such record."""
-OLDEST_VERSION_OF_ZSTD = 7
+OLDEST_VERSION_OF_BATCHES, OLDEST_VERSION_OF_ZSTD = 3, 7
+"""The first versions of Produce that must have one batch of magic 2, and that may compress with zstd."""
 NO_TIMESTAMP = -1
 _UNUSUAL = COMPRESSION_MASK | LOG_APPEND_TIME
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
@@ -279,6 +280,14 @@ def size_of_only_batch(records: memoryview | None, produce_version: int) -> int 
         message = str(corrupt) if size is None else None  # Kafka does not name the error of a second batch
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, f"corrupt_batch: {corrupt}", message, header=header)
     return size
+
+
+def size_error(records: memoryview | None, produce_version: int) -> RecordReject | None:
+    """The rejection by ProduceRequest.validateRecords, which does not look at versions with message sets."""
+    if produce_version < OLDEST_VERSION_OF_BATCHES and records is not None:
+        return None
+    found = size_of_only_batch(records, produce_version)
+    return found if isinstance(found, RecordReject) else None
 
 
 def _shorter_than_its_header(batch: memoryview, policy: RecordPolicy) -> RecordReject:
