@@ -30,6 +30,7 @@ _UNORDERED = frozenset(
         "responses",
         "configs",
         "matching_acls",
+        "acls",
     }
 )
 _NOT_RECORDED = frozenset({"throttle_time_ms", "client_host", "node_endpoints"})
