@@ -621,8 +621,8 @@ class RestartRow(Row):
 
 EventName = Literal[
     "produce", "shadow", "fault", "connection", "authentication", "authorization", "throttle", "request", "unsupported",
-    "reply", "fetch", "topic", "leader", "isr", "broker", "feature", "producer", "transaction", "group", "share",
-    "telemetry", "retention", "restart", "run",
+    "reply", "fetch", "topic", "leader", "isr", "broker", "upgrade", "feature", "producer", "transaction", "group",
+    "share", "telemetry", "retention", "restart", "run",
 ]  # fmt: skip
 EVENTS: dict[str, type[Row]] = {
     row.event: row
