@@ -125,6 +125,20 @@ def described(kafka: MockKafka) -> set[str]:
     return {each.name for each in response.results[0].configs}
 
 
+def test_a_topic_may_keep_a_setting_that_the_release_does_not_have(tmp_path: Path) -> None:
+    """As on a Kafka 4.3.1 with the directory of a 3.9.2."""
+    orders = {"orders": {"partitions": 1, "configs": {"message.format.version": "2.8-IV1"}}}
+    change = {"name": "retention.ms", "config_operation": 0, "value": "2000000"}
+    alter = [{"resource_type": 2, "resource_name": "orders", "configs": [change]}]
+    with MockKafka(data=tmp_path, profile=OLD, topics=orders) as kafka:
+        kafka.upgrade(NEW)
+        assert ask(kafka, "IncrementalAlterConfigs", 1, resources=alter).responses[0].error_code == 0
+    with MockKafka(data=tmp_path, profile=NEW) as kafka:
+        resource = {"resource_type": 2, "resource_name": "orders"}
+        shown = ask(kafka, "DescribeConfigs", 4, resources=[resource]).results[0].configs
+        assert [(each.name, each.value) for each in shown if each.config_source == 1] == [("retention.ms", "2000000")]
+
+
 # Features, and the way back
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -41,33 +42,28 @@ class Application:
         self.acknowledged.append(value)
 
     def commit(self) -> list[str]:
-        told: dict[str, str] = {}
-        producer = self._library.Producer(
-            self._address, ProducerSettings(transactional_id="till"), lambda value, _, error: told.update({value: error})
-        )
+        producer = self._library.Producer(self._address, ProducerSettings(transactional_id="till"), lambda *_: None)
         producer.start()
         values: list[str] = []
         while not self._ended.wait(0.01):
             producer.begin()
-            some = [f"transaction-{len(told) + each}" for each in range(EACH)]
+            some = [f"transaction-{len(values) + each}" for each in range(EACH)]
             for partition, value in enumerate(some):
                 producer.send("payments", value, partition)
             producer.flush(SOON)
-            if any(told[value] for value in some):  # kafka-python may wait for a coordinator until its records expire
-                producer.abort()
-            else:
-                producer.commit()
-                values += some
+            producer.commit()
+            values += some
         producer.close(SOON)
         return values
 
     def consume(self) -> None:
         reader = self._library.Reader(self._address, "orders", "team", "read_committed", member=True)
-        while not self._ended.is_set() or len(self.read) < len(self.acknowledged):
+        while not self._ended.is_set() or (len(self.read) < len(self.acknowledged) and time.monotonic() < self._until):
             self.read += [value for _, value in reader.read(None, 1000, 0.2)]
         reader.close()
 
     def stop(self) -> None:
+        self._until = time.monotonic() + SOON
         self._ended.set()
 
 
@@ -79,23 +75,26 @@ def test_clients_live_through_an_upgrade(
     configs = {"default.replication.factor": 3, "min.insync.replicas": 2}
     kafka = mock_kafka_factory(brokers=3, profile=profile, topics={"orders": 3, "payments": 3}, configs=configs)
     application = Application(client, kafka.bootstrap_servers)
+    transactional = client != "kafka-python"  # its 3.0.12 may wait for ever for a coordinator that has moved
+    committed: list[str] = []
     with ThreadPoolExecutor(3) as pool:
-        running: list[Future[object]] = []
+        running: list[Future[None]] = []
         try:
-            running += map(pool.submit, (application.produce, application.commit, application.consume))
-            kafka.wait_until(lambda: kafka.groups()["team"].state == "Stable" if "team" in kafka.groups() else False, SOON)
-            kafka.wait_for_records("payments", 30, SOON, committed=True)
+            running += map(pool.submit, (application.produce, application.consume))
+            if transactional:
+                running.append(pool.submit(lambda: committed.extend(application.commit())))
+                kafka.wait_for_records("payments", 30, SOON, committed=True)
+            kafka.wait_until(lambda: "team" in kafka.groups() and kafka.groups()["team"].state == "Stable", SOON)
             kafka.upgrade(to, pause=0.2)
             assert {each.release for each in kafka.brokers().values()} == {to.removeprefix("kafka-")}
-            after = len(kafka.records("payments", committed=True))
-            kafka.wait_for_records("payments", after + 30, SOON, committed=True)
+            topic = "payments" if transactional else "orders"
+            kafka.wait_for_records(topic, len(kafka.records(topic, committed=True)) + 30, SOON, committed=True)
         finally:
             application.stop()
-        committed = running[1].result(SOON)
-        running[0].result(SOON)
-        running[2].result(SOON)
+        for each in running:
+            each.result(SOON)
     assert sorted(record.text() for record in kafka.records("payments", committed=True)) == sorted(committed)
     assert sorted(record.text() for record in kafka.records("orders")) == sorted(application.acknowledged)
     assert sorted(set(application.read)) == sorted(application.acknowledged)
-    assert kafka.transactions()["till"].state in ("CompleteCommit", "CompleteAbort")
+    assert {each.state for each in kafka.transactions().values()} <= {"CompleteCommit"}
     kafka.audit().assert_exactly_once()

@@ -450,7 +450,7 @@ class Cluster:
         self, name: str, topic_id: bytes, overrides: Mapping[str, str], partitions: Sequence[StoredPartition], now: int
     ) -> Topic:
         """Restore a topic from before the start; the first replica of each partition becomes its leader."""
-        topic = Topic(name, topic_id, TopicConfigs(self.configs, overrides))
+        topic = Topic(name, topic_id, TopicConfigs(self.configs, overrides, held=overrides))
         for index, stored in enumerate(partitions):
             partition = self._new_partition(topic, index, stored.dirs, now)
             partition.new_leader_epoch(stored.leader_epoch + 1)

@@ -229,7 +229,8 @@ class Alteration:
         error = topic_name_error(self.name)
         if error is not None:
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
-        check_topic_configs(wanted, self.cluster.configs)
+        held = self.cluster.topics[self.name].configs.overrides if self.name in self.cluster.topics else ()
+        check_topic_configs(wanted, self.cluster.configs, held)
         if self.name not in self.cluster.topics:
             message = f"The topic '{self.name}' does not exist."
             return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)

@@ -8,7 +8,7 @@ broker takes effect for all brokers. DescribeConfigs shows the value only at the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -450,12 +450,18 @@ def _check_pool(name: str, before: int, after: int) -> None:
         raise ConfigError(f"{failed}, value should not be greater than double the current value {before}")
 
 
-def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> dict[str, Value]:
-    """Returns the typed values. Raises ConfigError if values are wrong or contradict each other (LogConfig.validate)."""
+def check_topic_configs(
+    overrides: Mapping[str, str], broker: BrokerConfigs, held: Collection[str] = ()
+) -> dict[str, Value]:  # fmt: skip
+    """Returns the typed values. Raises ConfigError if values are wrong or contradict each other (LogConfig.validate).
+
+    Settings in `held`, which the topic has from an earlier release, may be unknown; they have no effect.
+    """
     for name in overrides:
-        if not broker.definitions.has_topic_setting(name):
+        if name not in held and not broker.definitions.has_topic_setting(name):
             raise ConfigError(f"Unknown topic config name: {name}")
-    values = {name: broker.definitions.topic[name].parse(raw) for name, raw in overrides.items()}
+    known = broker.definitions.topic
+    values = {name: known[name].parse(raw) for name, raw in overrides.items() if name in known}
     least = values.get("min.compaction.lag.ms", broker.value("min.compaction.lag.ms"))
     most = values.get("max.compaction.lag.ms", broker.value("max.compaction.lag.ms"))
     if isinstance(least, int) and isinstance(most, int) and least > most:
@@ -470,18 +476,18 @@ def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> 
 class TopicConfigs(Configs):
     """The settings of one topic: its `overrides`, and for the rest the broker's settings."""
 
-    def __init__(self, broker: BrokerConfigs, overrides: Mapping[str, str]) -> None:
-        """Raises ConfigError for a name that topics do not have, or a value that Kafka refuses."""
+    def __init__(self, broker: BrokerConfigs, overrides: Mapping[str, str], held: Collection[str] = ()) -> None:
+        """Raises ConfigError for a name that topics do not have, unless it is `held`, or a value that Kafka refuses."""
         self.broker = broker
-        self._set(overrides)
+        self._set(overrides, held)
 
-    def _set(self, overrides: Mapping[str, str]) -> None:
-        self._values = check_topic_configs(overrides, self.broker)
+    def _set(self, overrides: Mapping[str, str], held: Collection[str]) -> None:
+        self._values = check_topic_configs(overrides, self.broker, held)
         self.overrides = dict(overrides)
 
     def replace(self, overrides: Mapping[str, str]) -> None:
         """Replace the overrides of the topic. Raises ConfigError for a wrong name or value, and then changes nothing."""
-        self._set(overrides)
+        self._set(overrides, self.overrides)
         self.broker.version += 1
 
     def value(self, name: str) -> Value:
