@@ -285,6 +285,8 @@ class ServedCase:
             name = self.random.choice(SERVED)
         key = KEYS[name]
         oldest, newest = versions(key)
+        if newest < oldest:  # an API of a later release
+            return self._frame(link)
         version = self.random.choice((newest, self.random.randint(oldest, newest)))
         made = self.author.request(key, version, mutations=self.random.choice((0, 0, 1, 2)))
         self._correlation += 1
