@@ -11,22 +11,10 @@ from wirebroker.commands.cli import main
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import LEFT_OUT, Scenario, compare, load
 from wirebroker.conformance.releases import MODES, ReleaseRecording, read, recorded_releases, release_recording
-from wirebroker.conformance.replay import play, replay
+from wirebroker.conformance.replay import play
 from wirebroker.conformance.run import Run
-from wirebroker.conformance.versions import VersionMode
-from wirebroker.core.profile import ProfileName
 from wirebroker.core.releases import release
 
-RULES = [
-    "acks_all_min_isr",
-    "delete_records_all",
-    "dup_last",
-    "gap",
-    "timestamp_out_of_range",
-    "txn_init_while_ongoing",
-    "txn_zombie",
-]
-"""Scenarios about rules that changed from release to release; `wirebroker conformance --profile` replays all."""
 FENCED = {"error": "47 INVALID_PRODUCER_EPOCH", "base_offset": -1}
 
 
@@ -83,15 +71,6 @@ def test_clamped_versions_are_those_that_the_broker_announces() -> None:
     assert [run.lowered for run in runs] == [True, True]
     assert {"conn": "closed"} in named
     assert {"conn": "closed"} not in clamped
-
-
-@pytest.mark.parametrize("versions", MODES)
-@pytest.mark.parametrize("profile", ["kafka-0.11", "kafka-2.3", "kafka-2.8", "kafka-3.9", "kafka-4.4"])
-def test_a_profile_responds_as_its_release(profile: ProfileName, versions: VersionMode) -> None:
-    recording = release_recording(profile.removeprefix("kafka-"))
-    for scenario in recording.scenarios(versions, RULES):
-        with OwnBroker(scenario.settings, profile=profile) as broker:
-            assert replay(scenario, broker, versions)[1] == []
 
 
 def test_each_recorded_release_is_described() -> None:
