@@ -101,6 +101,12 @@ def test_a_level_that_does_not_exist(features: dict[str, int], problem: str) -> 
 # Changes
 
 
+def test_an_unknown_feature_is_refused_by_a_broker_that_is_not_registered() -> None:
+    with MockKafka() as kafka:
+        ask(kafka, "UnregisterBroker", 0, broker_id=1)
+        assert update(kafka, UPGRADE, pace=1) == ErrorCode.INVALID_UPDATE_VERSION
+
+
 def test_a_change_is_in_the_trace() -> None:
     with MockKafka(trace="changes") as kafka:
         assert update(kafka, transaction=1, group=1) == 0
