@@ -16,7 +16,7 @@ from kafkawire.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
+from wirebroker.apis.describe_groups import all_group_operations
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.assignors import NOTHING, Partitions
@@ -38,7 +38,7 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
             yield None
         group, response = _describe(group_id, exchange)
         if request.include_authorized_operations and not response.error_code:
-            response.authorized_operations = ALL_GROUP_OPERATIONS
+            response.authorized_operations = all_group_operations(exchange)
         known[group_id] = response
         # A changed member is a new object.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []

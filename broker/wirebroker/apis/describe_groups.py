@@ -15,17 +15,21 @@ from kafkawire.messages.describe_groups import (
 )
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBERS, pauses
-from wirebroker.core.acls import OPERATIONS, ResourceType, bits
+from wirebroker.core.acls import ResourceType, bits, operations_on
 from wirebroker.core.groups.classic import Group, Member
 from wirebroker.core.groups.states import ClassicGroupState
 
 NOT_REQUESTED = -(2**31)
-ALL_GROUP_OPERATIONS = bits(OPERATIONS[ResourceType.GROUP])
+
+
+def all_group_operations(exchange: Exchange) -> int:
+    """All operations on a group, as responses of the release have them."""
+    return bits(operations_on(ResourceType.GROUP, exchange.cluster.configs.release.behaviour))
 
 
 def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
     """Describe each group; as in Kafka, a group named several times is described once and shown as often as it is named."""
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    operations = all_group_operations(exchange) if request.include_authorized_operations else NOT_REQUESTED
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
     known: dict[str, DescribedGroup] = {}
     for group_id in dict.fromkeys(request.groups):

@@ -11,7 +11,7 @@ from kafkawire.messages.share_group_describe import (
     ShareGroupDescribeResponse,
     TopicPartitions,
 )
-from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
+from wirebroker.apis.describe_groups import all_group_operations
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.share_group import ShareGroup
@@ -29,7 +29,7 @@ def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
             yield None
         group, response = _describe(group_id, exchange)
         if request.include_authorized_operations and not response.error_code:
-            response.authorized_operations = ALL_GROUP_OPERATIONS
+            response.authorized_operations = all_group_operations(exchange)
         for member in list(group.members.values()) if group is not None else ():
             if pause(MEMBER + len(member.topics) + len(member.assigned)):
                 yield None

@@ -23,7 +23,7 @@ from kafkawire.messages.streams_group_describe import (
     Topology,
     TopologyDescription,
 )
-from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
+from wirebroker.apis.describe_groups import all_group_operations
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.common.slices import IDS, MEMBER, pauses, weighted_pauses
 from wirebroker.core.groups.streams_group import StreamsGroup, TaskOffsets
@@ -49,7 +49,7 @@ def handle(request: StreamsGroupDescribeRequest, exchange: Exchange) -> Steps:
         if group is not None and request.include_topology_description:
             response.topology_description_status, response.topology_description = _description(group)
         if request.include_authorized_operations and not response.error_code:
-            response.authorized_operations = ALL_GROUP_OPERATIONS
+            response.authorized_operations = all_group_operations(exchange)
         for member_id in group.in_order() if group is not None else ():
             member = group.members.get(member_id) if group is not None else None
             if group is None or member is None:

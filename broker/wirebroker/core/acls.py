@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kafkawire.disk.metadata import AclImage
 from wirebroker.core.networks import holds
+from wirebroker.core.releases.changes import Behaviour
 
 
 class ResourceType(IntEnum):
@@ -47,6 +48,8 @@ WILDCARD = "*"
 EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
+GROUP_SETTINGS = 32
+"""The number of groups among the resources that have settings."""
 _O = Operation
 OPERATIONS = {
     ResourceType.TOPIC: (
@@ -58,6 +61,16 @@ OPERATIONS = {
     ),
 }  # fmt: skip
 """The operations that responses list as allowed."""
+WITHOUT_SETTINGS = (_O.READ, _O.DELETE, _O.DESCRIBE)
+"""The same for groups in releases in which groups have no settings."""
+
+
+def operations_on(kind: ResourceType, behaviour: Behaviour) -> tuple[Operation, ...]:
+    """Returns the operations on a resource that responses of this release list as allowed."""
+    settled = kind != ResourceType.GROUP or behaviour.newest_resource >= GROUP_SETTINGS
+    return OPERATIONS[kind] if settled else WITHOUT_SETTINGS
+
+
 IMPLIED_BY = {
     Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wirebroker.core.acls import OPERATIONS, Operation, ResourceType, Ruling, bits, ruling
+from wirebroker.core.acls import Operation, ResourceType, Ruling, bits, operations_on, ruling
 from wirebroker.requests.connection import Connection
 
 if TYPE_CHECKING:
@@ -81,9 +81,10 @@ class Authorizer:
         principal, host = str(connection.session.principal), connection.client_host
         acls = self._cluster.acls
         about = acls.about(kind, name)
+        known = operations_on(kind, self._cluster.configs.release.behaviour)
         if not self.on or principal in self._super_users or (self._open and not about):
-            return bits(OPERATIONS[kind])
-        return bits(each for each in OPERATIONS[kind] if ruling(about, principal, host, each, networks=acls.networks).allowed)
+            return bits(known)
+        return bits(each for each in known if ruling(about, principal, host, each, networks=acls.networks).allowed)
 
 
 def _reason(ruled: Ruling, wanted: str) -> str:
