@@ -683,7 +683,7 @@ class TelemetryView:
     def subscribe(
         self, metrics: Iterable[str] = ("*",), *, interval_ms: int = 1000, match: Iterable[str] = (), name: str = "wirebroker"
     ) -> None:  # fmt: skip
-        """Ask clients for the metrics that begin so, or for all, every `interval_ms` (100 to 3,600,000).
+        """Ask clients for the metrics with these prefixes, or for all, every `interval_ms` (100 to 3,600,000).
 
         `match` chooses clients, as `client_id=app.*`. RuntimeError without `telemetry=True`, ValueError if Kafka refuses the
         subscription.

@@ -42,7 +42,7 @@ SERVED = (
 )  # fmt: skip
 """The APIs that have a handler."""
 TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
-"""Those that Kafka offers only if something receives the metrics of clients."""
+"""The APIs that Kafka offers only if a receiver of client metrics is configured."""
 
 TOGETHER = {
     **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "refused"),

@@ -1,6 +1,6 @@
 """ExpireDelegationToken, versions 1–2.
 
-Owner and renewers may let a token end in `expiry_time_period_ms`; a negative period removes it at once, also if it has expired.
+Owner and renewers may let a token end in `expiry_time_period_ms`; a negative period removes it at once, even if it has expired.
 """
 
 from __future__ import annotations

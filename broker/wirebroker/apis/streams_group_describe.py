@@ -1,5 +1,5 @@
 """StreamsGroupDescribe, versions 0–1: the members of streams groups with their tasks, and the topology. Other groups are not
-found here. Version 1 tells the assignor and, on request, the description of the topology that a member has sent.
+found here. Version 1 returns the assignor and, on request, the description of the topology that a member has sent.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _damaged(damage: Damage, offset: int) -> Finding:
 
 
 def _offset_gaps(unexplained: Sequence[tuple[int, BatchRow]], findings: Sequence[Finding]) -> Iterator[Finding]:
-    """A finding for each hole before a batch, unless gaps over it have as many missing sequences."""
+    """A finding for each offset hole, unless sequence gaps across it miss at least as many records."""
     gaps = [(each, (each.last_sequence - each.first_sequence) % SEQUENCES + 1) for each in findings if each.kind == "gap"]
     begins = _Sums((each.first_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
     ends = _Sums((each.last_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
@@ -308,8 +308,8 @@ def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
 def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> Iterator[Finding]:
     """Transactions of one producer without an end, and ends without a beginning.
 
-    A batch that is not sound may end a transaction, or explain an end without a beginning. It does not begin one, because its
-    header may be wrong.
+    A batch that is not sound may end a transaction, or explain an end without a beginning. Such a batch does
+    not begin a transaction, because its header may be wrong.
     """
     begun: BatchRow | None = None
     perhaps = False

@@ -60,7 +60,7 @@ class Expectation:
     by_client: bool = True
     """whether lanes tell clients apart; not if the clients' ids differ from run to run"""
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """compared if no records are"""
+    """the groups' offsets, compared only if no topic's records are"""
     notices: list[str] = field(default_factory=list)
     """what does not repeat"""
 

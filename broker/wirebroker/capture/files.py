@@ -15,7 +15,7 @@ SECTION, INTERFACE, OLD_PACKET, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
 BYTE_ORDER = 0x1A2B3C4D
 COMMENT, RESOLUTION, END_OF_OPTIONS = 1, 9, 0
 PCAP = {0xA1B2C3D4: 1, 0xA1B23C4D: 1000}
-"""The first number of a pcap file, and its units of time in a µs."""
+"""The magic numbers of pcap files, and how many timestamp units make a µs."""
 LARGEST = 1 << 26
 """Bytes of the largest block that is read; Wireshark's limit for a packet is 256 KiB."""
 LONGEST_COMMENT = 0xFFFC

@@ -144,7 +144,7 @@ class Conversation:
         return redacted_request if key in SECRET_APIS else None
 
     def _response(self, start: bytes, size: int) -> _Redact | None:
-        """The treatment of a response that begins so. Responses come in the order of the requests; some requests get none."""
+        """The treatment of a response with this start. Responses come in the order of the requests; some requests get none."""
         (correlation_id,) = SIZE.unpack_from(start, SIZE_BYTES)
         while self._awaited:
             awaited, key, version = self._awaited.popleft()

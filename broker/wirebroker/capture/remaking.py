@@ -165,6 +165,6 @@ def _producers(part: Any) -> Iterator[tuple[str, str]]:
 
 
 def _present(part: Any, names: tuple[str, ...]) -> Iterator[str]:
-    """Those of these fields that a part of a message has."""
+    """Yields those of `names` whose fields a part of a message declares and sets."""
     declared = {field.name for field in type(part).__wire__}
     yield from (name for name in names if name in declared and getattr(part, name) is not None)

@@ -1,4 +1,4 @@
-"""confluent-kafka, which is librdkafka. It has up to five requests in flight also when it is idempotent."""
+"""confluent-kafka, which is librdkafka. It has up to five requests in flight, even when it is idempotent."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
 
 def _end_with_parent(parser: argparse.ArgumentParser) -> argparse.Action:
     return parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started this one "
-        "ends, also if it is killed; on Windows, standard input must be a pipe")  # fmt: skip
+        "ends, even if it is killed; on Windows, standard input must be a pipe")  # fmt: skip
 
 
 def _mirror(parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]) -> None:

@@ -1,4 +1,4 @@
-"""`wirebroker explore`: which single misfortune breaks an application? Tries each that its requests can meet."""
+"""`wirebroker explore`: which single misfortune breaks an application? Tries every fault that can hit its requests."""
 
 from __future__ import annotations
 

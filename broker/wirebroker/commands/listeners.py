@@ -1,4 +1,4 @@
-"""The listeners that the command line, or Kafka's settings of the same meaning, ask for."""
+"""The listeners from the command line or from Kafka's equivalent settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--exit-with-parent`: a broker or proxy ends with the process that started it, also if that process is killed.
+"""`--exit-with-parent`: a broker or proxy ends with the process that started it, even if that process is killed.
 
 Two signs are watched. Standard input, if it is a pipe, ends when no process holds its other end: every platform closes it when
 that process ends in any way, and wrappers such as `uv run` or Windows' launchers pass it on. And on POSIX the id of the parent

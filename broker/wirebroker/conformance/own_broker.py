@@ -37,7 +37,8 @@ class OwnBroker:
         self.kafka.start()
         # A replay asks again at once where the recording's client needed longer than Kafka for a topic.
         self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
-        # A request that met a coordinator while it was loading may come later here; one after a pause of 1 s did not.
+        # Loading takes 900 ms: a request that met a loading coordinator in the recording may come later here, but a request
+        # after a pause of 1 s must meet a loaded one.
         self.kafka._call(lambda engine: setattr(engine.cluster, "loading_ms", LOADING_MS))
         self.address = self.addresses["PLAINTEXT"] = address_of(self.kafka.bootstrap_servers)
         if self.kafka._options.users:

@@ -41,7 +41,7 @@ COORDINATOR_TOPICS = {"group": GROUP_TOPIC, "transaction": TRANSACTION_TOPIC, "s
 SETTINGS_OF = {
     GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log", SHARE_TOPIC: "share.coordinator.state.topic",
 }  # fmt: skip
-"""The first part of the names of the settings of these topics."""
+"""The prefix of the names of these topics' settings."""
 CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8

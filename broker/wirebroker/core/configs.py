@@ -138,7 +138,7 @@ class BrokerConfigs(Configs):
             self._take(name, raw, given)
         self.static.update(given)
         self.features = new_levels(self.release.features)
-        """The levels of the cluster's features, on which elections and the layers of min.insync.replicas depend."""
+        """The levels of the cluster's features. Elections and the precedence of min.insync.replicas depend on them."""
         whole = {MIN_IN_SYNC: self._at_start(MIN_IN_SYNC)} if self.features[ELIGIBLE_REPLICAS] else {}
         self.dynamic: dict[int | None, dict[str, str]] = {None: whole}
         """The settings altered while the broker runs. The key None holds the settings for all brokers; a broker's id holds

@@ -43,7 +43,7 @@ class LogDirs:
         self.moves: dict[tuple[Partition, int], str] = {}
         """The unfinished moves: for each replica, the directory to which it moves."""
         self.mover: Move | None = None
-        """Moves the files of a replica. Replicas in memory have none, and move at once."""
+        """Moves the files of a replica. Replicas in memory have no files, and move at once."""
         stored_paths = {path for held in self._stored.values() for path in held}
         self._check_cordoned(configs.text(CORDONED), stored_paths or self._named)
 

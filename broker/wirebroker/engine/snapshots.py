@@ -2,7 +2,7 @@
 
 A new engine gets what Kafka keeps on its disk: the metadata, the logs, and what belongs to them. Producers' windows are kept
 whole, not only their last batches as in a restart. Coordinators load their topics again. Two things never go back, because
-clients live on that have seen later ones: leader epochs, so that a consumer notices that records are gone (KIP-320), and
+surviving clients have already seen later values: leader epochs, so that a consumer notices that records are gone (KIP-320), and
 producer ids.
 """
 

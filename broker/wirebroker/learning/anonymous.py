@@ -1,8 +1,8 @@
 """A learned cluster whose names are hashed.
 
 The same name has the same hash everywhere in a file: a topic, the ACLs about it, a user and the user's quotas. The key of the
-hash is not kept, so nobody can compare two files, or try names until one fits. A name that begins as the prefix of an ACL does
-still begins so, and no other name does.
+hash is not kept, so nobody can compare two files, or try names until one fits. The hash of a
+name with the prefix of an ACL begins with the hash of that prefix, and no other hash does.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ class Driver(Generic[C]):
         if worst is not None:
             reason = "the other end does not read, and the unread bytes take too much memory"
             self.machine.close(worst.connection, reason, reset=True)
-            worst.close(reset=True)  # also if it is closed already, and its last bytes are not read
+            worst.close(reset=True)  # even if it is closed already, and its last bytes are not read
 
     # Effects
 

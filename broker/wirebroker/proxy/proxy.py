@@ -38,7 +38,7 @@ from wirebroker.requests.facts import facts_of
 from wirebroker.security.session import Session
 
 FRAME_LIMIT = 256 * 1024 * 1024
-"""The largest request in bytes that passes unless somebody sets another limit."""
+"""The default limit on the size of a request, in bytes."""
 STRANGERS_LIMIT = 512 * 1024
 """The largest request in bytes that is kept of a client that its broker may not know: Kafka's sasl.server.max.receive.size."""
 MOST_DESCRIBED = 100_000

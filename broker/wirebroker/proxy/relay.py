@@ -90,7 +90,7 @@ class Awaited(NamedTuple):
     version: int
     exchange: ForwardedExchange | None = None
     own: bool = False
-    """Whether the proxy has asked, so that the client gets no response."""
+    """Whether this answers the proxy's own request; the client does not receive it."""
 
     @property
     def looked_at(self) -> bool:

@@ -107,7 +107,7 @@ class Authenticator:
         )
 
     def _token(self, mechanism: ScramMechanism, token_id: str) -> TokenOwner | None:
-        """The owner of a delegation token, also if the token has expired and is not removed yet."""
+        """The owner of a delegation token, even if the token has expired and is not removed yet."""
         key, token = self._cluster.configs.text("delegation.token.secret.key"), self._cluster.tokens.by_id.get(token_id)
         if not key or token is None:
             return None

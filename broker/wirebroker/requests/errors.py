@@ -35,7 +35,7 @@ READING = frozenset(
 )  # fmt: skip
 """APIs that change nothing: handling their requests before the response is overwritten does no harm."""
 TOPIC_ERRORS = frozenset({"Metadata", "DescribeTopicPartitions", "CreateTopics", "DeleteTopics", "CreatePartitions"})
-"""APIs whose responses have their errors beside the topics."""
+"""APIs whose responses have an error code for each topic."""
 SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,

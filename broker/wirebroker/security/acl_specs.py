@@ -1,7 +1,7 @@
 """The ACLs that a broker is started with, as `acls=` of MockKafka gives them: one text for each.
 
 `allow User:alice READ TOPIC orders`, `deny User:* ALL TOPIC payments-* from 10.0.0.1`. A name that ends with `*` means all
-names that begin so; `*` alone means every name.
+names with this prefix; `*` alone means every name.
 """
 
 from __future__ import annotations

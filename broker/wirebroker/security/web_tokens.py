@@ -119,7 +119,7 @@ class UnsecuredTokens(NamedTuple):
 
     @classmethod
     def configured(cls, login: str) -> UnsecuredTokens:
-        """As the login module in this `sasl.jaas.config` says. Raises ValueError."""
+        """Reads the options of the login module in this `sasl.jaas.config`. Raises ValueError."""
         options = next((each.options for each in login_modules(login) if each.name.endswith(".OAuthBearerLoginModule")), {})
         principal, scope, required, skew = (
             options.get(_OPTION + name, "").strip() or default

@@ -109,7 +109,7 @@ class Changes:
 
 
 def _versions(cluster: Cluster) -> tuple[int, int, int]:
-    """Returns the number of created topics, and the numbers of other changes of topics and of settings."""
+    """Returns counters: topics created, other changes of topics, changes of settings."""
     return cluster.topics_created, cluster.version - cluster.topics_created, cluster.configs.version
 
 

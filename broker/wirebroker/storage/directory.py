@@ -36,7 +36,7 @@ from wirebroker.storage.recovery import Known
 
 METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
-"""The names of files that an unused directory may contain, also if its first start was killed."""
+"""The names of files that an unused directory may contain, even if its first start was killed."""
 DIGITS = 10
 """The largest number of digits of a broker's id."""
 

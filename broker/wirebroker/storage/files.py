@@ -65,7 +65,7 @@ def is_folder(path: Path) -> bool:
 def open_to_append_at(path: Path, size: int) -> int:
     """Open a file of this size to read anywhere and to append. Removes bytes after this size, which a failed write left.
 
-    Raises OSError, and FileNotFoundError also if bytes are missing.
+    Raises OSError: FileNotFoundError if the file or some of its bytes are missing.
     """
     fd = open_to_write(path, os.O_RDWR | os.O_APPEND)
     try:

@@ -39,7 +39,7 @@ class Folder(NamedTuple):
 
 
 class MicroBatches:
-    """The folders in one place; `aside`, on the same file system, is for the folder that is being written."""
+    """The folders under `place`. A joined folder is first written to `aside`, on the same file system."""
 
     def __init__(self, place: Path, aside: Path) -> None:
         self._place, self._aside = place, aside

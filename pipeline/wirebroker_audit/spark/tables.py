@@ -33,7 +33,8 @@ LIGHT = {
 }
 """One partition, no job for a broadcast, and no code that runs once and takes longer to compile than to interpret."""
 FEW = 10_000
-"""Rows that the driver holds, even of a large log: queries about them are `LIGHT`, and those about empty tables vanish."""
+"""The most rows kept in the driver, even for a large log. Queries about them run with `LIGHT`; Spark optimizes away queries
+about empty tables."""
 Fold = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 

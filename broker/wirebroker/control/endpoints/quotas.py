@@ -1,4 +1,4 @@
-"""Quotas limit the use of clients."""
+"""Quotas limit what clients may use."""
 
 from __future__ import annotations
 

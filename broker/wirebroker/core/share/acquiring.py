@@ -127,7 +127,7 @@ class Acquisition:
 
     @property
     def _throttle(self) -> int:
-        """The number of deliveries from which fewer records are given out at once."""
+        """From this delivery count on, fewer records are acquired at once."""
         return max(MINIMUM_THROTTLE, (self._partition.limits.deliveries + 1) // 2)
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
