@@ -47,7 +47,7 @@ class CannotRun(RuntimeError):
 
 @dataclass(slots=True)
 class Run:
-    """What one run did."""
+    """The results of one run."""
 
     exit: int | None
     """the command's exit code; None if it was ended by force"""

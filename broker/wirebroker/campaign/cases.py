@@ -26,7 +26,7 @@ class Results:
     """Results in a file of JSON lines. Each is written at once, so that an interrupted campaign loses none."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
-        """With `resume` the results in the file stay; else they are deleted. OSError, DamagedResults."""
+        """With `resume` the results in the file stay; else they are deleted. Raises OSError, DamagedResults."""
         self.path = path
         self.known: dict[str, Result] = {}
         if resume and path.exists():

@@ -32,7 +32,7 @@ SLOWER_FACTOR, SLOWER_S = 5, 2.0
 
 @dataclass(slots=True)
 class Exploration:
-    """Which cases an application is put to. `plain` and the table of cases are there after `begin`."""
+    """The cases that an application is tested with. `begin` sets `plain` and the table of cases."""
 
     application: Application
     choice: Choice = field(default_factory=Choice)
@@ -134,7 +134,7 @@ class Exploration:
             raise
 
     def _elsewhere(self) -> Exploration:
-        """What plays cases in another process, where nothing of this one is but the files."""
+        """Returns a copy that plays cases in another process. The two processes share nothing but files."""
         application = replace(self.application, cwd=self.application.cwd or os.getcwd(), thread=None, processes=set())
         return replace(self, application=application, plain=replace(self.plain, rows=[], stored={}), places={}, table=[])
 
@@ -213,7 +213,7 @@ class Exploration:
         return made
 
     def summary(self, results: Sequence[Result]) -> dict[str, Any]:
-        """What explore.json has."""
+        """Returns the contents of explore.json."""
         counts = Counter(name for result in results for name in result["outcomes"])
         return {
             "plain": {

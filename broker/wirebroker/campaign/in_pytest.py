@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wirebroker.mock import MockKafka
 
 WORDS = ("api", "faults", "every")
-"""What `explore=` takes as a dict."""
+"""The keys of a dict that is given as `explore=`."""
 
 
 class Explored:
@@ -59,7 +59,7 @@ class Explored:
 
 
 class _Sibling:
-    """Stands for a next test beside this one, so that only the fixtures of this one are taken down."""
+    """Takes the place of the next test, so that pytest tears down only the fixtures of this one."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -94,7 +94,7 @@ def explore_item(item: pytest.Item, nextitem: pytest.Item | None, choice: Choice
 
 
 def choice_of(wanted: Any) -> Choice:
-    """What the marker says: true, or a dict with some of `WORDS`. ValueError."""
+    """Returns the choice in the marker: true, or a dict with some of `WORDS`. Raises ValueError."""
     given = wanted if isinstance(wanted, Mapping) else {}
     for word in given:
         if word not in WORDS:
@@ -158,7 +158,7 @@ def _sentence(result: Result) -> str:
 
 
 def _fail(reports: list[pytest.TestReport], broken: list[Result], count: int) -> None:
-    """Let the report of the call tell what broke the test."""
+    """Add the number of faults to the report of the call, and make it a failure if faults broke the test."""
     report = next((each for each in reports if each.when == "call"), None)
     if report is None:
         return

@@ -22,10 +22,10 @@ from wirebroker.trace.rows import FetchRow, ProduceRow, ReplyRow, RequestRow, Ro
 
 SILENT = "silence"
 TRANSACTION = "transaction "
-"""Before a transactional id, in what a row of the trace is about."""
+"""The prefix of a transactional id, in the subject of a row of the trace."""
 THROTTLE_MS = 500
 LATE_MS = 100
-"""How late an error comes, so that the client has sent further batches by then."""
+"""The delay of an error in ms. In this time the client sends further batches."""
 HANDSHAKES = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
 """APIs with which each connection begins: only their loss is tried."""
 LAST_VALUE_AT = -5
@@ -131,7 +131,7 @@ def _transactional_ids(row: RequestRow) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which faults are tried, and where."""
+    """The faults to try, and the requests to try them at."""
 
     apis: frozenset[str] | None = None
     faults: frozenset[str] | None = None
@@ -144,7 +144,7 @@ class Choice:
 
     @classmethod
     def of(cls, apis: Collection[str], faults: Collection[str], *, every: bool = False, proxied: bool = False) -> Choice:
-        """From names. ValueError for a fault that does not exist."""
+        """Returns the choice with these names. Raises ValueError for a fault that does not exist."""
         known = {*USUAL, *OPTIONAL, *IF_NAMED, *ErrorCode.__members__}
         for name in faults:
             if proxied and name in KINDS and KINDS[name].needs_broker:
@@ -217,7 +217,7 @@ def delays(silent: Case, waited: float, limit: float) -> Iterator[Case]:
 
 
 def faults_at(place: Place, asked: Asked) -> Iterator[dict[str, Any]]:
-    """What can happen to this request."""
+    """Yields the faults that can hit this request."""
     for kind in ("lose_request", "lose_ack") if asked.acks != 0 else ("lose_request",):
         yield {"kind": kind, "then": "disconnect"}
         yield {"kind": kind, "then": SILENT}

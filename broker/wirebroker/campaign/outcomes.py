@@ -20,9 +20,9 @@ from wirebroker.mock import StoredRecord
 from wirebroker.trace.rows import ProduceRow
 
 SILENT_OUTCOMES = ("lost", "doubled", "reordered", "open_transaction", "hung", "storm", "check_failed")
-"""Outcomes of which the application says nothing, or never ends."""
+"""Outcomes that the application does not report, or after which it never ends."""
 KAFKAS_OWN = "kafka_defect"
-"""In place of lost: what Kafka 4.3.1 does by a defect of its own, and the next release does not."""
+"""The outcome instead of lost or reordered if a defect of Kafka 4.3.1 causes it, which the next release has mended."""
 OUTCOMES = (*SILENT_OUTCOMES, KAFKAS_OWN, "failed", "as_before")
 LISTED = 20
 """Records that a result lists."""
@@ -52,7 +52,7 @@ class Expected:
 
 @dataclass(slots=True)
 class Expectation:
-    """What each run should do."""
+    """The outcome that each run should have."""
 
     topics: dict[str, Expected] = field(default_factory=dict)
     lanes: dict[Lane, list[Hashable]] = field(default_factory=dict)
@@ -138,7 +138,7 @@ def label(key: bytes | None, value: bytes | None) -> str:
 
 
 def expectation(one: Run, other: Run, topics: Collection[str] = ()) -> Expectation:
-    """From two plain runs; with `topics` only records in these are compared."""
+    """Returns what two plain runs have in common. With `topics`, only records in these topics are compared."""
     made = Expectation()
     for topic in sorted({*one.stored, *other.stored}):
         first, second = one.stored.get(topic, []), other.stored.get(topic, [])
@@ -186,7 +186,7 @@ ANY = ("any",)
 
 
 def _identity(first: Sequence[StoredRecord], second: Sequence[StoredRecord]) -> tuple[str, Identity]:
-    """What identifies a record in both runs, and its name; "" for key and value."""
+    """Returns the name and the function of the identity that records have in both runs; the name "" means key and value."""
     ladder: list[tuple[str, Identity]] = [("", lambda each: (each.key, each.value))]
     if stable := _stable_fields(first, second):
         ladder.append((f"key and the fields {', '.join(stable)}", lambda each: (each.key, _fields(each, stable))))

@@ -1,4 +1,4 @@
-"""What was found as files: fault files, tests, a page with timelines, JUnit XML and SARIF."""
+"""Writes the results to files: fault files, tests, a page with timelines, JUnit XML and SARIF."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class UpstreamError(RuntimeError):
 
 
 class Left(NamedTuple):
-    """What a run left in the cluster."""
+    """The records, offsets and transactions that a run left in the cluster."""
 
     stored: dict[str, list[StoredRecord]]
     committed: Committed

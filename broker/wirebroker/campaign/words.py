@@ -43,7 +43,7 @@ def ways(outcome: str, results: Iterable[Result]) -> Iterator[tuple[str, list[Re
 
 
 def place_of(result: Result) -> str:
-    """Which requests a case strikes, in words."""
+    """Returns the requests that a case hits, in words."""
     fault = result["fault"]
     return f"{result['api']} to {fault['topic']}" if fault.get("topic") else str(result["api"])
 
@@ -54,7 +54,7 @@ def faults_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def fault_in_words(result: Mapping[str, Any]) -> str:
-    """What happens, in words."""
+    """Returns the faults of a case, in words."""
     first, second = result["fault"], result.get("second")
     if second is None:
         return _in_words(first)

@@ -14,7 +14,7 @@ from typing import Literal
 from kafkawire.extras import how_to_install
 
 NEEDED = ("pyspark", "pyarrow")
-"""What `--master` needs of the extra `audit`."""
+"""The packages of the extra `audit` that `--master` needs."""
 
 
 class NoSpark(RuntimeError):
