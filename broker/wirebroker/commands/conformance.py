@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """How scenarios are replayed: the profile of our own broker, the versions, and what a release cannot have."""
+    """The settings of a replay: the profile of our own broker, the versions, and the scenarios that a release cannot have."""
 
     profile: ProfileName = "kafka-4.3"
     versions: VersionMode = "named"

@@ -18,7 +18,8 @@ from wirebroker.common.suggestions import did_you_mean
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, DEFINITIONS, PER_LISTENER
 
 SPELLING = 0.9
-"""How like a known variable another one must be to count as misspelt. Kubernetes sets WIREBROKER_SERVICE_HOST and others."""
+"""The similarity (0 to 1) from which a variable counts as a misspelt known one. Kubernetes sets WIREBROKER_SERVICE_HOST and
+others."""
 KAFKA, BITNAMI = "KAFKA_", "KAFKA_CFG_"
 READ_OTHERWISE = frozenset(
     {"process.roles", "controller.quorum.voters", "inter.broker.listener.name", "log.dirs", "heap.opts", "opts", "home",

@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def own_listener(arguments: argparse.Namespace) -> tuple[tuple[str, int], SecurityProtocol]:
-    """Where a `serve` with these flags and this environment listens, without TLS if it can be. Raises UsageError."""
+    """Returns the address at which `serve` listens with these flags and this environment, if possible one without TLS.
+    Raises UsageError."""
     from_environment(arguments, os.environ)
     found = places(arguments, dict(pair(text, "--config") for text in arguments.config), {})
     (host, port), protocol = min(found.values(), key=lambda place: (place[1].tls, place[1].sasl))
@@ -68,7 +69,7 @@ def _ask(connection: Connection, access: Access, *, anonymous: bool) -> str:
 
 
 def _unchecked() -> ssl.SSLContext:
-    """For a listener of this machine, whose certificate need not be one that this process trusts."""
+    """Returns a context for a listener of this machine. It accepts certificates that this process does not trust."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

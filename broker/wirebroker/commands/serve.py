@@ -302,7 +302,7 @@ def ignore_signals() -> None:
 
 
 def control_address(text: str) -> Address:
-    """Where --control says to listen; a port alone is one of loopback. Raises UsageError."""
+    """Returns the address in `--control`; a port alone is one on loopback. Raises UsageError."""
     port = text.removeprefix(":")
     return address_in(f"127.0.0.1:{port}" if whole(port) >= 0 else text, "--control")
 

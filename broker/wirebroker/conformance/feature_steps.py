@@ -32,7 +32,7 @@ def _update(run: Run, step: Json) -> Json:
 
 
 def _features(run: Run, step: Json) -> Json:
-    """The features that ApiVersions tells, in the order of their names."""
+    """The features that ApiVersions returns, in the order of their names."""
     response = run.ask("ApiVersions", step, 4, client_software_name="wirebroker", client_software_version="1")
     return {
         "supported": sorted([each.name, each.min_version, each.max_version] for each in response.supported_features),

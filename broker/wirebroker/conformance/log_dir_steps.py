@@ -10,7 +10,7 @@ from wirebroker.conformance.run import Run
 from wirebroker.conformance.steps import shown
 
 TELLS_CORDONED = ("DescribeLogDirs", 5)
-"""The version since which a broker tells which directories are cordoned (KIP-1066)."""
+"""The first version whose response marks cordoned directories (KIP-1066)."""
 
 
 def _described(run: Run, step: Json, version: int = 5) -> Any:

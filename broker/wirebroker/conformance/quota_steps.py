@@ -35,7 +35,7 @@ def _alter(run: Run, step: Json) -> Json:
 
 
 def _wait(run: Run, step: Json, altered: set[str]) -> None:
-    """Until the broker that responds knows of the change, which Kafka's controller has made."""
+    """Wait until the broker that responds knows of the change that Kafka's controller has made."""
     for entity, limits in step["entries"]:
         wanted = {key: value for key, value in limits if value is not None}
         components = [

@@ -28,7 +28,7 @@ PAUSE, WITHIN = 0.02, 10.0
 COORDINATOR_CODES = (14, 15, 16)
 """The errors for a loading, unavailable or wrong coordinator; the client retries each."""
 DESCRIBING = "DescribeTransactions"
-"""The API that tells most of it; releases before 3.0 lack it."""
+"""The API whose response shows most of a transaction's state; releases before 3.0 lack it."""
 _GROUP, _TRANSACTION = 0, 1
 _ENDING = (2, 3)
 """PrepareCommit and PrepareAbort as the transaction log has them."""

@@ -96,7 +96,7 @@ class Scenario:
     ran_on: str
     steps: list[Json]
     expected: list[Any] | None = None
-    """What another release than 4.3.1 responds to each step, normalised; LEFT_OUT is not compared."""
+    """The responses of another release than 4.3.1 to each step, normalised; LEFT_OUT is not compared."""
 
     @property
     def secured(self) -> bool:
@@ -201,7 +201,7 @@ def _marker_value(value: str) -> str:
 
 
 def normalised(observed: Iterable[Any]) -> list[Any]:
-    """What the steps of one run observed, so that runs can be compared."""
+    """Returns the observations of one run's steps in a form in which runs can be compared."""
     normalise = Normaliser()
     return [normalise(each) for each in observed]
 

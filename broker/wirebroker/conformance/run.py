@@ -17,13 +17,13 @@ from wirebroker.conformance.versions import Announced, VersionMode
 
 _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 750
-"""How far batches are dated back, so that their timestamps are never taken for the broker's time of an append.
+"""Batches are dated back by this many ms, so that their timestamps are never taken for the broker's time of an append.
 
-More than the half second between two retention checks: a batch that must be gone a second after it was appended, with
-retention.ms=1000, then is, whenever in between the checks fall.
+This is more than the half second between two retention checks. So a batch with retention.ms=1000 is gone a second after it
+was appended, whenever the checks run.
 """
 CLOCKS_APART_MS = 2000
-"""How far a broker's clock may be from ours for a time it gives to pass as its own present."""
+"""The largest difference in ms between our clock and a time that counts as the broker's present time."""
 
 
 class ReplayTarget(Protocol):
@@ -141,7 +141,7 @@ class Run:
         return re.match(r"o[0-9a-f]{8}-", name) is not None and not name.startswith(self._prefix)
 
     def topic_id(self, name: str) -> bytes:
-        """The topic's id, as Metadata tells it."""
+        """The topic's id, from Metadata."""
         response = self.ask("Metadata", {}, 12, topics=[{"name": name}], allow_auto_topic_creation=False)
         topic_id: bytes = response.topics[0].topic_id
         return topic_id

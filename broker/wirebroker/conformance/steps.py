@@ -320,7 +320,7 @@ def op_find_coordinator(run: Run, step: Json) -> Json:
     transactional = "txid" in step
     key = run.name(step["txid" if transactional else "group"])
     response = run.ask("FindCoordinator", step, 4, key_type=int(transactional), key=key, coordinator_keys=[key])
-    found = response.coordinators[0] if response.coordinators else response  # versions before 4 tell one alone
+    found = response.coordinators[0] if response.coordinators else response  # versions before 4 return only one
     return {"error": shown(found.error_code), "node": found.node_id}
 
 

@@ -66,7 +66,8 @@ def _ends(run: Run, step: Json, api: str, period: str) -> Json:
 
 
 def _wait(run: Run, step: Json, ends: int | None) -> None:
-    """Until the broker that responds knows of the change, which Kafka's controller has made; with None of the end."""
+    """Wait until the broker that responds knows of the change that Kafka's controller has made. With None, the change
+    is the token's end."""
     token = run.tokens[step["name"]]
     token.ends = ends
     who: Json = {key: step[key] for key in ("listener", "conn") if key in step}

@@ -12,18 +12,18 @@ from kafkawire.registry import api_name
 from wirebroker.client.wire import WireClient
 
 VersionMode = Literal["named", "clamped"]
-"""How a replay chooses versions: as the scenario names them, or lowered to what the broker announces."""
+"""The versions of a replay: those that the scenario names, or lowered to those that the broker announces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """The newest version of each API by its name. A broker that does not tell is taken to have every version."""
+    """The newest version of each API by its name. A broker that does not announce versions is taken to have every version."""
 
     newest: Mapping[str, int]
 
     @classmethod
     def by(cls, client: WireClient) -> Announced:
-        """What the broker of this client tells."""
+        """Returns the versions that the broker of this client announces."""
         try:
             told = client.request(ApiVersionsRequest(), 0).api_keys
         except (OSError, WireError):
