@@ -35,7 +35,7 @@ TASKS = 1000
 
 
 class Origin(ABC):
-    """What is audited. The constructor raises an error for a wrong directory or address."""
+    """The log that is audited. The constructor raises an error for a wrong directory or address."""
 
     name: str
     is_cluster: bool

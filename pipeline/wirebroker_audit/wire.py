@@ -25,7 +25,7 @@ from wirebroker.client.login import LoginFailed
 from wirebroker.client.settings import TIMEOUT_MS, Access
 
 ATTEMPTS, PAUSE = 8, 0.5
-"""How often a request is sent again while the broker says that it may succeed later, and the seconds in between."""
+"""The attempts for a request while the broker says that it may succeed later, and the seconds in between."""
 FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
@@ -193,7 +193,7 @@ class Client:
         resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=["cleanup.policy"])
         try:
             response = self._ask_any(DescribeConfigsRequest(resources=[resource]))
-        except BrokerError:  # a broker that does not tell its settings can be audited all the same
+        except BrokerError:  # a broker that does not return its settings can be audited all the same
             return None
         told = [each.value for result in response.results if not result.error_code for each in result.configs]
         return any(COMPACT in (value or "") for value in told) if told else None

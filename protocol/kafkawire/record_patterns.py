@@ -56,7 +56,7 @@ class _Pattern(NamedTuple):
 
 
 class _Latest(NamedTuple):
-    """How the latest body was walked: `head_records` records of the shape `head`, if any, and all others by `pattern`.
+    """The walk of the latest body: `head_records` records of the shape `head`, if any, and all others by `pattern`.
 
     Records of one length need two shapes if there are more than 64 of them: a larger offset delta takes a second byte.
     """

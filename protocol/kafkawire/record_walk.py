@@ -36,7 +36,7 @@ def walk_records(body: memoryview, count: int) -> Walked:
 
 
 def walk_in_order(body: memoryview, count: int) -> tuple[Walked, bool]:
-    """Like `walk_records`, and also tells whether the records are numbered 0, 1, 2 …"""
+    """Like `walk_records`, and also returns whether the records are numbered 0, 1, 2 …"""
     if _COMPILED and len(body) <= _WINDOW:
         raw = bytes(body)
         walked, stop, low, high, keyless, ordered = _walk_each(raw, 0, 0, count)
@@ -95,7 +95,7 @@ class _Walk:
             self._keyless = True
 
     def result(self) -> Walked:
-        """What was found. Raises ProtocolError if the records do not fill the body."""
+        """Returns the values found. Raises ProtocolError if the records do not fill the body."""
         if self.pos != self._end:
             raise ProtocolError(f"{self._end - self.pos} bytes are left after the last record")
         walked: Walked = _new(Walked, (self._high, self._low, self._keyless))

@@ -11,11 +11,11 @@ from kafkawire.errors import MessageTooLarge
 from kafkawire.primitives import Buffer, write_uvarint
 
 Splice = tuple[int, Buffer]
-"""Where in the encoded bytes a large buffer belongs that was left out of them, and that buffer."""
+"""A position in the encoded bytes, and the large buffer that belongs there and was left out."""
 Writer = Callable[[Any, bytearray, "list[Splice] | None"], None]
 
 MOST_BYTES = 128 * 1024 * 1024
-"""Where a message has more bytes than this, no further array is written, and no large value that ends after it.
+"""After this many bytes of a message, no further array is written, and no large value that ends later.
 
 Record data does not count: its readers have their own limits.
 """

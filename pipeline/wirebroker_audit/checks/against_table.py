@@ -174,8 +174,8 @@ def paired(rows: DataFrame, units: DataFrame) -> DataFrame:
 
 
 def facts_of(units: DataFrame, bounds: list[tuple[str, int, int, int]]) -> DataFrame:
-    """By topic: `begins`, the time from which all its partitions hold records, null if nothing was removed at their beginning;
-    `ends`, the time of its latest record; whether it was `compacted`."""
+    """Returns a row for each topic. `begins` is the time from which all its partitions hold records, null if nothing was
+    removed at their beginning; `ends` is the time of its latest record; `compacted` says whether it was compacted."""
     times = units.groupBy("topic", "partition").agg(sf.min("timestamp").alias("first"), sf.max("timestamp").alias("last"))
     seen = {(row["topic"], row["partition"]): row for row in times.collect()}
     facts: dict[str, tuple[int | None, int, int]] = {}
@@ -250,7 +250,7 @@ def summary_of(file: str, buckets: list[dict[str, Any]], width: int) -> dict[str
 
 
 def milliseconds(moment: datetime) -> int:
-    """Since 1970."""
+    """Returns the ms since the epoch."""
     return int(moment.timestamp() * 1000)
 
 

@@ -243,7 +243,8 @@ def _time(at_ms: int) -> str:
 def summary_of(
     seen: Seen, ranges: Mapping[Key, tuple[int, int]], outputs: Mapping[int, tuple[int, int]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """For `summary.json`. `outputs`: by producer id the records of its committed transactions, and of the aborted ones."""
+    """Returns the groups and pipelines for `summary.json`. `outputs` has the numbers of records in the committed and
+    in the aborted transactions of a producer id."""
     rows = []
     for (group, topic, number), commit in sorted(seen.current.items())[:LISTED]:
         _, end = ranges.get((topic, number), (0, -1))

@@ -206,7 +206,7 @@ def _partitions_in(by_log_dir: Mapping[Path, list[Path]], log_dirs: Mapping[Path
         for folder in folders:
             key = partition_of(folder.name)
             assert key is not None
-            # if the checkpoint does not tell how far compaction got, compaction may explain every hole
+            # if the checkpoint does not record how far compaction got, compaction may explain every hole
             unknown = cleaned is None or (key not in cleaned and key[0] in compacted)
             cleaned_until = EVERYTHING if unknown else (cleaned or {}).get(key, -1)
             made = PartitionFolder(

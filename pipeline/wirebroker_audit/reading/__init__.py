@@ -1,1 +1,1 @@
-"""From bytes to rows: batches and records as Arrow. No Spark here."""
+"""Reads bytes into rows: batches and records as Arrow. Spark is not used here."""

@@ -26,7 +26,7 @@ RESTARTED = -1
 
 
 class Mark(NamedTuple):
-    """How far a partition was read: up to the end of a batch. In a cluster there is no segment."""
+    """The end of the part of a partition that was read: the end of a batch. In a cluster there is no segment."""
 
     offset: int = 0
     """the offset after that batch"""

@@ -1,4 +1,4 @@
-"""From batch to batch in a buffer, and their checksums; compiled where it can be. Without Arrow, which `scan` adds."""
+"""Walks from batch to batch in a buffer and computes their checksums; compiled where possible. It needs no Arrow."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ Row = dict[str, Any]
 SHOWN = 20
 """The number of findings of each kind and severity that the page shows."""
 CELLS_ACROSS, CELLS_DOWN = 24, 40
-"""The number of producers and partitions in the heat map. Those with the most findings come first, then those with the most
-records."""
+"""The number of producers and partitions in the heat map. The first are the producers and partitions with the
+most findings, then those with the most records."""
 TIMELINES, POINTS = 3, 2000
 """The number of producers whose sequences are drawn, and the largest number of batches of each."""
 

@@ -103,7 +103,7 @@ def _topics(topics: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def _replicas(ranges: Sequence[Row]) -> Iterable[str]:
-    """Which replica was read, where there are several."""
+    """Yields a table of the replicas that were read, for partitions with several replicas."""
     chosen = [each for each in ranges if "why" in each]
     if chosen:
         rows = [

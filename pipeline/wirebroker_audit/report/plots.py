@@ -123,7 +123,7 @@ class Stretch(NamedTuple):
 
     @classmethod
     def of(cls, row: Row, *names: str) -> Stretch:
-        """From the columns with the first and last offset and the first and last sequence."""
+        """Returns the stretch in a row; `names` are its columns for the first and last offset and sequence."""
         low, high, first, last = (int(row[name]) for name in names)
         return cls((low, high + 1), (first, last + 1))
 

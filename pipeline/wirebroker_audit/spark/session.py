@@ -20,19 +20,19 @@ LOCAL = {
     "spark.log.level": "ERROR",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM eight times for each column in a query
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.limit.initialNumPartitions": "1000",  # one job tells whether a table has a row, not one after the other
+    "spark.sql.limit.initialNumPartitions": "1000",  # one job finds out whether a table has a row, not one job after the other
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
 }
 """Settings for a session that this process begins."""
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""Where the executors are on this machine. Those of a cluster could not reach the driver there."""
+"""Settings for executors on this machine. A cluster's executors could not reach the driver at this address."""
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 ONCE = {"spark.driver.defaultJavaOptions": _FIRST_COMPILER}
-"""For one audit. It runs many queries once, mostly to plan them, and the second compiler takes more time for their code than it
-saves."""
+"""Settings for one audit. It runs many queries once and spends most time on their planning; the second compiler takes more time
+for their code than it saves."""
 BRIEF = {"spark.driver.defaultJavaOptions": f"{_FIRST_COMPILER} -XX:+UseSerialGC"}
-"""For one audit of a small log."""
+"""Settings for one audit of a small log."""
 
 
 def get_session(

@@ -113,7 +113,7 @@ class TokenImage(NamedTuple):
     renewers: tuple[str, ...]
     issued_at: int
     most_at: int
-    """When it cannot be renewed any more."""
+    """The latest expiry time that a renewal can give."""
     expires_at: int
 
 

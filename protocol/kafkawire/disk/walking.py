@@ -21,7 +21,7 @@ from kafkawire.primitives import Buffer
 WINDOW = 8 * 1024 * 1024
 """The bytes that are read at a time; a larger batch is read whole."""
 SEARCH_LIMIT = 64 * 1024 * 1024
-"""How far after damage the search for sound batches goes, in bytes."""
+"""The distance after damage that is searched for sound batches, in bytes."""
 SEARCH_WORK = 16 * SEARCH_LIMIT
 """The most bytes whose CRC that search computes."""
 ANYWHERE = 1 << 63
@@ -41,7 +41,7 @@ class Walked(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Where sound batches end, and why."""
+    """The position at which sound batches end, and the reason."""
 
     position: int
     why: str
