@@ -31,7 +31,7 @@ Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, Err
 RETENTION_OF_BROKER = -1
 """The value that stands for the broker's retention time."""
 NOW = -1
-"""The commit timestamp of version 1, and of all versions that have none, that stands for the broker's time."""
+"""The commit timestamp of version 1 that stands for the broker's time. It is the default of all other versions."""
 
 
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:

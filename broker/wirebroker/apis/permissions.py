@@ -482,8 +482,8 @@ def _describe_transactions(request: Any, access: Access) -> Any:
 
 
 def _offsets(request: Any, access: Access) -> Any:
-    """As `KafkaApis.handleOffsetFetchRequest` and `handleDescribeShareGroupOffsetsRequest`: what the client may not see of a
-    group is left out if the client asks for all, and refused if the client names it and the group has no error.
+    """Like `KafkaApis.handleOffsetFetchRequest` and `handleDescribeShareGroupOffsetsRequest`: a topic that the client may not
+    see is left out if the client asks for all topics, and refused if the client names it and the group has no error.
     """
     by_group = access.exchange.version >= 8 or not isinstance(request, OffsetFetchRequest)
     groups = request.groups if by_group else [request]

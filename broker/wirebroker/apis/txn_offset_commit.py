@@ -2,7 +2,7 @@
 
 The group's partition of __consumer_offsets must be part of the transaction. AddOffsetsToTxn adds it, or from version 5
 (transaction version 2) this request itself. Each partition is answered on its own, as in OffsetCommit. Version 6 names topics
-by their ids, and tells an unknown group and an old epoch of a member apart.
+by their ids, and has different errors for an unknown group and an old epoch of a member.
 """
 
 from __future__ import annotations

@@ -221,8 +221,8 @@ class BrokerConfigs(Configs):
 
     @property
     def producer_expiration_ms(self) -> int:
-        """How long a partition remembers a producer that is silent, in ms: before 3.4 as long as a transactional id lives
-        (KIP-854)."""
+        """The time for which a partition remembers a silent producer, in ms. Before 3.4 it is the lifetime of a transactional
+        id (KIP-854)."""
         absent = self.definitions.broker[PRODUCER_EXPIRATION].absent
         return self.integer("transactional.id.expiration.ms" if absent else PRODUCER_EXPIRATION)
 

@@ -59,6 +59,6 @@ class Loggers:
 
 @cache
 def _names() -> dict[str, str]:
-    """Returns every logger with its own level. Most loggers have none, which is ""."""
+    """Returns every logger with its own level. Most loggers have no level of their own, which is ""."""
     lines = Path(__file__).with_name("loggers.txt").read_text(encoding="utf-8").splitlines()
     return {name: level for name, _, level in (line.partition(" ") for line in lines)}

@@ -7,7 +7,7 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 _IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
-"""What Kafka's SubnetUtils takes: leading zeros, too, and an address that is not the network's first."""
+"""The form that Kafka's SubnetUtils takes, with leading zeros, too, and with an address that is not the network's first."""
 _IPV6 = re.compile(r"([0-9a-fA-F:.]+)(?:%\w+)?/(\d{1,3})", re.ASCII)
 
 

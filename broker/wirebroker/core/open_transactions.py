@@ -82,8 +82,8 @@ class OpenTransactions:
         return self._aborted[first:end]
 
     def keep_aborted(self, start: int, stop: int, left: Iterable[AbortedTransaction]) -> None:
-        """Of the transactions aborted by a marker at the offsets from `start` up to `stop`, keep only these, as compaction
-        did.
+        """Drop the transactions aborted by a marker at the offsets from `start` up to `stop`, except those in `left`, as
+        compaction did.
 
         If a response named a transaction whose marker is gone, a consumer would skip all later records of the producer.
         """

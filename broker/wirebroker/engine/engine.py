@@ -113,7 +113,7 @@ class Engine:
         """With a `store` the cluster is the one that is stored there. `nodes` are the ids of the brokers, with their racks;
         else there are `brokers` of them, numbered from `node.id` on. `broker.rack` wins over these racks.
 
-        With `kafkas_defaults`, settings that are not given have the values of Kafka's, and not those for tests. Raises OSError
+        With `kafkas_defaults`, settings that are not given have Kafka's defaults, and not those for tests. Raises OSError
         if the store cannot be read.
         """
         self.timers = Timers()
@@ -180,7 +180,7 @@ class Engine:
         return self._plan
 
     def rules_loaded(self, loaded: bool) -> None:
-        """The plan has rules from now on, or has none any more."""
+        """The plan's rules have changed; `loaded` says whether the plan has any rule."""
         self.faults = self._plan if loaded else None
 
     @property
@@ -559,7 +559,7 @@ class Engine:
         self._end_broker(node_id, now, "killed")
 
     def stop_broker(self, node_id: int, now: int) -> None:
-        """Stop a broker as an operator does: as `kill_broker`, because the followers have all records at any moment."""
+        """Stop a broker as an operator does. It is the same as `kill_broker`, because the followers always have all records."""
         self._end_broker(node_id, now, "stopped")
 
     def _end_broker(self, node_id: int, now: int, how: Literal["killed", "stopped"]) -> None:

@@ -184,7 +184,7 @@ class FolderStore(Upkeep):
             assert isinstance(partition.log, FolderLog)
             yield partition.log
 
-    # What timers do
+    # Timers
 
     def _set_timers(self, now: int) -> None:
         configs, timers = self._served.configs, self._served.timers

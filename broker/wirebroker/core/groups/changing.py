@@ -33,7 +33,7 @@ class Changes:
     def __init__(self, timers: Timers) -> None:
         self.timers = timers
         self.running: dict[str, _Change] = {}
-        """By group id."""
+        """The changes in progress, by group id."""
 
     def concern(self, group_ids: Iterable[str]) -> bool:
         """Tells whether a change of any of these groups is in progress."""

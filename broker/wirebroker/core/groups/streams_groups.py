@@ -79,7 +79,7 @@ class StreamsHeartbeatResult(NamedTuple):
     missing: Mapping[str, InternalTopic] = {}
     """The internal topics that the broker is to create."""
     offset_interval: int = 0
-    """How often members tell the offsets of their tasks, in ms."""
+    """The interval in which members send the offsets of their tasks, in ms."""
     lag: int = -1
     """The number of records by which a task that has caught up may be behind."""
     wants_description: bool = False
@@ -179,7 +179,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
     def _with_offsets(
         self, result: StreamsHeartbeatResult, requested: StreamsHeartbeat, step: StreamsStep, now: int
     ) -> StreamsHeartbeatResult:  # fmt: skip
-        """Returns the result with what Kafka tells since 4.4."""
+        """Returns the result with the fields that Kafka fills in since 4.4."""
         group, told = step.group, list(result.told)
         tags = [each for each in step.configs.get(TAGS, "").split(",") if each]
         missing = [each for each in tags if each not in step.new.tags]
@@ -438,7 +438,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsMember, StreamsHeartbeat])
 
 def request_error(request: StreamsGroupHeartbeatRequest, full: bool) -> Refusal | None:
     """Returns the refusal of a request that is invalid for every group, or None. `full` says whether members may be static and
-    tell offsets."""
+    send offsets."""
     message = _not_offered(request, full) or _invalid(request)
     if message is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
@@ -512,7 +512,7 @@ NO_OFFSETS: TaskOffsets = ({}, {})
 
 
 def _take_offsets(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Refusal | None:
-    """Keep the offsets that a member tells of its tasks. Returns the refusal of a task that is named twice."""
+    """Keep the offsets that a member sends for its tasks. Returns the refusal of a task that is named twice."""
     if request.task_offsets is None and request.task_end_offsets is None:
         return None
     made = []

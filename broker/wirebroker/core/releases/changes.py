@@ -1,4 +1,4 @@
-"""What changed from release to release of Kafka, beside API versions, features and settings: one row for each rule.
+"""The changes from release to release of Kafka, except API versions, features and settings: one row for each rule.
 
 A row names the release that brought a rule, and the value of the rule before. The rules of a release are those of the newest
 release, with the earlier value of each rule that came later. docs/reference/releases.md is made from this table.
@@ -19,7 +19,7 @@ RELEASES = (
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What a broker of a release does beside judging the batches of producers; the defaults are those of the newest release."""
+    """The behaviour of a release's broker, except its verdicts on batches. The defaults are those of the newest release."""
 
     telemetry: bool = True
     """Clients can push their metrics, if the broker has a receiver for them."""
@@ -42,7 +42,7 @@ class Behaviour:
     fences_newer_epochs: bool = True
     """EndTxn with a newer epoch than the producer's changes nothing."""
     tells_last_stable_offset: bool = True
-    """Fetch tells the last stable offset also to readers of uncommitted records."""
+    """Fetch returns the last stable offset to readers of uncommitted records, too."""
     needs_transactional_id: bool = True
     """A transactional batch is refused if the request has no transactional id."""
     newest_codec: int = 4

@@ -84,7 +84,7 @@ class ShareCoordinator:
         self._state_epochs: dict[Key, int] = {}
         """The highest epochs so far."""
         self._needed: defaultdict[int, NeededRecords] = defaultdict(NeededRecords)
-        """By partition of __share_group_state."""
+        """The records still needed, by partition of __share_group_state."""
         self._started, self._works = 0, False
 
     def set_timers(self, now: int) -> None:
