@@ -95,7 +95,7 @@ class Conversation:
 
     def __init__(self, capture: Capture, line: Line, now: int) -> None:
         self.comments: list[str] = []
-        """For the next packet to the client."""
+        """The comments on the next packet to the client."""
         self._capture, self._line = capture, line
         self._awaited: deque[_Awaited] = deque(maxlen=MOST_AWAITED)
         self._requests = _Cut(START, self._request)

@@ -44,7 +44,7 @@ class Remaker:
         self._values: dict[tuple[str, str | int, Any], Any] = {}
         """Members by group, generations by group, and fetch sessions by connection."""
         self._moved: dict[tuple[str, int], int] = {}
-        """How much higher the offsets of a partition are in this cluster."""
+        """The number by which a partition's offsets are higher in this cluster than in the capture."""
 
     # Requests
 

@@ -1,4 +1,4 @@
-"""How a client of ours reaches a cluster: TLS, SASL and a limit of the rate, from a file as Kafka's tools take it.
+"""The settings with which our client reaches a cluster: TLS, SASL and a rate limit, from a file as Kafka's tools take it.
 
     security.protocol=SASL_SSL
     ssl.truststore.type=PEM

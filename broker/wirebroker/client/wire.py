@@ -48,7 +48,7 @@ def _words(failure: OSError) -> str:
 
 
 class Limits(NamedTuple):
-    """How large a response may be, in bytes, and how long it may take as a whole, in seconds."""
+    """The largest size of a response, in bytes, and the longest time for the whole response, in seconds."""
 
     bytes: int = LARGEST_RESPONSE
     seconds: float = inf

@@ -108,7 +108,7 @@ class Reader(Protocol):
     def __init__(self, address: str, topic: str, group: str, isolation: str, *, member: bool = False) -> None: ...
 
     def committed(self) -> int:
-        """The group's offset, 0 if it has none."""
+        """The group's committed offset; 0 without one."""
 
     def read(self, offset: int | None, count: int, timeout: float) -> list[tuple[int, str]]:
         """Offsets and values of up to `count` records that arrive in time, from this offset or the current position on."""

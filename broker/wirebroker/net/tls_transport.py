@@ -95,7 +95,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     ) -> None:  # fmt: skip
         super().__init__()
         self.context = context
-        """With the certificate to show. It counts when the handshake begins."""
+        """The context with the certificate to show. The handshake uses the context that is set when it begins."""
         self.held = False
         """Whether the handshake waits for `go_on`."""
         self._above, self._listener, self._turns, self._watch = above, listener, turns, watch

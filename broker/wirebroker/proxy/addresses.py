@@ -16,7 +16,7 @@ from kafkawire.registry import KEYS, response_class
 
 Address = tuple[str, int]
 Locate = Callable[[str, int, int], Address]
-"""Where clients find a node through the proxy, by the node's own host and port, and its id."""
+"""Returns the address at which clients find a node through the proxy, from the node's own host, port and id."""
 
 CARRIERS = {
     KEYS["Metadata"]: 0, KEYS["FindCoordinator"]: 0, KEYS["DescribeCluster"]: 0, KEYS["Produce"]: 10, KEYS["Fetch"]: 16,
@@ -44,8 +44,8 @@ def carries_addresses(key: int, version: int) -> bool:
 def names_no_node(response: memoryview, version: int) -> bool:
     """Whether a response to Produce, from version 10 on and with its size, has no tagged field, and so names no node.
 
-    Nearly all responses are like that, and to decode them takes longer than all else that forwarding does. False also where it
-    would take long to tell.
+    Nearly all responses are like that, and to decode them takes longer than all else that forwarding does. False, too, if it
+    would take long to find out.
     """
     try:
         topics, pos = response[9], 10
@@ -82,7 +82,7 @@ class NamelessResponses:
         """Two parts of the last response that named one partition: byte 8 up to its fields, and what follows them."""
 
     def includes(self, response: memoryview, version: int) -> bool:
-        """Whether this response, with its size, names no node; false also where it would take long to tell."""
+        """Whether this response, with its size, names no node; false, too, if it would take long to find out."""
         start = self._start
         if (
             version == self._version

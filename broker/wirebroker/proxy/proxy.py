@@ -117,7 +117,7 @@ class Proxy:
         self.timers.run(now, enough)
 
     def deadline(self) -> int | None:
-        """When to tick next, in ms since the epoch; None if nothing waits."""
+        """The time of the next tick, in ms since the epoch; None if nothing waits."""
         return self.timers.deadline()
 
     def trace_at(self, level: str) -> None:

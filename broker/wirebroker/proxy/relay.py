@@ -155,7 +155,7 @@ class Relay:
         self._may_ask = False
         """Whether the broker answers DescribeProducers, and the proxy wants to know."""
         self._acknowledged: tuple[int, bytes] = -1, b""
-        """Of the last Produce with acks ≠ 0: its version, and its bytes from the client id to the acks."""
+        """The version of the last Produce with acks ≠ 0, and its bytes from the client id to the acks."""
         self._nameless = NamelessResponses()
 
     @property

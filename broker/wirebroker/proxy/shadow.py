@@ -63,7 +63,7 @@ class Judged(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """Which rule decided."""
+        """The rule that decided."""
         return "unknown" if self.verdict is None else self.verdict.rule
 
     def explain(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> str:

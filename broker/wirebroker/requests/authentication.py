@@ -2,7 +2,8 @@
 
 The rules are those of SaslServerAuthenticator and KafkaChannel: before a client is authenticated it may send ApiVersions once,
 SaslHandshake, and its tokens. The APIs SaslHandshake and SaslAuthenticate have handlers as all others, so faults and the trace
-know them. A session that ends (KIP-368) keeps its interceptor, any other connection has none once it is authenticated.
+know them. A session that ends (KIP-368) keeps its interceptor. Any other connection
+loses its interceptor when it is authenticated.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _credential = lru_cache(maxsize=4096)(credential_of)
 
 
 class KeySource(Protocol):
-    """Where keys of signed tokens come from."""
+    """The source of the keys of signed tokens."""
 
     def of(self, url: str) -> KeySet:
         """The keys at an address."""

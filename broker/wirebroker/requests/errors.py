@@ -41,7 +41,7 @@ SESSION_ERRORS = frozenset(
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )  # fmt: skip
-"""Errors that a Fetch has at its top; all others belong to partitions."""
+"""Errors of the whole response to a Fetch; all others belong to partitions."""
 OFFSET_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSTABLE_OFFSET_COMMIT,

@@ -1,4 +1,4 @@
-"""How long clients have to wait that use more than their quotas (Kafka's ClientQuotaManager and its kin).
+"""The time that clients have to wait if they use more than their quotas (Kafka's ClientQuotaManager and related classes).
 
 Each broker measures its own clients, and the controller measures changes of topics. Nothing is measured while no quota of
 that kind is set. Times are ms of the broker's clock.
