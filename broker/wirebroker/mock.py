@@ -63,7 +63,8 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 
 class Settings(TypedDict, total=False):
-    """What `MockKafka` and the marker of pytest take. `BrokerOptions` has the defaults, `MockKafka` those of the last six."""
+    """The arguments of `MockKafka` and of the marker of pytest. `BrokerOptions` has the defaults,
+    `MockKafka` those of the last six."""
 
     brokers: int
     topics: Topics | None

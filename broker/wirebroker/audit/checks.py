@@ -121,7 +121,7 @@ def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[
 
 
 def _contradiction(row: BatchRow, bounds: Bounds) -> str:
-    """Which fields of a header contradict each other, as a clause; "" if none do."""
+    """Returns a clause about fields of a header that contradict each other; "" if no fields do."""
     span = row.last_offset - row.base_offset + 1
     if row.bytes < HEADER_SIZE:
         return f"it has {row.bytes} bytes, but a header alone has {HEADER_SIZE}"

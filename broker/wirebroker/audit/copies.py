@@ -1,4 +1,4 @@
-"""Which batches repeat sequences that were stored before, and where, for both audits.
+"""Finds the batches that repeat stored sequences, and the places of the first copies, for both audits.
 
 A batch takes up places, its unwrapped sequences. The places are divided into cells wherever a batch begins or ends, and each
 cell belongs to the first batch in the log that has it. The cells of a batch that it does not own were stored before. No two

@@ -1,4 +1,4 @@
-"""Which stored copy is which: the original, the copy that a further one is compared with, and the copy that was intended.
+"""Identifies stored copies: the original, the copy that a further one is compared with, and the copy that was intended.
 
 Both audits call these functions. Each has its own rows; the arguments are the places of the copies of one record, and the
 results are positions in that list.
@@ -47,7 +47,7 @@ class Repeats(NamedTuple):
 
     @classmethod
     def of(cls, copies: Iterable[int]) -> Repeats:
-        """From the number of copies of each content."""
+        """Returns the repeats of contents that are stored in these numbers of copies."""
         counts = list(copies)
         many = [count for count in counts if count > MANY]
         return cls(sum(counts), sum(many), len(counts) - len(many))

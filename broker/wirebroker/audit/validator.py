@@ -13,8 +13,8 @@ from wirebroker.core.producers import Accept, Duplicate, Key, Reject, Verdict, a
 from wirebroker.core.profile import Rules
 
 Change = Literal["saved", "lost", "doubled"]
-"""How another verdict differs. saved: a retry is recognised that was not. lost: a batch is rejected that was accepted or
-recognised. doubled: a retry is stored again that was recognised."""
+"""The difference of another verdict. saved: it recognises a retry that was not recognised. lost: it rejects a batch that was
+accepted or recognised. doubled: it stores a retry again that was recognised."""
 COUNTS = ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes")
 """The counts of a `Validator`."""
 _JUDGED = frozenset(

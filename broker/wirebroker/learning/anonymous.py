@@ -27,7 +27,7 @@ WELL_KNOWN = frozenset(
         "uniform", "simple", "default", "eager", "compatible", "sessioned",
     }
 )  # fmt: skip
-"""Types and assignors of groups that tell nothing about an application."""
+"""Types and assignors of groups that reveal nothing about an application."""
 SUPER_USERS = "super.users"
 TELLS_NOTHING = frozenset({"authorizer.class.name", "replica.selector.class", "sasl.enabled.mechanisms"})
 """Texts among the settings that are kept; of the others, only numbers, truth values and words of a fixed list are."""
@@ -73,7 +73,7 @@ class Hashed:
         return name if name in INTERNAL_TOPICS else self.name("topic", name)
 
     def settings(self, settings: Mapping[str, str]) -> Settings:
-        """Returns the settings that tell no name."""
+        """Returns the settings that reveal no name."""
         kept: Settings = {}
         for name, value in settings.items():
             known = BROKER_SETTINGS.get(name) or TOPIC_SETTINGS.get(name)
@@ -113,7 +113,7 @@ def anonymous(learned: Learned, key: bytes) -> Learned:
 
 
 def _known(names: Iterable[str]) -> Iterable[str]:
-    """The names of Kafka's own settings. Others, and those of listeners, could tell what a company calls things."""
+    """The names of Kafka's own settings. Other settings, and those of listeners, could reveal names that a company uses."""
     return {name if name in BROKER_SETTINGS or name in TOPIC_SETTINGS else "settings with names of their own" for name in names}
 
 

@@ -1,4 +1,4 @@
-"""What differs between two learned clusters."""
+"""The differences between two learned clusters."""
 
 from __future__ import annotations
 

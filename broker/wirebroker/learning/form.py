@@ -103,7 +103,7 @@ class Learned(_Form):
 
     `release` is Kafka's, such as "3.9"; if not `exact`, no release announces just these versions, and this one is the nearest.
     `features` are the oldest and newest supported level, and the level in effect. `settings` were given when the brokers
-    started, `altered` while they ran. `left_out` names the settings that are secrets, belong to a machine, or tell a name.
+    started, `altered` while they ran. `left_out` names the settings that are secrets, belong to a machine, or reveal a name.
     """
 
     format: int

@@ -1,4 +1,4 @@
-"""Which release of Kafka announces these versions."""
+"""Finds the release of Kafka that announces these versions."""
 
 from __future__ import annotations
 
