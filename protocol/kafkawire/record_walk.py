@@ -116,8 +116,8 @@ def _walk(body: memoryview, count: int, *, numbers: bool) -> _Walk:
 
 
 def _walk_runs(walk: _Walk, body: memoryview, count: int, numbers: bool) -> None:
-    """Alternates: walks all next records of one shape by its pattern, and then some records of different shapes one by
-    one."""
+    """Walk the records to the end: a run of one shape by the shape's pattern if the pattern matches at least two records,
+    else a few records one by one."""
     end = len(body)
     number = 0
     """How many records have been walked; also the number that the next one should have."""

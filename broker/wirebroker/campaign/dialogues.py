@@ -130,8 +130,8 @@ def pairs(
 ) -> list[Case]:  # fmt: skip
     """Returns the cases with two faults, the most promising cases first.
 
-    The application survived some runs. The first run of each later dialogue goes on, unless `plain` returns the same
-    dialogue for the same request without faults. The second fault matches the first request of each class after the first
+    Of the runs that the application survived, the first with each later dialogue gets a second fault, unless `plain`
+    returns the same dialogue for the same request without faults. The second fault matches the first request of each class after the first
     fault: retries before other classes, and requests that change something before requests that read. If several faults led
     to one dialogue, only one of these faults comes second. A fault that broke the application by itself never comes second.
     """

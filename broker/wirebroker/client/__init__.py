@@ -1,1 +1,1 @@
-"""One client of ours: a connection to a broker, also to a secured cluster: TLS, SASL, and the file that describes them."""
+"""Our own client: connections to brokers, with TLS and SASL if needed, and the settings file that describes them."""

@@ -1,1 +1,1 @@
-"""Helpers for every layer, without imports from any: turns in long work, the name that was probably meant."""
+"""Helpers that every layer may import and that import no layer: turns in long work, suggestions for mistyped names."""

@@ -276,5 +276,6 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._socket.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As of the socket's transport; `peercert` is the client's certificate as `SSLSocket.getpeercert` returns it."""
+        """Returns what the socket's transport returns. `peercert` is the client's certificate, as `SSLSocket.getpeercert`
+        returns it."""
         return self._tls.getpeercert() if name == "peercert" else self._socket.get_extra_info(name, default)

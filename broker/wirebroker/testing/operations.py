@@ -255,7 +255,8 @@ def setting(value: Any) -> str:
 def records(
     engine: Engine, topic: str, partition: int | None = None, *, committed: bool = False
 ) -> list[StoredRecord]:  # fmt: skip
-    """Returns every record that is stored, or is committed, by partition and offset. Raises NoSuchTopic, NoSuchPartition."""
+    """Returns every stored record, or with `committed` only the committed records, by partition and offset. Raises
+    NoSuchTopic, NoSuchPartition."""
     found = topic_named(engine, topic)
     held = found.partitions if partition is None else [partition_of(found, partition)]
     read = committed_records if committed else stored_records

@@ -149,7 +149,7 @@ def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
-    """The first proven batch at or after `begin`, within a chunk or two."""
+    """The position of the first whole batch with a matching CRC from `begin` on, or None if the next two chunks hold none."""
     for length in (CHUNK // 4, CHUNK * 2):
         file.seek(begin)
         view = memoryview(file.read(min(length, size - begin)))

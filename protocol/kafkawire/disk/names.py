@@ -65,7 +65,7 @@ def future_of(folder: str) -> tuple[str, int] | None:
 
 
 class Listing(NamedTuple):
-    """The files of a partition's folder: by suffix the offsets in the names, in order; and all names."""
+    """The files of a partition's folder. `offsets` has the sorted offsets in file names by suffix, `names` every file name."""
 
     offsets: dict[str, list[int]]
     names: frozenset[str]
