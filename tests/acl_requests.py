@@ -52,6 +52,8 @@ DIFFERS_HERE = DIFFERS | {
     *(f"{name}_timestamp{unit}" for name in ("issue", "expiry", "max") for unit in ("", "_ms")),
 }  # fmt: skip
 """Fields that differ as well. They are replaced by a blank."""
+OF_OTHER_RELEASES = {"old_style_offsets", "is_default"}
+"""Fields of versions that 4.3.1 does not have, and so not in what was recorded of it."""
 SIZES = ("total_bytes", "usable_bytes")
 """Fields that are −1 where logs are kept in memory."""
 NOTHING = (None, -1, 0, "", b"", bytes(16), [])
@@ -445,7 +447,7 @@ def comparable(value: Any, ids: Mapping[bytes, str], *, blank: bool = False) -> 
     if isinstance(value, Struct):
         fields = {name: getattr(value, name) for name in type(value).__slots__}
         if not blank:
-            return {name: comparable(each, ids) for name, each in fields.items() if name not in DIFFERS}
+            return {name: comparable(each, ids) for name, each in fields.items() if name not in DIFFERS | OF_OTHER_RELEASES}
         blanks = {name for name in DIFFERS_HERE.intersection(fields) if name in SIZES or fields[name] not in NOTHING}
         return {name: "…" if name in blanks else comparable(each, ids, blank=True) for name, each in fields.items()}
     if isinstance(value, list):

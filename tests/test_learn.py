@@ -22,6 +22,7 @@ from kafkawire.messages.metadata import (
 )
 from kafkawire.registry import api_name
 from requesting import plain, produce_request
+from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.brokers import Brokers
 from wirebroker.client.settings import Access
@@ -162,7 +163,7 @@ def _codes(kafka: MockKafka, access: Access) -> dict[str, int]:
             where = f"{host}:{port}"
             for name, raw in ((topic, batch()), ("too large", batch(tag="v" * 5000))):
                 response = brokers.request(produce_request(topic, raw), 9, where)
-                found[name] = response.responses[0].partition_responses[0].error_code
+                found[name] = only(response).error_code
     return found
 
 

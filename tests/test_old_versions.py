@@ -92,7 +92,7 @@ def test_a_kraft_broker_has_no_offsets_of_version_0() -> None:
 def test_version_1_of_offset_commit_has_a_time_of_its_own() -> None:
     broker = broker_of(KRAFT)
     request = offset_commit("g", 5)
-    request.topics[0].partitions[0].commit_timestamp = 1_000
+    only(request).commit_timestamp = 1_000
     assert only(ask(broker, request, 1)).error_code == 0
     held = broker.engine.groups.offsets.of("g")["orders", 0]
     assert (held.offset, held.time) == (5, 1_000)

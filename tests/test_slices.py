@@ -582,7 +582,7 @@ class Groups(World):
         """Have the member's request begun."""
         if member not in self._connections:
             self._connections[member] = self.engine.connect(1, now=self.now)
-        frame = encode_request(7, "slices", request, self.engine.versions[request.__schema__.key][1])[4:]
+        frame = encode_request(7, "slices", request, self._connections[member].versions[request.__schema__.key][1])[4:]
         self.engine.receive(self._connections[member], memoryview(frame), self.now)
 
     def responses(self) -> list[tuple[str, Any]]:

@@ -22,6 +22,7 @@ from kafkawire.batches import Record, build_batch
 from kafkawire.disk.damage import DataError
 from kafkawire.errors import ErrorCode
 from requesting import plain, produce_request
+from responses import only
 from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.faults.forms import FaultError
@@ -103,7 +104,7 @@ def test_the_cluster_behaves_as_before_until_the_last_broker_runs_the_release() 
         def code() -> int:
             with closing(Connection(address_of(kafka.bootstrap_servers))) as connection:
                 response = connection.request(produce_request("orders", data), 8)
-            return int(response.responses[0].partition_responses[0].error_code)
+            return int(only(response).error_code)
 
         assert code() == ErrorCode.NOT_ENOUGH_REPLICAS
         kafka.upgrade(NEW, node_id=1)
