@@ -42,6 +42,8 @@ class OffsetManager:
             if by.generation < 0:
                 return ErrorCode.NONE
             finds_groups = self._cluster.configs.release.behaviour.finds_groups
+            if version is None and not finds_groups:
+                return ErrorCode.UNKNOWN_MEMBER_ID
             modern = finds_groups and (version is None or version >= 9)
             return ErrorCode.GROUP_ID_NOT_FOUND if modern else ErrorCode.ILLEGAL_GENERATION
         topics = self._cluster.topics_by_id
