@@ -368,6 +368,8 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
         if setting.name in own:
             value = setting.text(setting.parse(own[setting.name]))
             synonyms.insert(0, Synonym(setting.name, value, Source.GROUP))
+        if not configs.release.behaviour.shows_group_synonyms:
+            synonyms = [Synonym(setting.name, value, synonyms[0].source)]
         entries.append(Entry(setting.name, value, synonyms[0].source, False, False, setting.type, synonyms))
     return entries
 

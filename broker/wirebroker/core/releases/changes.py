@@ -49,6 +49,8 @@ class Behaviour:
     """The number of the newest compression codec; 4 is zstd."""
     newest_resource: int = 32
     """The number of the newest kind of resource that has settings; 32 is a group, 16 client metrics, 8 a broker's loggers."""
+    shows_group_synonyms: bool = True
+    """DescribeConfigs shows each place that gives a setting of a group a value, and not only the place in effect."""
     finds_groups: bool = True
     """A commit to an unknown group is GROUP_ID_NOT_FOUND since version 9 of OffsetCommit, and not ILLEGAL_GENERATION."""
     refuses_deletion: bool = True
@@ -126,6 +128,9 @@ CHANGES: tuple[Change, ...] = (
     Change("4.4", "limits_new_partitions", False, "seen", "CreatePartitions adds at most 10,000 partitions"),
     Change("4.4", "names_unknown_operations", False, "seen", "an unknown operation on a logger is refused with error 42"),
     Change("4.4", "finite_quotas", False, "seen", "a quota that is not a finite number is refused"),
+    Change(
+        "4.3", "shows_group_synonyms", False, "seen", "DescribeConfigs shows the broker's setting behind the setting of a group"
+    ),
     Change("4.1", "transaction_start", "any", "KIP-890", "with transaction version 2 a producer's first sequence is 0"),
     Change(
         "4.0", "verifies_epochs", False, "KIP-890", "a fenced producer's batch is refused before its transaction is verified"
