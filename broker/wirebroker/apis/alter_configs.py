@@ -11,6 +11,7 @@ from typing import Any
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from wirebroker.apis.describe_configs import told_kind
 from wirebroker.apis.exchange import Exchange, Steps
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.common.slices import pauses
@@ -50,6 +51,7 @@ def alter_resources(
         else:
             refusal = alteration.alter(validate_only=request.validate_only, controller_fails=controller_fails)
         code, message = refusal or Refusal(ErrorCode.NONE, None)
-        results.append(result(error_code=code, error_message=message, resource_type=kind, resource_name=name))
+        told = told_kind(kind, exchange) if replaces else kind
+        results.append(result(error_code=code, error_message=message, resource_type=told, resource_name=name))
     changes.write_down()
     return response(responses=results)

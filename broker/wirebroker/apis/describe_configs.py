@@ -42,7 +42,10 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
             "This most likely occurs because of a request being malformed by the client library or the message was "
             "sent to an incompatible broker. See the broker logs for more details.",
         )
-        return DescribeConfigsResponse(results=[_result(resource, refusal) for resource in request.resources])
+        results = [_result(resource, refusal) for resource in request.resources]
+        for result in results:
+            result.resource_type = told_kind(result.resource_type, exchange)
+        return DescribeConfigsResponse(results=results)
     results = []
     shown = Shown(request.include_synonyms, request.include_documentation)
     for resource in request.resources:
@@ -54,6 +57,12 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
             found = [entry for entry in found if entry.name in wanted]
         results.append(_result(resource, found, shown))
     return DescribeConfigsResponse(results=results)
+
+
+def told_kind(kind: int, exchange: Exchange) -> int:
+    """The number of a kind of resource as responses of the release repeat it: 0 for an unknown kind before 2.7."""
+    behaviour = exchange.cluster.configs.release.behaviour
+    return kind if behaviour.repeats_unknown_kinds or kind <= behaviour.newest_resource else 0
 
 
 def _entries(resource: DescribeConfigsResource, exchange: Exchange) -> list[Entry] | Refusal:

@@ -49,6 +49,8 @@ class Behaviour:
     """The number of the newest compression codec; 4 is zstd."""
     newest_resource: int = 32
     """The number of the newest kind of resource that has settings; 32 is a group, 16 client metrics, 8 a broker's loggers."""
+    repeats_unknown_kinds: bool = True
+    """A response about a resource of an unknown kind has the number of the kind, and not 0."""
     shows_group_synonyms: bool = True
     """DescribeConfigs shows each place that gives a setting of a group a value, and not only the place in effect."""
     finds_groups: bool = True
@@ -151,6 +153,7 @@ CHANGES: tuple[Change, ...] = (
     Change("3.0", "cuts_first_batch", True, "seen", "a Fetch before version 3 with a limit below the first batch gets nothing"),
     Change("3.0", "lists_aborted", False, "seen", "an error in Fetch has an empty list of aborted transactions"),
     Change("2.8", "responds_to_cut_records", False, "seen", "Produce with record data that ends early is answered"),
+    Change("2.7", "repeats_unknown_kinds", False, "seen", "responses about settings repeat a kind of resource that is unknown"),
     Change("2.6", "fences_newer_epochs", False, "KIP-588", "EndTxn with a newer epoch is refused and changes nothing"),
     Change("2.5", "names_records", False, "seen", "the response names each refused record with its error"),
     Change("2.5", "first_sequence", "zero_or_59", "KIP-360", "a producer without state may begin at any sequence"),
