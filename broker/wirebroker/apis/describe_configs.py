@@ -35,8 +35,8 @@ RESOURCES = 16
 def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     """Respond with the settings of each resource."""
     pause = pauses(RESOURCES)
-    newest = exchange.cluster.configs.release.behaviour.newest_resource
-    if any(resource.resource_type not in KINDS or resource.resource_type > newest for resource in request.resources):
+    known = exchange.cluster.configs.release.behaviour.has_settings
+    if any(resource.resource_type not in KINDS or not known(resource.resource_type) for resource in request.resources):
         refusal = Refusal(
             ErrorCode.INVALID_REQUEST,
             "This most likely occurs because of a request being malformed by the client library or the message was "
@@ -62,7 +62,7 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
 def told_kind(kind: int, exchange: Exchange) -> int:
     """The number of a kind of resource as responses of the release repeat it: 0 for an unknown kind before 2.7."""
     behaviour = exchange.cluster.configs.release.behaviour
-    return kind if behaviour.repeats_unknown_kinds or kind <= behaviour.newest_resource else 0
+    return kind if behaviour.repeats_unknown_kinds or behaviour.has_settings(kind) else 0
 
 
 def _entries(resource: DescribeConfigsResource, exchange: Exchange) -> list[Entry] | Refusal:

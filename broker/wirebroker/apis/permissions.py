@@ -381,10 +381,10 @@ def _configs(operation: Operation) -> Rule:
             kind = RESOURCES_OF_CONFIGS.get(resource.resource_type, _R.CLUSTER)
             return kind, CLUSTER_NAME if kind == _R.CLUSTER else resource.resource_name
 
-        newest = access.exchange.cluster.configs.release.behaviour.newest_resource
+        known = access.exchange.cluster.configs.release.behaviour.has_settings
 
         def admits(resource: Any) -> bool:  # a kind that the release does not have is refused as unknown
-            return resource.resource_type > newest or access.may(operation, *kind_of(resource))
+            return not known(resource.resource_type) or access.may(operation, *kind_of(resource))
 
         kept, refused = access.divide(request, "resources", admits)
         if refused:

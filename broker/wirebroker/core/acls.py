@@ -67,7 +67,7 @@ WITHOUT_SETTINGS = (_O.READ, _O.DELETE, _O.DESCRIBE)
 
 def operations_on(kind: ResourceType, behaviour: Behaviour) -> tuple[Operation, ...]:
     """Returns the operations on a resource that responses of this release list as allowed."""
-    settled = kind != ResourceType.GROUP or behaviour.newest_resource >= GROUP_SETTINGS
+    settled = kind != ResourceType.GROUP or behaviour.has_settings(GROUP_SETTINGS)
     return OPERATIONS[kind] if settled else WITHOUT_SETTINGS
 
 

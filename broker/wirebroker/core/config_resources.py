@@ -105,8 +105,8 @@ class Alteration:
             return self._on_loggers()
         if self.kind == ResourceType.BROKER:
             return self._on_this_broker()
-        newest = self.cluster.configs.release.behaviour.newest_resource
-        if self.kind in (ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP) and self.kind <= newest:
+        known = self.cluster.configs.release.behaviour.has_settings(self.kind)
+        if known and self.kind in (ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP):
             return None
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {self.kind}")
 

@@ -105,6 +105,10 @@ class Behaviour:
     finite_quotas: bool = True
     """A quota is a finite number."""
 
+    def has_settings(self, resource: int) -> bool:
+        """Tells whether this kind of resource, by its number in DescribeConfigs, has settings in the release."""
+        return resource <= self.newest_resource
+
 
 class Change(NamedTuple):
     """A change of behaviour: the first release with the present value of `rule`, its value `before`, and what clients see.
