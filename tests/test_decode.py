@@ -29,6 +29,7 @@ from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProt
 from kafkawire.registry import request_class
 from requesting import produce_request
 from wire.random_messages import MESSAGES, Maker, damaged, versions_of
+from wirebroker.capture.files import start_of_file
 from wirebroker.commands.cli import main
 from wirebroker.decode.forms import UnknownForm, read_bytes, written
 from wirebroker.decode.frames import NotRecognised, decode_all, encode_plain
@@ -291,7 +292,7 @@ def test_the_commands_read_standard_input_and_write_files(tmp_path: Path) -> Non
 
 
 def test_the_exit_code_tells_damage_from_bytes_that_cannot_be_read(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wrong_crc = PRODUCE[:-5] + b"x" + PRODUCE[-4:]
     assert main(["decode", PRODUCE.hex()]) == 0
@@ -302,6 +303,9 @@ def test_the_exit_code_tells_damage_from_bytes_that_cannot_be_read(
     assert main(["decode", "nothing?"]) == 2
     assert main(["decode", PRODUCE.hex(), "--api", "Fetch"]) == 2
     assert capsys.readouterr().err.endswith("wirebroker decode: a response needs both --api and --version\n")
+    (tmp_path / "a.pcapng").write_bytes(start_of_file())
+    assert main(["decode", str(tmp_path / "a.pcapng")]) == 2
+    assert f"this is a capture; `wirebroker trace show {tmp_path / 'a.pcapng'}` reads it" in capsys.readouterr().err
     for text in ("", "{", "[[[", "3", "[" * 100_000):
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
         assert main(["encode", "-"]) == 2

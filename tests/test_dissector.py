@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import ssl
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import trustme
 from kafka import KafkaConsumer, KafkaProducer
 
 from kafkawire.batches import Record, build_batch, end_txn_marker
 from kafkawire.frames import encode_request, encode_response
 from kafkawire.messages import APIS
-from kafkawire.messages.api_versions import ApiVersionsResponse
+from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.registry import request_class, response_class
 from requesting import produce_request
 from wire.random_messages import Maker, versions_of
@@ -137,3 +140,40 @@ def test_damage_is_shown_and_breaks_nothing(script: Path, tmp_path: Path) -> Non
     assert tshark(script, capture, "-Y", "_ws.lua.error") == []
     assert len(tshark(script, capture, "-Y", "kafka4.damaged")) > 10
     assert tshark(script, capture, "-Y", 'kafka4.record_value == "tea"', "-T", "fields", "-e", "kafka4.name")[-1] == "orders"
+
+
+def test_a_log_of_keys_decrypts_a_connection_on_a_port_of_kafka(script: Path, tmp_path: Path) -> None:
+    authority, passed = trustme.CA(), list[tuple[bool, bytes]]()
+    served, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(served)
+    authority.configure_trust(trusting)
+    trusting.keylog_filename = str(tmp_path / "keys")
+    ends = [(ssl.MemoryBIO(), ssl.MemoryBIO()) for _ in range(2)]
+    client = trusting.wrap_bio(*ends[0], server_hostname="127.0.0.1")
+    server = served.wrap_bio(*ends[1], server_side=True)
+
+    def pass_on() -> None:
+        """Everything that either side has written goes to the other side, in packets of 700 bytes."""
+        for by_server, (sent, to) in enumerate(((ends[0][1], ends[1][0]), (ends[1][1], ends[0][0]))):
+            while data := sent.read(700):
+                passed.append((bool(by_server), data))
+                to.write(data)
+
+    for _ in range(3):
+        for side in (client, server):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+            pass_on()
+    large = encode_request(1, "c", produce_request("orders", build_batch([Record(0, 0, None, b"tea" + bytes(40_000))])), 9)
+    client.write(large)
+    client.write(encode_request(2, "c", ApiVersionsRequest(), 0))
+    pass_on()
+    server.write(b"".join(encode_response(2, ApiVersionsResponse(error_code=0, api_keys=[]), 0)))
+    pass_on()
+    with_keys = ["-o", f"tls.keylog_file:{tmp_path / 'keys'}"]
+    for port in (9093, 31_234):
+        capture = written(tmp_path / "tls.pcapng", passed, (50_000, port))
+        wanted = [*with_keys, "-Y", "kafka4.api", "-T", "fields", "-e", "kafka4.api", "-e", "kafka4.api_version"]
+        told = "\n".join(tshark(script, capture, *wanted)).replace(",", "\t").split()
+        assert sorted(word for word in told if word.isalpha()) == ["ApiVersions", "ApiVersions", "Produce"]
+        assert tshark(script, capture, *with_keys, "-Y", "kafka4.not_decoded || kafka4.damaged || _ws.lua.error") == []

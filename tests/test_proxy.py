@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 import trustme
 from kafka import KafkaProducer
 
+from controlkit import ControlClient
 from dialogue import ANY_RESPONSE, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, overall, refused, seq, tagged
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -25,14 +28,15 @@ from requesting import fetch
 from wirebroker import faults
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.cli import build_parser, main
-from wirebroker.commands.proxy import client_tls
-from wirebroker.faults import FaultError
+from wirebroker.commands.proxy import client_tls, upstream_tls
+from wirebroker.commands.usage import UsageError
+from wirebroker.faults import FaultError, kinds
 from wirebroker.mock import MockKafka
 from wirebroker.net.limits import WRITE_HIGH_WATER
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.requests.connection import OPEN
-from wirebroker.trace.rows import ShadowRow
+from wirebroker.trace.rows import ConnectionRow, ShadowRow
 from wirekit import ask_in_vain, batch, client
 
 
@@ -242,6 +246,14 @@ def test_a_rule_that_acts_inside_a_broker_is_refused(proxy: ProxyKafka, rule: fa
         proxy.faults.add(rule)
 
 
+def test_the_page_on_the_proxy_names_every_kind_that_is_refused() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "proxy.md").read_text(encoding="utf-8")
+    listed = page.partition("Kinds that act inside a broker are refused with a sentence: ")[2].partition(". A request")[0]
+    modules = (kinds.exchanges, kinds.wire, kinds.storage, kinds.state)
+    refused = {name for module in modules for name in module.__all__ if getattr(module, name).needs_broker}
+    assert set(re.findall(r"`(\w+)`", listed)) == refused
+
+
 def test_faults_before_a_cluster_elsewhere_need_consent() -> None:
     with ProxyKafka(upstream="192.0.2.1:9092") as proxy, pytest.raises(FaultError, match="allow_faults=True"):
         proxy.faults.add(faults.delay(5))
@@ -296,6 +308,17 @@ def test_a_broker_that_goes_away_takes_its_connections_with_it(upstream: MockKaf
     line = Dialogue(proxy) >> tagged("x") << accepted(at=0)
     upstream.stop()
     line >> tagged("x") << CLOSED
+
+
+def test_a_closed_row_has_the_time_at_which_the_broker_left(upstream: MockKafka) -> None:
+    with ProxyKafka(upstream=upstream.bootstrap_servers, trace="exchanges") as proxy:
+        line = Dialogue(proxy) >> tagged("x") << accepted(at=0)
+        last = proxy.trace.events()[-1].time
+        proxy.wait_until(lambda: time.time_ns() // 1_000_000 > last + 20)
+        upstream.stop()
+        line >> tagged("x") << CLOSED
+        closed = [row for row in proxy.trace.events("connection") if isinstance(row, ConnectionRow) and row.change == "closed"]
+    assert closed[0].time > last + 20
 
 
 @pytest.mark.parametrize("hello", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
@@ -514,4 +537,42 @@ def test_a_broker_without_tls_is_named(upstream: MockKafka, caplog: pytest.LogCa
     caplog.set_level(logging.INFO)
     with ProxyKafka(upstream=upstream.bootstrap_servers, upstream_tls=ssl.create_default_context()) as mistaken:
         Dialogue(mistaken) >> tagged("x") << CLOSED
-    assert f"the broker at {upstream.bootstrap_servers} cannot be reached" in caplog.text
+    named = f"the broker at {upstream.bootstrap_servers} cannot be reached: it closed the connection during the TLS handshake"
+    assert named in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("trusts", "has_certificate", "sentence"),
+    [
+        (False, False, "it closed the connection before its first response; does it want TLS (--upstream-tls-ca)?"),
+        (True, False, "the broker wants a certificate from its clients; give --upstream-tls-cert"),
+        (True, True, ""),
+    ],
+)
+def test_a_broker_that_does_not_serve_the_proxy_is_named_before_a_client_comes(
+    trusts: bool, has_certificate: bool, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with MockKafka(security="ssl", configs={"ssl.client.auth": "required"}) as kafka:
+        trusting = ssl.create_default_context(cafile=str(kafka.tls_folder / "ca.pem")) if trusts else None
+        if has_certificate and trusting is not None:
+            trusting.load_cert_chain(kafka.tls_folder / "client.pem")
+        with ProxyKafka(upstream=kafka.bootstrap_servers, upstream_tls=trusting, control=True) as proxy:
+            host = proxy._running()[1]
+            host._lends_certificate = has_certificate
+            proxy._call(lambda _: host.check())
+            node = next(iter(host._nodes.values()))
+            proxy.wait_until(lambda: bool(node.problem) or (node.checking is not None and node.checking.done()), 20)
+            assert sentence in node.problem
+            assert bool(node.problem) == bool(sentence)
+            health = ControlClient(proxy.control_url).ask("GET", "/health")
+            assert (health["status"], health["problem"]) == ("unreachable" if sentence else "ok", node.problem)
+
+
+@pytest.mark.parametrize("flag", ["ca", "cert", "key"])
+def test_a_file_for_tls_that_is_not_there_is_named_with_its_flag(flag: str, authority: trustme.CA, tmp_path: Path) -> None:
+    files: dict[str, str | None] = {"ca": str(tmp_path / "ca.pem"), "cert": str(tmp_path / "server.pem"), "key": None}
+    missing = tmp_path / "missing.pem"
+    files[flag] = str(missing)
+    with pytest.raises(UsageError, match=rf"^--upstream-tls-{flag} {missing}: No such file or directory$"):
+        upstream_tls(files["ca"], files["cert"], files["key"])

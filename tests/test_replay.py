@@ -5,14 +5,21 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from requesting import init_producer_id, plain
 from wirebroker import MockKafka, ProxyKafka, faults
+from wirebroker.capture.files import packet_block, start_of_file
+from wirebroker.capture.packets import Line
+from wirebroker.client import brokers, login
+from wirebroker.commands import replay
 from wirebroker.commands.cli import main
+from wirebroker.trace.rows import AuthenticationRow, ReplyRow
 from wirekit import RawProducer, client
 
 Play = Callable[[MockKafka], None]
@@ -193,6 +200,54 @@ def test_a_broker_that_does_not_respond_is_a_difference(tmp_path: Path, capsys: 
     assert capsys.readouterr().err == "wirebroker replay: 'nowhere' is not host:port\n"
 
 
+def test_groups_are_asked_for_at_their_own_coordinators(tmp_path: Path, capsys: Out) -> None:
+    groups = [f"g{number}" for number in range(8)]
+
+    def play(kafka: MockKafka) -> None:
+        line = client(kafka)
+        kafka.wait_until(lambda: not line.request(plain("FindCoordinator", key="g", key_type=0), 3).error_code)
+        for group in groups:
+            line.request(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]), 8)
+
+    session = recorded(tmp_path / "a.pcapng", play)
+    with MockKafka(brokers=3, topics={"orders": 2}, trace="exchanges") as kafka:
+        assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers.split(",")[0], "--timeout", "3"]) == 0
+        rows = [row for row in kafka.trace.events("reply") if isinstance(row, ReplyRow) and row.api == "OffsetFetch"]
+    assert [row.errors for row in rows] == [()] * len(groups)
+    assert len({row.node for row in rows}) > 1
+
+
+def test_a_coordinator_is_found_again_and_the_wait_is_told(
+    tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "TOLD_EVERY_S", 0)
+
+    def play(kafka: MockKafka) -> None:
+        line = client(kafka)
+        kafka.wait_until(lambda: not line.request(plain("FindCoordinator", key="g", key_type=0), 3).error_code)
+        line.request(plain("Heartbeat", group_id="g"), 0)
+
+    session = recorded(tmp_path / "a.pcapng", play)
+    with MockKafka(topics={"orders": 2}, trace="exchanges") as kafka:
+        kafka.faults.add(faults.error("NOT_COORDINATOR", api="Heartbeat", nth=1))
+        assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers]) == 0
+        asked = [row.api for row in kafka.trace.events("reply") if isinstance(row, ReplyRow)]
+    assert asked[-4:] == ["FindCoordinator", "Heartbeat", "FindCoordinator", "Heartbeat"]
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1].endswith("requests and responses; Heartbeat gets NOT_COORDINATOR and is sent again")
+
+
+@pytest.mark.parametrize("command", [["diff", "SESSION", "SESSION"], ["replay", "SESSION", "--bootstrap", "127.0.0.1:1"]])
+def test_a_capture_without_a_readable_request_compares_nothing(command: list[str], tmp_path: Path, capsys: Out) -> None:
+    line, path = Line(("127.0.0.1", 50_000), ("127.0.0.1", 9093)), tmp_path / "tls.pcapng"
+    packets = [*line.handshake(), line.sent(False, b"\x16\x03\x01\0\x05hello"), line.sent(True, b"\x16\x03\x03\0\x05hello")]
+    path.write_bytes(start_of_file() + b"".join(packet_block(0, data) for data in packets))
+    assert main([str(path) if word == "SESSION" else word for word in command]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no request of Kafka's protocol is in the 5 packets; 2 of its pieces are encrypted (TLS)" in said.err
+
+
 # Secured clusters; tests/audit_spark/test_secured_kafka.py has a real one with SASL
 
 
@@ -206,7 +261,33 @@ def test_a_session_is_sent_over_tls(tmp_path: Path, capsys: Out) -> None:
         arguments = ["replay", session, "--bootstrap", secured.bootstrap_servers]
         assert main([*arguments, "--command-config", str(settings)]) == 0
         assert [row.verdict for row in kafka.trace.produce()] == ["accepted", "accepted", "duplicate"]
+        capsys.readouterr()
         assert main([*arguments, "--timeout", "3"]) == 2
+        assert "security.protocol=SSL or SASL_SSL" in capsys.readouterr().err
     settings.write_text("security.protocol=TLS\n")
     assert main(["replay", session, "--bootstrap", "127.0.0.1:1", "--command-config", str(settings)]) == 2
     assert "client.properties: security.protocol is TLS, expected one of PLAINTEXT" in capsys.readouterr().err
+
+
+def test_a_login_is_renewed_before_its_session_ends(tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login, "RENEWED_AT", 0)  # at once, so that every request needs another login
+    session, settings = recorded(tmp_path / "a.pcapng", produce_and_consume), tmp_path / "client.properties"
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";'
+    settings.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n")
+    limit = {"connections.max.reauth.ms": "60000"}
+    with MockKafka(
+        topics={"orders": 2}, security="sasl_plaintext", users={"alice": "secret"}, configs=limit, trace="exchanges"
+    ) as kafka:
+
+        def log_in_later(*arguments: Any) -> None:
+            kafka.clock.advance(seconds=2)  # Kafka refuses a second login within a second
+            login.log_in(*arguments)
+
+        monkeypatch.setattr(brokers, "log_in", log_in_later)
+        command = ["replay", session, "--bootstrap", kafka.bootstrap_servers, "--command-config", str(settings)]
+        assert main(command) == 0, capsys.readouterr().out
+        outcomes = [
+            (row.outcome, row.again) for row in kafka.trace.events("authentication") if isinstance(row, AuthenticationRow)
+        ]
+    assert {outcome for outcome, _ in outcomes} == {"succeeded"}
+    assert sum(again for _, again in outcomes) > 10

@@ -32,6 +32,7 @@ LARGEST_FRAME = 1 << 28
 LONGEST_CLIENT_ID = 1000
 UNKNOWN_NODE = -1
 TLS = (b"\x16\x03", b"\x17\x03")
+INSTEAD = ": `wirebroker proxy --tls-cert … --upstream-tls-ca … --capture FILE` writes what it encrypts and decrypts"
 LOOPBACK = {"localhost": "127.0.0.1"}
 
 
@@ -66,6 +67,11 @@ class Session:
         self._packets, self._encrypted, self._seen = 0, 0, 0
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no request could be read. A complaint gives the reason."""
+        return not self._seen
+
+    @property
     def directory(self) -> Directory:
         """The names that the session has shown."""
         return self._proxy.directory
@@ -94,7 +100,7 @@ class Session:
         for conversation in self._conversations.values():
             self._proxy.disconnected(conversation.relay.connection, "the capture ends", now // 1000)
         if not self._seen:
-            hint = f"; {self._encrypted} of its pieces are encrypted (TLS)" if self._encrypted else ""
+            hint = f"; {self._encrypted} of its pieces are encrypted (TLS){INSTEAD}" if self._encrypted else ""
             self.complaints.append(f"no request of Kafka's protocol is in the {self._packets} packets{hint}")
 
     def _take(self, event: Piece | Ended) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kafkawire.messages.metadata import MetadataResponse
 from wirebroker.client.login import log_in
@@ -30,6 +32,18 @@ class Brokers(Connections):
             made.close()
             raise
         return made
+
+    def renew(self, connection: Connection) -> None:
+        """Log in again on a connection whose session ends soon, as `connect` does. No response may be awaited on it."""
+        if time.monotonic() >= connection.session_ends:
+            log_in(connection, self._access)
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[Connection]:
+        with super()._open(name) as held:
+            if not held.awaited:
+                self.renew(held)
+            yield held
 
 
 def leaders_in(metadata: MetadataResponse) -> Iterator[tuple[tuple[str, int], str]]:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from math import inf
 
 from kafkawire.errors import ErrorCode, error_name
+from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
 from wirebroker.client.settings import Access
 from wirebroker.client.wire import Connection
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+SASL_AUTHENTICATE = SaslAuthenticateRequest.__schema__.key
+RENEWED_AT = 0.85
+"""The part of a session's lifetime after which Kafka's clients, too, log in again."""
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000
 """The least number is RFC 7677's; the largest keeps a broker from occupying a client."""
 
@@ -24,25 +30,38 @@ class LoginFailed(Exception):
 
 
 def log_in(connection: Connection, access: Access) -> None:
-    """Log in on a new connection if the access has SASL. Raises LoginFailed, and what the connection raises."""
+    """Log in on a connection if the access has SASL, also again. Raises LoginFailed, and what the connection raises.
+
+    Afterwards `session_ends` is the time for the next login, if the broker limits sessions (`connections.max.reauth.ms`).
+    """
     if not access.mechanism:
         return
+    if connection.login_version < 0:
+        connection.login_version = _version(connection)
     response = connection.request(SaslHandshakeRequest(mechanism=access.mechanism), 1)
     if response.error_code != ErrorCode.NONE:
         offered = ", ".join(response.mechanisms) or "nothing"
         raise LoginFailed(f"it does not take the mechanism {access.mechanism}; it offers {offered}")
 
     def exchange(message: bytes) -> bytes:
-        told = connection.request(SaslAuthenticateRequest(auth_bytes=message), 0)
+        told = connection.request(SaslAuthenticateRequest(auth_bytes=message), connection.login_version)
         if told.error_code != ErrorCode.NONE:
             why = told.error_message or error_name(told.error_code)
             raise LoginFailed(f"it refuses the login of {access.username}: {why}")
+        ms = told.session_lifetime_ms
+        connection.session_ends = time.monotonic() + ms / 1000 * RENEWED_AT if ms > 0 else inf
         return bytes(told.auth_bytes)
 
     if access.mechanism == "PLAIN":
         exchange(f"\0{access.username}\0{access.password}".encode())
     else:
         scram(access.mechanism, access.username, access.password, exchange, b64encode(secrets.token_bytes(18)).decode())
+
+
+def _version(connection: Connection) -> int:
+    """The version of SaslAuthenticate: 1 has the lifetime of the session, 0 is for brokers before Kafka 2.2."""
+    offered = connection.request(ApiVersionsRequest(), 0).api_keys
+    return min(max((each.max_version for each in offered if each.api_key == SASL_AUTHENTICATE), default=0), 1)
 
 
 def scram(mechanism: str, username: str, password: str, exchange: Callable[[bytes], bytes], nonce: str) -> None:

@@ -22,6 +22,8 @@ TIMEOUT = 10.0
 LARGEST_RESPONSE = 512 * 1024 * 1024
 AT_ONCE = 1 << 18
 """The most bytes of one read."""
+TLS_ALERT = b"\x15\x03"
+SECURE = "security.protocol=SSL or SASL_SSL in the client's properties (--command-config)"
 SHOWN = 64
 """How many bytes of an unreadable response its error message shows."""
 
@@ -74,6 +76,11 @@ class Connection:
         """Correlation id, API key and version of each request that has no response yet."""
         self._correlation = 0
         self._frames = FrameReader(limits.bytes)
+        self._has_answered = False
+        self.session_ends = inf
+        """When the login has to be renewed (KIP-368), by `time.monotonic`."""
+        self.login_version = -1
+        """The version of SaslAuthenticate that the broker takes, −1 as long as it is not known."""
         try:
             self._socket = socket.create_connection(address, timeout)
             if tls is not None:
@@ -140,15 +147,26 @@ class Connection:
                 if time.monotonic() > until:
                     raise TimeoutError
                 if not (arrived := self._socket.recv(AT_ONCE)):
-                    raise ConnectionResetError("the broker closed the connection")
+                    raise ConnectionResetError(f"the broker closed the connection{self._hint()}")
                 self._frames.feed(arrived)
         except ProtocolError as wrong:
+            if bytes(self._frames.tail[:2]) == TLS_ALERT:
+                raise ConnectionClosed(f"the broker refuses plaintext{self._hint()}") from wrong
             raise ProtocolError(f"{wrong}, so this is not a Kafka broker") from wrong
         except (TimeoutError, BlockingIOError) as late:
             raise NoResponse("no response in time") from late
         except OSError as broken:
             raise ConnectionClosed(_words(broken)) from broken
+        self._has_answered = True
         return frame[SIZE_BYTES:]
+
+    def _hint(self) -> str:
+        """What to change if the broker seems to speak TLS and this connection does not, else ""."""
+        if self._has_answered or isinstance(self._socket, ssl.SSLSocket):
+            return ""
+        if bytes(self._frames.tail[:2]) == TLS_ALERT:
+            return f"; it speaks TLS: set {SECURE}"
+        return f" before its first response; if it wants TLS, set {SECURE}"
 
 
 class Connections:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kafkawire.errors import ProtocolError
 from kafkawire.printable import printable, printable_lines
+from wirebroker.capture.files import is_capture
 from wirebroker.common.complaints import complain
 from wirebroker.decode.forms import UnknownForm, read_bytes
 from wirebroker.decode.frames import decode_all
@@ -21,7 +22,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if (arguments.api is None) != (arguments.version is None):
             raise UnknownForm("a response needs both --api and --version")
-        data = read_bytes(given(arguments.input), arguments.form)
+        data = given(arguments.input)
+        if arguments.form is None and is_capture(data[:4]):
+            raise UnknownForm(f"this is a capture; `wirebroker trace show {arguments.input}` reads it")
+        data = read_bytes(data, arguments.form)
         for decoded in decode_all(data, arguments.api, arguments.version):
             if arguments.json:
                 print(printable_lines(json.dumps(decoded.plain, ensure_ascii=False, indent=2)))

@@ -25,6 +25,8 @@ def run(arguments: argparse.Namespace) -> int:
             return 2
         for complaint in session.complaints:
             complain("diff", f"{name}: {complaint}")
+        if session.is_empty:
+            return 2
         sessions.append(outcomes.lanes())
     return report(*sessions)
 

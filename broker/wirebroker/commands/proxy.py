@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import ssl
 from contextlib import ExitStack
 
@@ -85,10 +84,9 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         print_line(f"listening on {bound[0]}:{bound[1]}, before {upstream[0]}:{upstream[1]}")
         await open_control(control, arguments)
         print_line("ready")
-        probe = asyncio.ensure_future(host.probe())
+        host.check()
         await stop.wait()
         ignore_signals()
-        probe.cancel()
     finally:
         if control is not None:
             await control.close()
@@ -111,11 +109,14 @@ def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
 
 
 def upstream_tls(authority: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext | None:
-    """TLS towards the brokers. Raises UsageError, OSError."""
+    """TLS towards the brokers. Raises UsageError."""
     if authority is None:
         if certificate is not None or key is not None:
             raise UsageError("--upstream-tls-cert needs --upstream-tls-ca, the authority that signed the brokers' certificates")
         return None
+    for flag, file in (("ca", authority), ("cert", certificate), ("key", key)):
+        if file is not None:
+            _check_readable(f"--upstream-tls-{flag}", file)
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=authority)
     except ssl.SSLError as wrong:
@@ -127,3 +128,12 @@ def upstream_tls(authority: str | None, certificate: str | None, key: str | None
             problem = f"certificate and key cannot be used ({getattr(wrong, 'reason', '') or wrong})"
             raise UsageError(f"--upstream-tls-cert {certificate}: {problem}") from None
     return context
+
+
+def _check_readable(flag: str, file: str) -> None:
+    """Raises UsageError if a file cannot be read: OpenSSL's own error does not name the file."""
+    try:
+        with open(file, "rb"):
+            pass
+    except OSError as failure:
+        raise UsageError(f"{flag} {file}: {failure.strerror}") from None

@@ -7,18 +7,19 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafkawire.codec import decode
 from kafkawire.declare import Message
 from kafkawire.entities import values
-from kafkawire.errors import EncodeError, ErrorCode, ProtocolError
+from kafkawire.errors import EncodeError, ErrorCode, ProtocolError, error_name
 from kafkawire.frames import SIZE, decode_response, encode_request, read_request_header
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkawire.messages.produce import ProduceRequest
-from kafkawire.registry import KEYS, request_class
+from kafkawire.registry import KEYS, api_name, request_class
 from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Outcomes
 from wirebroker.capture.remaking import Remaker
@@ -29,6 +30,7 @@ from wirebroker.client.settings import Access, BadConfig, read_access
 from wirebroker.client.wire import Connection, address_of
 from wirebroker.commands.diff import report
 from wirebroker.common.complaints import complain
+from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.relay import Relay
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.parts import named
@@ -48,6 +50,8 @@ NOT_READY = frozenset(
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
      ErrorCode.CONCURRENT_TRANSACTIONS)
 )  # fmt: skip
+TOLD_EVERY_S = 5.0
+"""Seconds between two lines about the progress."""
 PAUSE_S = 0.1
 """Seconds between two attempts while a coordinator is not ready."""
 Event = Asked | Answered
@@ -73,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
             session.read(file)
         for complaint in session.complaints:
             complain("replay", f"{arguments.session}: {complaint}")
+        if session.is_empty:
+            return 2
         access = read_access(arguments.command_config) if arguments.command_config else Access()
         replay = Replay(session, address, arguments.timeout, access)
         replay.prepare(events, create=arguments.create_topics)
@@ -94,7 +100,9 @@ class _Line:
     connection: Connection
     relay: Relay
     awaited: deque[tuple[int, bytes]] = field(default_factory=deque)
-    """The requests without a response, with their correlation ids."""
+    """The requests whose response is not compared yet, with their correlation ids."""
+    arrived: deque[bytes] = field(default_factory=deque)
+    """Responses that had to be read before their turn."""
 
 
 class Replay:
@@ -116,6 +124,7 @@ class Replay:
         """The nodes that have the fetch sessions, by the recorded connections and ids."""
         self._latest: Message | None = None
         """The response that was read last."""
+        self._told = time.monotonic()
 
     def _connect(self, address: tuple[str, int]) -> Connection:
         where = "{}:{}".format(*address)
@@ -125,6 +134,10 @@ class Replay:
             raise CannotReplay(f"the broker at {where} cannot be reached: {refused}") from None
         except LoginFailed as refused:
             raise CannotReplay(f"the broker at {where}: {refused}") from None
+
+    def _ask(self, message: Message, version: int) -> Any:
+        self._brokers.renew(self._own)
+        return self._own.request(message, version)
 
     def prepare(self, events: Iterable[Event], *, create: bool) -> None:
         """Learn the cluster's nodes and topics. Raises CannotReplay if topics are missing, unless `create`."""
@@ -139,21 +152,21 @@ class Replay:
                 CreatableTopic(name=name, num_partitions=count, replication_factor=-1, assignments=[], configs=[])
                 for name, count in missing.items()
             ]
-            response = self._own.request(CreateTopicsRequest(topics=topics, timeout_ms=30_000), CREATE_VERSION)
+            response = self._ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), CREATE_VERSION)
             for each in response.topics:
                 if each.error_code:
                     raise CannotReplay(f"the topic {each.name} cannot be created: {each.error_message}")
             self._learn_metadata()
 
     def _learn_metadata(self) -> None:
-        response: MetadataResponse = self._own.request(MetadataRequest(topics=None), METADATA_VERSION)
+        response: MetadataResponse = self._ask(MetadataRequest(topics=None), METADATA_VERSION)
         self._nodes = {each.node_id: (each.host, each.port) for each in response.brokers}
         for topic in response.topics:
             self._leaders |= {(topic.name or "", each.partition_index): each.leader_id for each in topic.partitions}
         self._observer.directory.learn(response)
 
     def _new_producer(self) -> int:
-        response = self._own.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_VERSION)
+        response = self._ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_VERSION)
         return int(response.producer_id)
 
     def _observed(self, event: Event) -> None:
@@ -163,7 +176,10 @@ class Replay:
 
     def play(self, events: Iterable[Event]) -> None:
         """Send the requests. Raises CannotReplay, ProtocolError."""
-        for event in events:
+        events = list(events)
+        for number, event in enumerate(events):
+            self._where = f"{number:,} of {len(events):,} requests and responses"
+            self._tell("")
             if isinstance(event, Asked):
                 self._send(event)
             else:
@@ -171,27 +187,39 @@ class Replay:
         for key in list(self._lines):
             self._drop(key, "the session ends")
 
+    def _tell(self, waits: str) -> None:
+        """Report the progress of a long replay from time to time."""
+        if time.monotonic() >= self._told + TOLD_EVERY_S:
+            self._told = time.monotonic()
+            complain("replay", f"{self._where}{waits}")
+
     def _address(self, key: int, request: Message) -> Address:
         """The node that the request is for: the leader of its first partition, or the coordinator; else the bootstrap node."""
         node_id = -1
         if key in TO_LEADERS:
             partitions = (place for place in named(request, self._directory) if place[1] is not None)
             node_id = next((self._leaders.get((name, index or 0), -1) for name, index in partitions), -1)
-        else:
-            kind, entity = (TRANSACTION, "transactionalId") if key in OF_TRANSACTIONS else (GROUP, "groupId")
-            name = next(iter(values(request, entity)), None)  # type: ignore[arg-type]
-            if name:
-                node_id = self._coordinators.get((kind, name)) or self._find(kind, name)
+        elif coordinated := _coordinated(key, request):
+            node_id = (
+                self._coordinators[coordinated[0]] if coordinated[0] in self._coordinators else self._find(*coordinated[0])
+            )
         return self._nodes.get(node_id, self._bootstrap)
 
     def _find(self, kind: int, name: str) -> int:
         end = time.monotonic() + self._timeout
         while True:
-            response = self._own.request(FindCoordinatorRequest(key=name, key_type=kind), FIND_VERSION)
+            response = self._ask(FindCoordinatorRequest(key=name, key_type=kind), FIND_VERSION)
             if not response.error_code or time.monotonic() > end:
                 self._coordinators[kind, name] = response.node_id
                 return int(response.node_id)
+            self._tell(f"; {error_name(response.error_code)}: waiting for the coordinator of {name}")
             time.sleep(PAUSE_S)
+
+    def _found_again(self, exchange: ForwardedExchange) -> Address:
+        """The coordinators of a request, asked for again: where it belongs now."""
+        for place in _coordinated(exchange.api_key, exchange.request):
+            self._coordinators.pop(place, None)
+        return self._address(exchange.api_key, exchange.request)
 
     def _send(self, asked: Asked) -> None:
         frame, number = asked.frame[SIZE.size :], asked.connection.number
@@ -211,9 +239,19 @@ class Replay:
         if not (isinstance(request, ProduceRequest) and request.acks == 0):
             line.awaited.append((header.correlation_id, made))
         try:
+            self._renew(line)
             line.connection.send_bytes(made)
         except OSError:
             self._drop(key, "the broker closed it")
+
+    def _renew(self, line: _Line) -> None:
+        """Log in again before the session of a connection ends. No other response may be under way then."""
+        if time.monotonic() < line.connection.session_ends:
+            return
+        sent = len(line.awaited) - 1  # the last one is about to be sent
+        while len(line.arrived) < sent:
+            line.arrived.append(bytes(line.connection.frame()))
+        self._brokers.renew(line.connection)
 
     def _open(self, key: tuple[int, Address], node_id: int) -> _Line:
         """A recorded connection, as far as it leads to this node."""
@@ -242,22 +280,38 @@ class Replay:
                 self._sessions[number, session_id] = key[1]
 
     def _response(self, line: _Line, recorded: Answered) -> bytes:
-        """The response to the oldest request. It is sent again, as clients do, while its coordinator is not ready."""
-        exchange, end = recorded.exchange, time.monotonic() + self._timeout
+        """The response to the oldest request. It is sent again, as clients do, while its coordinator is not ready, and to
+        another broker if that is the coordinator now."""
+        exchange, end, at = recorded.exchange, time.monotonic() + self._timeout, line
         _, made = line.awaited.popleft()
         before = set() if recorded.response is None else set(values(recorded.response, "errorCode"))
         while True:
-            frame = bytes(line.connection.frame())
+            frame = line.arrived.popleft() if at is line and line.arrived else bytes(at.connection.frame())
             again = _codes(frame, exchange.api_key, exchange.version) & NOT_READY - before
-            if not again or line.awaited or time.monotonic() > end:
+            if not again or at.awaited or time.monotonic() > end:
                 return frame
+            named = ", ".join(map(error_name, sorted(again)))
+            self._tell(f"; {api_name(exchange.api_key)} gets {named} and is sent again")
             time.sleep(PAUSE_S)
-            line.connection.send_bytes(made)
+            if ErrorCode.NOT_COORDINATOR in again:
+                where = exchange.connection.number, self._found_again(exchange)
+                at = self._lines.get(where) or self._open(where, exchange.connection.node_id)
+                if at.awaited:
+                    return frame
+            self._brokers.renew(at.connection)
+            at.connection.send_bytes(made)
 
     def _drop(self, key: tuple[int, Address], reason: str) -> None:
         line = self._lines.pop(key)
         line.connection.close()
         self._observer.disconnected(line.relay.connection, reason, 0)
+
+
+def _coordinated(key: int, request: Message) -> list[tuple[int, str]]:
+    """The groups or transactional ids in a request for a coordinator."""
+    if key in OF_TRANSACTIONS:
+        return [(TRANSACTION, name) for name in values(request, "transactionalId") if name]
+    return [(GROUP, name) for name in values(request, "groupId") if name]
 
 
 def _codes(frame: bytes, key: int, version: int) -> set[int]:

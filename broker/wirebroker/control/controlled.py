@@ -72,6 +72,11 @@ class Controlled:
         raise NotImplementedError
 
     @property
+    def problem(self) -> str:
+        """Why it cannot serve clients now, "" if it can."""
+        return ""
+
+    @property
     def bootstrap_servers(self) -> str:
         """The addresses for clients, comma-separated."""
         raise NotImplementedError
@@ -260,6 +265,10 @@ class ControlledProxy(Controlled):
     @property
     def pushes(self) -> Pushes:
         return self.host.proxy.pushes
+
+    @property
+    def problem(self) -> str:
+        return self.host.problem
 
     @property
     def bootstrap_servers(self) -> str:

@@ -367,8 +367,25 @@ local function frame(tvb, pinfo, root)
   pinfo.private.kafka4 = "1"
 end
 
+local tls = Dissector.get("tls")
+
+-- Whether a record of TLS begins here: a port of Kafka may speak TLS, whose dissector decrypts with a log of keys.
+local function is_tls(tvb)
+  local kind = tvb(0, 1):uint()
+  return kind >= 20 and kind <= 23 and tvb:len() >= 3 and tvb(1, 1):uint() == 3 and tvb(2, 1):uint() <= 4
+end
+
 -- `dissect_tcp_pdus` does not join segments for a heuristic dissector, so frames are cut here.
 function kafka4.dissector(tvb, pinfo, root)
+  local held = state(pinfo)
+  held.tls = held.tls or is_tls(tvb)
+  if held.tls and not held.decrypts then
+    held.decrypts = true
+    pinfo.can_desegment = 2 -- one call of a dissector uses one up
+    tls:call(tvb, pinfo, root)
+    held.decrypts = false
+    return tvb:len()
+  end
   pinfo.cols.protocol = "KAFKA4"
   pinfo.cols.info:set("")
   pinfo.private.kafka4 = nil
@@ -390,13 +407,21 @@ function kafka4.dissector(tvb, pinfo, root)
   return last
 end
 
-kafka4:register_heuristic("tcp", function(tvb, pinfo, root)
-  if not is_request(tvb) then return false end
-  pinfo.conversation = kafka4
-  kafka4.dissector(tvb, pinfo, root)
-  return true
-end)
+for _, carrier in ipairs({ "tcp", "tls" }) do
+  kafka4:register_heuristic(carrier, function(tvb, pinfo, root)
+    local held = state(pinfo)
+    if not (is_request(tvb) or held.known) then return false end
+    if carrier == "tcp" then pinfo.conversation = kafka4 end
+    held.known = carrier == "tls" -- TLS asks again for each piece of a connection
+    held.decrypts = carrier == "tls"
+    kafka4.dissector(tvb, pinfo, root)
+    held.decrypts = false
+    return true
+  end)
+end
 
 function kafka4.init() streams = {} end
 
-DissectorTable.get("tcp.port"):add("9092-9099,19092-19099", kafka4)
+local PORTS = "9092-9099,19092-19099"
+DissectorTable.get("tcp.port"):add(PORTS, kafka4)
+DissectorTable.get("tls.port"):add(PORTS, kafka4)

@@ -9,7 +9,10 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import cast
 
+from kafkawire.frames import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.primitives import Buffer
 from wirebroker.net.clock import Clock
 from wirebroker.net.driver import IN_LINE, READY, ClientConnection, Driver, Side
@@ -20,13 +23,15 @@ from wirebroker.net.sockets import AT_ONCE, BACKLOG, ListenError, queue_connecti
 from wirebroker.net.tls_transport import TlsTransport
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
-from wirebroker.proxy.relay import PASSING, SENDING
+from wirebroker.proxy.relay import OWN_CLIENT_ID, PASSING, SENDING, SPEAKS_TLS, TLS_RECORDS, WANTS_TLS
 from wirebroker.requests.connection import CLOSED
 from wirebroker.requests.effects import Shaped
 
 logger = logging.getLogger("wirebroker")
 
 DIAL_TIMEOUT_S = 10.0
+CHECK_AGAIN_S = 2.0
+"""Seconds between two questions to a broker that cannot be reached."""
 UNKNOWN_NODE = -1
 ELSEWHERE = (
     "a fault would strike clients of the cluster at {}; if you mean that, allow faults (--allow-faults, allow_faults=True)"
@@ -37,6 +42,15 @@ LENT = (
     "(--tls-client-ca, client_tls), or listen on 127.0.0.1"
 )
 
+REFUSES_CERTIFICATE = (
+    "SSLV3_ALERT_BAD_CERTIFICATE", "TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+)  # fmt: skip
+"""OpenSSL's names of the alerts with which a broker refuses the certificate of a client, or the lack of one."""
+WANTS_CERTIFICATE = "the broker wants a certificate from its clients; give --upstream-tls-cert"
+REFUSED_CERTIFICATE = "the broker does not accept the proxy's certificate (--upstream-tls-cert), or wants one"
+NO_TLS = "it closed the connection during the TLS handshake, so it seems not to speak TLS; leave out --upstream-tls-ca"
+
 
 class Node:
     """A node of the cluster: its own address, the proxy's address for it, and its id once a response has named it."""
@@ -46,7 +60,10 @@ class Node:
         self.local = local
         self.node_id = UNKNOWN_NODE
         self.problem = ""
-        """Why the last attempt to connect failed."""
+        """Why it cannot be reached, or does not serve the proxy."""
+        self.refuses = False
+        """Whether the problem shows only after the connection is made, so that a connection does not end it."""
+        self.checking: asyncio.Task[None] | None = None
 
 
 class ProxyHost(Driver["ClientSide"]):
@@ -150,17 +167,66 @@ class ProxyHost(Driver["ClientSide"]):
             return side
         return TlsTransport(side, self._client_tls, "{}:{}".format(*node.local), self._handshake_turns)
 
-    async def probe(self) -> None:
-        """Connect to the first broker once, so that a wrong address is in the log before a client comes."""
-        if (transport := await self._dial(asyncio.Protocol, self._nodes[self._upstream])) is not None:
+    @property
+    def problem(self) -> str:
+        """Which brokers cannot be reached or do not serve the proxy, and why; "" if none is known."""
+        return "; ".join(node.problem for node in self._nodes.values() if node.problem)
+
+    def check(self, node: Node | None = None) -> None:
+        """Ask a broker, without one the first, for its versions until it answers. The log names a wrong address, a listener
+        that wants TLS, or a missing certificate also if no client comes."""
+        node = node or self._nodes[self._upstream]
+        if node.checking is None or node.checking.done():
+            node.checking = self.loop.create_task(self._check(node))
+
+    async def _check(self, node: Node) -> None:
+        while True:
+            if await self._serves(node):
+                return
+            await asyncio.sleep(CHECK_AGAIN_S)
+
+    async def _serves(self, node: Node) -> bool:
+        asked = Probe()
+        if (transport := await self._dial(lambda: asked, node)) is None:
+            return False
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                problem = self._refusal(await asked.ended)
+        except TimeoutError:
+            problem = f"it has not answered within {DIAL_TIMEOUT_S:.0f} s"
+        finally:
             transport.close()
+        if problem:
+            where = "{}:{}".format(*node.upstream)
+            self._has_problem(node, f"the broker at {where} does not serve the proxy: {problem}", refuses=True)
+        else:
+            self._is_well(node)
+        return not problem
+
+    def _refusal(self, ended: bytes | Exception | None) -> str:
+        """Why a broker that was connected does not serve the proxy, "" if it does."""
+        if isinstance(ended, bytes):
+            return SPEAKS_TLS if ended[:2] in TLS_RECORDS else ""
+        if ended is not None:
+            return self.broken(ended)
+        return "it closed the connection before its first response" + ("" if self._upstream_tls else f"; {WANTS_TLS}")
+
+    def broken(self, failure: Exception) -> str:
+        """Why a connection to a broker broke."""
+        if isinstance(failure, ssl.SSLError) and failure.reason in REFUSES_CERTIFICATE:
+            return REFUSED_CERTIFICATE if self._lends_certificate else WANTS_CERTIFICATE
+        if isinstance(failure, UnicodeError):
+            return f"this is not a host's name ({failure})"
+        return _reason(failure) if isinstance(failure, OSError) else str(failure)
 
     async def dial(self, side: ClientSide) -> None:
         """Connect to the broker. The client's connection closes if that fails."""
         if await self._dial(lambda: BrokerSide(self, side), side.node) is None:
             side.closing_level = logging.DEBUG
+            self.proxy.set_time(self.clock.now())
             self.proxy.close(side.relay.connection, side.node.problem)
             self.flush()
+            self.check(side.node)
 
     async def _dial(self, protocol: Callable[[], asyncio.BaseProtocol], node: Node) -> asyncio.BaseTransport | None:
         """Connect to a broker. Returns None if that fails. It is logged once for each reason, as clients try again and
@@ -173,19 +239,31 @@ class ProxyHost(Driver["ClientSide"]):
                     protocol, host, port, ssl=self._upstream_tls, server_hostname=name
                 )
         except (OSError, TimeoutError, UnicodeError) as failure:
-            problem = f"the broker at {host}:{port} cannot be reached: {_reason(failure)}"
-            if problem != node.problem:
-                node.problem = problem
-                logger.warning("%s; the proxy closes clients' connections until it is reached", problem)
+            reason = self.broken(failure)
+            if self._upstream_tls is not None and isinstance(failure, ConnectionError) and not failure.errno:
+                reason = NO_TLS
+            self._has_problem(node, f"the broker at {host}:{port} cannot be reached: {reason}")
             return None
-        if node.problem:
-            node.problem = ""
-            logger.info("the broker at %s:%d can be reached now", host, port)
+        if not node.refuses:
+            self._is_well(node)
         return transport
+
+    def _is_well(self, node: Node) -> None:
+        if node.problem:
+            node.problem, node.refuses = "", False
+            logger.info("the broker at %s:%d can be reached now", *node.upstream)
+
+    def _has_problem(self, node: Node, problem: str, *, refuses: bool = False) -> None:
+        if problem != node.problem:
+            node.problem, node.refuses = problem, refuses
+            logger.warning("%s; the proxy closes clients' connections until it is reached", problem)
 
     async def close(self) -> None:
         """Close the listeners and all connections."""
         await asyncio.gather(*self._starting, return_exceptions=True)
+        for node in self._nodes.values():
+            if node.checking is not None:
+                node.checking.cancel()
         self._stop_listening()
         for side in list(self.clients.values()):
             side.close(reset=False)
@@ -365,9 +443,12 @@ class BrokerSide(Side):
         self.give_back()
         relay = self._client.relay
         if relay.connection.state is not CLOSED:
-            reason = relay.broker_closed() if exc is None else f"the connection to the broker broke: {exc}"
+            self._host.proxy.set_time(self._host.clock.now())
+            broke = "" if exc is None else f"the connection to the broker broke: {self._host.broken(exc)}"
+            reason = broke or relay.broker_closed()
             self._host.proxy.close(relay.connection, reason)
             self._host.flush()
+            self._host.check(self._client.node)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view
@@ -400,17 +481,36 @@ class BrokerSide(Side):
         self._client.now_reads()
 
 
+class Probe(asyncio.Protocol):
+    """Asks a broker for its versions. `ended` is the beginning of its response, None if it closes the connection before,
+    or the error that broke the connection."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[bytes | Exception | None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast("asyncio.Transport", transport).write(encode_request(1, OWN_CLIENT_ID, ApiVersionsRequest(), 0))
+
+    def data_received(self, data: bytes) -> None:
+        self._end(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(exc)
+
+    def _end(self, how: bytes | Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(how)
+
+
 def _large(whole: int) -> int:
     """The bytes to reserve for a frame that is arriving and has to be whole, 0 without one."""
     return whole if whole > LARGE_FRAME else 0
 
 
-def _reason(failure: OSError | UnicodeError) -> str:
+def _reason(failure: OSError) -> str:
     """Why a broker cannot be reached."""
     if isinstance(failure, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({failure.verify_message})"
     if isinstance(failure, ssl.SSLError):
         return f"the TLS handshake failed ({failure.reason or failure}); does it speak TLS?"
-    if isinstance(failure, UnicodeError):
-        return f"this is not a host's name ({failure})"
     return reason_of(failure) or f"no connection within {DIAL_TIMEOUT_S:.0f} s"

@@ -87,7 +87,8 @@ class Tls:
         except BadStore as wrong:
             raise TlsError(f"{self.key or self.certificate}: {wrong}") from None
         except OSError as missing:
-            raise TlsError(f"a certificate or key cannot be read: {missing.strerror or missing}") from None
+            named = (each for each in (self.certificate, self.key, self.client_ca) if each and not Path(each).is_file())
+            raise TlsError(f"{next(named, self.certificate)}: {missing.strerror or missing}") from None
         return context
 
 

@@ -80,6 +80,7 @@ SASL_HANDSHAKE = KEYS["SaslHandshake"]
 TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 """How an alert and a handshake of TLS begin. An alert of seven bytes is shorter than any response."""
 SPEAKS_TLS = "the broker speaks TLS; give --upstream-tls-ca"
+WANTS_TLS = "does it want TLS (--upstream-tls-ca)?"
 
 
 class Awaited(NamedTuple):
@@ -539,7 +540,7 @@ class Relay:
                 f"the broker closed it instead of answering {api_name(owed.key)} v{owed.version}, which Kafka 4 does not read"
             )
         if self._awaited and not self._broker_has_sent:
-            return "the broker closed it before its first response; does it want TLS (--upstream-tls-ca)?"
+            return f"the broker closed it before its first response; {WANTS_TLS}"
         return "the broker closed it"
 
     def ended(self) -> None:

@@ -81,10 +81,11 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
     The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}, "columns": {…}, "accepted": {…}}`, with the lowest
     version of each API in Kafka 4. Events without a name contain rows. A row is an array: its first value is its event, and
     `columns` names the other values. An event's id is the number of its last row. `stored` stands for an accepted `produce`;
-    `accepted` has the sentence for each rule. `missed` counts the rows that were forgotten before they could be sent. After a
-    reset another `run` begins, and numbers begin again. `/trace.jsonl` has the rows as objects.
+    `accepted` has the sentence for each rule. `problem` has a sentence about a broker that a proxy cannot reach, "" if it can.
+    `missed` counts the rows that were forgotten before they could be sent. After a reset another `run` begins, and numbers
+    begin again. `/trace.jsonl` has the rows as objects.
     """
-    run, number, idle = "", 0, 0.0
+    run, number, idle, problem = "", 0, 0.0, ""
     with _closing(controlled) as closing, controlled.reading():
         while not closing.is_set():
             trace = controlled.machine.trace
@@ -93,6 +94,9 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
                 run = controlled.run
                 number = query.after if query.run == run and query.after <= trace.added else 0
                 yield _event("run", {"run": run, "of": controlled.kind} | ALWAYS)
+            if problem != controlled.problem:
+                problem = controlled.problem
+                yield _event("problem", {"problem": problem})
             missed, rows = trace.after(number, MOST)
             if missed:
                 yield _event("missed", {"rows": missed})

@@ -24,7 +24,8 @@ FURTHEST_MS = 366 * MS["days"]
 class Health(Form):
     """The state of the broker or the proxy, and the addresses for clients."""
 
-    status: Literal["ok"]
+    status: Annotated[Literal["ok", "unreachable"], about("unreachable: the proxy runs, and a broker does not serve it")]
+    problem: Annotated[str, about('which broker cannot be reached, and why; "" if all is well')]
     version: Annotated[str, about("the version of wirebroker")]
     bootstrap_servers: Annotated[str, about("the advertised addresses, comma-separated", examples=["127.0.0.1:9092"])]
     connections: Annotated[int, about("the number of connected clients")]
@@ -77,7 +78,9 @@ class Calm(Form):
 
 def health(controlled: Controlled) -> Health:
     """Returns whether the broker or the proxy runs, and the addresses for clients."""
-    return Health("ok", __version__, controlled.bootstrap_servers, controlled.connections, controlled.now)
+    problem = controlled.problem
+    status: Literal["ok", "unreachable"] = "unreachable" if problem else "ok"
+    return Health(status, problem, __version__, controlled.bootstrap_servers, controlled.connections, controlled.now)
 
 
 def clock(controlled: ControlledBroker) -> ClockState:
