@@ -250,7 +250,7 @@ def test_the_page_on_the_proxy_names_every_kind_that_is_refused() -> None:
     page = (Path(__file__).parents[1] / "docs" / "how-to" / "proxy.md").read_text(encoding="utf-8")
     listed = page.partition("Kinds that act inside a broker are refused with a sentence: ")[2].partition(". A request")[0]
     modules = (kinds.exchanges, kinds.wire, kinds.storage, kinds.state)
-    refused = {name for module in modules for name in module.__all__ if getattr(module, name).needs_broker}
+    refused = {made.kind for module in modules for name in module.__all__ if (made := getattr(module, name)).needs_broker}
     assert set(re.findall(r"`(\w+)`", listed)) == refused
 
 
