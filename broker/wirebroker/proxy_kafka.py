@@ -34,6 +34,7 @@ T = TypeVar("T")
 class ProxyKafka:
     """A proxy before the cluster of which `upstream` is one broker; `trace` is as for MockKafka.
 
+    If `upstream` has several addresses, separated by commas, clients get the first that can be reached.
     If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
     `configs` are limits for clients by Kafka's names, such as `socket.request.max.bytes`.
     `client_tls` is for connections of clients, `upstream_tls` for those to brokers. If the latter has a certificate, let
@@ -49,7 +50,7 @@ class ProxyKafka:
         upstream_tls: ssl.SSLContext | None = None, capture: str | os.PathLike[str] | None = None, control: bool = False,
         loop_thread: LoopThread | None = None,
     ) -> None:  # fmt: skip
-        self._upstream, self._listen = parse_address(upstream), parse_address(listen)
+        self._upstream, self._listen = [parse_address(each.strip()) for each in upstream.split(",")], parse_address(listen)
         self._level, self._seed = trace, random_seed
         self._allow_faults = allow_faults
         self._configs = dict(configs or {})
@@ -113,7 +114,7 @@ class ProxyKafka:
         await host.close()
 
     def __repr__(self) -> str:
-        addresses = "{}:{} before {}:{}".format(*self._address, *self._upstream)
+        addresses = "{}:{} before ".format(*self._address) + ",".join(f"{host}:{port}" for host, port in self._upstream)
         return f"ProxyKafka({'not running' if self._host is None else addresses})"
 
     def _peek(self) -> Proxy | None:

@@ -14,7 +14,7 @@ from kafkawire.messages import APIS
 from kafkawire.messages.api_versions import ApiVersionsResponse
 from kafkawire.registry import api_name, request_class, response_class
 from wire.random_messages import Maker, damaged, versions_of
-from wirebroker.capture.recording import Capture
+from wirebroker.capture.recording import capture_in
 
 CLIENT, SERVER = ("127.0.0.1", 50_000), ("127.0.0.1", 9092)
 NOW = 1_800_000_000_000_000
@@ -41,7 +41,7 @@ def frames_of(chosen: Chosen) -> tuple[int, bytes, bytes]:
 def capture_of(exchanges: list[Chosen], harm: int) -> bytes:
     """Returns a capture of these exchanges on one connection, damaged if `harm`."""
     file = io.BytesIO()
-    conversation = Capture(file, "x").opened(CLIENT, SERVER, NOW)
+    conversation = capture_in(file).opened(CLIENT, SERVER, NOW)
     for number, each in enumerate(exchanges):
         _, request, response = frames_of(each)
         conversation.from_client(request, NOW + number)

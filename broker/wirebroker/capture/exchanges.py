@@ -7,7 +7,7 @@ from io import BytesIO
 
 from kafkawire.frames import SIZE
 from wirebroker.capture.packets import Endpoint
-from wirebroker.capture.recording import Capture, Conversation
+from wirebroker.capture.recording import Conversation, capture_in
 from wirebroker.trace.kept_frames import About, KeptExchange
 
 KAFKA_PORT = 9092
@@ -17,7 +17,7 @@ PORTS, FIRST_PORT = 50_000, 10_000
 def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
     """A pcapng file of exchanges, each with remarks, in the order of their responses."""
     file = BytesIO()
-    capture = Capture(file, "an export")
+    capture = capture_in(file)
     conversations: dict[tuple[int, int], Conversation] = {}
     for (about, request, response), remarks in exchanges:
         where = about.node, about.connection

@@ -5,10 +5,10 @@ Its caller passes in the bytes and the time: it uses no socket and no clock. Tim
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import BinaryIO
 
 from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, SIZE_BYTES, FrameReader, frame_end
@@ -18,9 +18,8 @@ from kafkawire.registry import KEYS, request_class
 from wirebroker.capture.files import packet_block, start_of_file
 from wirebroker.capture.packets import LONGEST_PAYLOAD, Endpoint, Line
 from wirebroker.capture.secrets import SECRET_APIS, hidden, redacted_request, redacted_response
+from wirebroker.common.lasting import LastingFile, Rotation
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
-
-logger = logging.getLogger("wirebroker")
 
 START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 LARGEST_FRAME = 1 << 28
@@ -36,11 +35,11 @@ SHOWN_OF_OTHERS = 8
 class Capture:
     """A pcapng file that is being written. It is a sink of the trace as well, for the comments."""
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self.name = name
-        self._file: BinaryIO | None = file
+    def __init__(self, write: Callable[[bytes, int], object], close: Callable[[], None]) -> None:
+        self._write = write
+        """Writes a block; the second argument is the time in ms since the epoch."""
+        self.close = close
         self._by_number: dict[int, Conversation] = {}
-        self._write(start_of_file())
 
     def opened(self, client: Endpoint, server: Endpoint, now: int) -> Conversation:
         """A client has connected."""
@@ -64,30 +63,23 @@ class Capture:
                 conversation.comments.append(f"{place} {outcome}: {rest}".strip())
 
     def packet(self, now: int, data: bytes, comments: list[str]) -> None:
-        """Write one packet. A file that cannot be written to gets no more."""
-        self._write(packet_block(now, data, map(printable, comments)))
-
-    def _write(self, data: bytes) -> None:
-        if self._file is not None:
-            try:
-                self._file.write(data)
-            except OSError as failure:
-                logger.warning("the capture no longer goes to %s (%s)", self.name, failure.strerror)
-                self.close()
-
-    def close(self) -> None:
-        """Close the file; harmless if it is closed."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
+        """Write one packet."""
+        self._write(packet_block(now, data, map(printable, comments)), now // 1000)
 
 
-def open_capture(path: str) -> Capture:
-    """A new capture in this file, which is replaced. Each packet is written at once, so that a killed process keeps it.
+def capture_in(file: BinaryIO) -> Capture:
+    """A capture in this open file."""
+    file.write(start_of_file())
+    return Capture(lambda block, _: file.write(block), file.close)
 
-    Raises OSError.
+
+def open_capture(path: str, rotation: Rotation | None = None) -> Capture:
+    """A capture in this file, which outlasts a full disk (see `LastingFile`). Without a rotation an older file is replaced.
+
+    Each packet is written at once, so that a killed process keeps it. Raises OSError.
     """
-    return Capture(open(path, "wb", buffering=0), path)
+    file = LastingFile(Path(path), "the capture", rotation, start_of_file(), replaces=True)
+    return Capture(file.write, file.close)
 
 
 class Conversation:

@@ -180,6 +180,9 @@ def _watching(add: Callable[..., argparse.Action]) -> None:
         "fetched batches; requests (%(default)s)")  # fmt: skip
     add("--capture", metavar="FILE.pcapng",
         help="write all requests and responses into this file for Wireshark, with the verdicts as comments")  # fmt: skip
+    add("--rotate", metavar="SIZE|TIME", help="begin a new file of --trace and --capture when it has this size or age, like "
+        "100MB, 1h or 100MB,1h; a full file gets a number in its name")  # fmt: skip
+    add("--rotate-keep", type=_count, metavar="N", help="delete full files but the N latest ones (10)")
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="the event loop (%(default)s)")
 
 
@@ -218,7 +221,8 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
         epilog=f"Clients connect to --listen. Each further broker of the cluster gets the next port. {EXIT_CODES}",
     )
     add = parser.add_argument
-    add("--upstream", required=True, type=_named, metavar="H:P", help="a broker of the cluster")
+    add("--upstream", required=True, type=_named, metavar="H:P[,H:P…]", help="a broker of the cluster; "
+        "of several, clients get the first that can be reached")  # fmt: skip
     add("--listen", default="127.0.0.1:19092", type=_named, metavar="H:P", help="where clients connect (%(default)s)")
     add("--advertise", type=_named, metavar="HOST", help="the name of this machine for clients, if they are not on it")
     _faults(add, "make the probabilities of faults repeatable")
@@ -230,6 +234,8 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM); clients need one")
     add("--tls-client", choices=("none", "requested", "required"), help="the certificates that the proxy wants from clients "
         "(required with --tls-client-ca, else none)")  # fmt: skip
+    add("--command-config", type=_named, metavar="FILE", help="how to reach a secured cluster: TLS with PEM, PKCS12, JKS or "
+        "the system's authorities, as Kafka's tools take it; clients log in with their own settings")  # fmt: skip
     add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")
     add("--upstream-tls-cert", metavar="FILE", help="the certificate that the brokers want from clients (PEM)")
     add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")

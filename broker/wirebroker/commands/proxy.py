@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import ssl
 from contextlib import ExitStack
+from threading import Thread
 
+from kafkawire.errors import ProtocolError
 from wirebroker.apis.loading import load_messages
+from wirebroker.client.brokers import Brokers
+from wirebroker.client.login import LoginFailed
+from wirebroker.client.settings import Access, BadConfig, read_access
 from wirebroker.client.stores import BadStore, load_key
+from wirebroker.client.wire import ConnectionClosed, NoResponse
 from wirebroker.commands.parent import watch_parent
 from wirebroker.commands.serve import (
     attach_sink,
@@ -18,17 +25,23 @@ from wirebroker.commands.serve import (
     log_to_stderr,
     open_control,
     print_line,
+    rotation_in,
     stop_signal,
     unfired,
 )
-from wirebroker.commands.usage import UsageError, address_in, pair
+from wirebroker.commands.usage import UsageError, address_in, addresses_in, pair
 from wirebroker.common.complaints import complain
 from wirebroker.faults.forms import FaultError
 from wirebroker.net.clock import SystemClock
+from wirebroker.net.listener import Address
 from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.sockets import new_loop
 from wirebroker.net.tls import ClientAuth, Tls, TlsError
 from wirebroker.security.protocols import SecurityProtocol
+
+logger = logging.getLogger("wirebroker")
+
+LOGIN_TIMEOUT_S = 10.0
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
-    upstream, listen = address_in(arguments.upstream, "--upstream"), address_in(arguments.listen, "--listen")
+    upstream, listen = addresses_in(arguments.upstream, "--upstream"), address_in(arguments.listen, "--listen")
+    access = upstream_access(arguments)
     for sink in arguments.trace:
         check_sink(sink)
     if arguments.require_fired and not (arguments.faults or arguments.control):
@@ -58,9 +72,12 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         allow_faults=arguments.allow_faults, advertised_host=arguments.advertise,
         configs=dict(pair(text, "--config") for text in arguments.config),
         client_tls=client_tls(arguments),
-        upstream_tls=upstream_tls(arguments.upstream_tls_ca, arguments.upstream_tls_cert, arguments.upstream_tls_key),
-        lends_certificate=arguments.upstream_tls_cert is not None,
+        upstream_tls=access.context() if access is not None else upstream_tls(
+            arguments.upstream_tls_ca, arguments.upstream_tls_cert, arguments.upstream_tls_key
+        ),
+        lends_certificate=arguments.upstream_tls_cert is not None or (access is not None and bool(access.identity)),
     )  # fmt: skip
+    rotation = rotation_in(arguments)
     load_messages()
     proxy = host.proxy
     proxy.trace_at(arguments.trace_level)
@@ -74,17 +91,19 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         if (server := control_server(arguments)) is not None:
             control = server.control_of_proxy(host, arguments.control_allow_host)
         for sink in arguments.trace:
-            attach_sink(proxy.trace, sink, resources)
+            attach_sink(proxy.trace, sink, rotation, resources)
         if arguments.capture:
-            host.capture_to(arguments.capture)
+            host.capture_to(arguments.capture, rotation)
         stop = stop_signal()
         if arguments.exit_with_parent:
             watch_parent(stop)
         bound = await host.start()
-        print_line(f"listening on {bound[0]}:{bound[1]}, before {upstream[0]}:{upstream[1]}")
+        print_line(f"listening on {bound[0]}:{bound[1]}, before {','.join(f'{host}:{port}' for host, port in upstream)}")
         await open_control(control, arguments)
         print_line("ready")
         host.check()
+        if access is not None and access.mechanism:
+            Thread(target=_try_login, args=(access, upstream), daemon=True).start()
         await stop.wait()
         ignore_signals()
     finally:
@@ -92,6 +111,33 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
             await control.close()
         await host.close()
     return unfired(proxy.plan, "proxy") if arguments.require_fired else 0
+
+
+def _try_login(access: Access, addresses: list[Address]) -> None:
+    """Log in once, at the first broker that can be reached. Clients log in themselves, with their own settings."""
+    for address in map("{0[0]}:{0[1]}".format, addresses):
+        try:
+            Brokers(access, LOGIN_TIMEOUT_S).connect(address).close()
+        except LoginFailed as failure:
+            logger.warning("the login in --command-config fails at %s: %s; clients log in with their own", address, failure)
+            return
+        except (ConnectionClosed, NoResponse, ProtocolError, OSError, ValueError):
+            continue  # the proxy's own connection fails as well, and is in the log
+        logger.info("the broker at %s accepts the login in --command-config; clients log in with their own", address)
+        return
+
+
+def upstream_access(arguments: argparse.Namespace) -> Access | None:
+    """How `--command-config` says to reach the brokers. Raises UsageError."""
+    if arguments.command_config is None:
+        return None
+    for flag in ("upstream_tls_ca", "upstream_tls_cert", "upstream_tls_key"):
+        if getattr(arguments, flag) is not None:
+            raise UsageError(f"--{flag.replace('_', '-')} and --command-config both say how to reach the brokers; give one")
+    try:
+        return read_access(arguments.command_config)
+    except BadConfig as wrong:
+        raise UsageError(str(wrong)) from None
 
 
 def client_tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:

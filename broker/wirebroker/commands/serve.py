@@ -24,6 +24,7 @@ from wirebroker.commands.upgrading import upgrade_later
 from wirebroker.commands.usage import UsageError, address_in, pair, whole
 from wirebroker.commands.users import users_of
 from wirebroker.common.complaints import complain
+from wirebroker.common.lasting import KEPT, Rotation
 from wirebroker.common.suggestions import did_you_mean
 from wirebroker.engine.engine import Engine
 from wirebroker.net.clock import Clock
@@ -90,6 +91,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         check_sink(sink)
     if arguments.require_fired and not ((faults and faults.rules) or (part and part.faults) or arguments.control):
         raise UsageError("--require-fired: no fault is there to fire; load one with --faults, --scenario or --control")
+    rotation = rotation_in(arguments)
     options = broker_options(arguments, faults)
     for note in options.notes:
         logger.warning(note)
@@ -102,9 +104,9 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
     upgrade: asyncio.Task[None] | None = None
     try:
         for sink in arguments.trace:
-            attach_sink(engine.trace, sink, resources)
+            attach_sink(engine.trace, sink, rotation, resources)
         if arguments.capture:
-            host.capture_to(arguments.capture)
+            host.capture_to(arguments.capture, rotation)
         if (server := control_server(arguments)) is not None:
             control = server.control_of_broker(host, new_engine, arguments.control_allow_host)
         stop = stop_signal()
@@ -259,7 +261,7 @@ def check_sink(sink: str) -> None:
     raise UsageError(f"--trace {sink}: this is neither 'console' nor a name like trace.jsonl{advice}")
 
 
-def attach_sink(trace: Recorder, sink: str, resources: ExitStack) -> None:
+def attach_sink(trace: Recorder, sink: str, rotation: Rotation | None, resources: ExitStack) -> None:
     """Write the trace to the console, or to a file. Raises UsageError."""
     from wirebroker.trace.sinks import ConsoleSink, JsonLinesSink
 
@@ -269,12 +271,26 @@ def attach_sink(trace: Recorder, sink: str, resources: ExitStack) -> None:
         trace.sinks.append(console)
         return
     try:
-        file = JsonLinesSink(Path(sink))
+        file = JsonLinesSink(Path(sink), rotation)
     except OSError as refused:
         raise UsageError(f"--trace {sink}: {refused.strerror}") from refused
     resources.callback(file.close)
     trace.sinks.append(file)
     trace.begin_run("started", file)
+
+
+def rotation_in(arguments: argparse.Namespace) -> Rotation | None:
+    """When files of --trace and --capture are full. Raises UsageError."""
+    if arguments.rotate is None:
+        if arguments.rotate_keep is not None:
+            raise UsageError("--rotate-keep needs --rotate, which says when a file is full")
+        return None
+    if not arguments.capture and all(sink == "console" for sink in arguments.trace):
+        raise UsageError("--rotate is for the files of --trace and --capture, and neither names a file")
+    try:
+        return Rotation.of(arguments.rotate, KEPT if arguments.rotate_keep is None else arguments.rotate_keep)
+    except ValueError as wrong:
+        raise UsageError(f"--rotate: {wrong}") from None
 
 
 def stop_signal() -> asyncio.Event:

@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from itertools import pairwise
 from typing import BinaryIO, TextIO
@@ -151,7 +151,8 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
 
 
 def appended(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, and lines appended later, for ever. A file that was made shorter is read from its start."""
+    """The lines of a file, and lines appended later, for ever. A file that was made shorter is read from its start, and a file
+    that was rotated is followed by the one in its place."""
     text = b""
     while True:
         part = file.readline()
@@ -163,7 +164,23 @@ def appended(file: BinaryIO) -> Iterator[bytes]:
             if os.fstat(file.fileno()).st_size < file.tell():
                 file.seek(0)
                 text = b""
+            elif (following := _in_its_place(file)) is not None:
+                yield from file.readlines()
+                file.close()
+                file, text = following, b""
+                continue
             time.sleep(PAUSE_S)
+
+
+def _in_its_place(file: BinaryIO) -> BinaryIO | None:
+    """The file that has the name of this one now, if that is another."""
+    with suppress(OSError):
+        following = open(file.name, "rb")  # noqa: SIM115
+        if os.path.sameopenfile(file.fileno(), following.fileno()):
+            following.close()
+            return None
+        return following
+    return None
 
 
 def _read(name: str, lines: Iterable[bytes]) -> Iterator[Row]:

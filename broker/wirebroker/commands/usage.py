@@ -17,6 +17,11 @@ def address_in(text: str, flag: str) -> Address:
         raise UsageError(f"{flag}: {wrong}") from None
 
 
+def addresses_in(text: str, flag: str) -> list[Address]:
+    """The addresses that a flag names, separated by commas. Raises UsageError."""
+    return [address_in(each.strip(), flag) for each in text.split(",")]
+
+
 def pair(text: str, flag: str) -> tuple[str, str]:
     """The name and the value of `NAME=VALUE`. Raises UsageError."""
     name, equals, value = text.partition("=")

@@ -35,6 +35,7 @@ from wirebroker.requests.effects import Close, Respond, Shaped
 
 if TYPE_CHECKING:
     from wirebroker.capture.recording import Capture
+    from wirebroker.common.lasting import Rotation
     from wirebroker.core.configs import BrokerConfigs
     from wirebroker.net.storage_jobs import StorageJobs
     from wirebroker.requests.connection import Connection
@@ -266,11 +267,11 @@ class Driver(Generic[C]):
         """The buffer that a new connection receives into."""
         return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
-    def capture_to(self, path: str) -> None:
+    def capture_to(self, path: str, rotation: Rotation | None = None) -> None:
         """Write all bytes and verdicts into this file; call this before a listener opens. Raises OSError."""
         from wirebroker.capture.recording import open_capture
 
-        self._capture = open_capture(path)
+        self._capture = open_capture(path, rotation)
         self.machine.trace.sinks.append(self._capture)
 
     def _captured(self, protocol: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:

@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
@@ -53,10 +53,14 @@ NO_TLS = "it closed the connection during the TLS handshake, so it seems not to 
 
 
 class Node:
-    """A node of the cluster: its own address, the proxy's address for it, and its id once a response has named it."""
+    """A node of the cluster: its own address, the proxy's address for it, and its id once a response has named it.
 
-    def __init__(self, upstream: Address, local: Address) -> None:
-        self.upstream = upstream
+    The addresses of several brokers stand for any of them (`--upstream a:9092,b:9092`). Such a node has no id.
+    """
+
+    def __init__(self, upstreams: tuple[Address, ...], local: Address) -> None:
+        self.upstreams = upstreams
+        """In the order in which they are tried; the latest that was reached is the first."""
         self.local = local
         self.node_id = UNKNOWN_NODE
         self.problem = ""
@@ -65,24 +69,35 @@ class Node:
         """Whether the problem shows only after the connection is made, so that a connection does not end it."""
         self.checking: asyncio.Task[None] | None = None
 
+    def prefer(self, upstream: Address) -> None:
+        """Try this address first from now on."""
+        self.upstreams = (upstream, *(each for each in self.upstreams if each != upstream))
+
+    def prefer_others(self, upstream: Address) -> None:
+        """Try this address last from now on: it takes connections and answers nothing, as the port of a container that has no
+        broker."""
+        self.upstreams = (*(each for each in self.upstreams if each != upstream), upstream)
+
 
 class ProxyHost(Driver["ClientSide"]):
     """Drives a proxy. The listener at `listen` leads to `upstream`; each further node gets the next port (0: any free one).
+
+    If `upstream` has several addresses, that listener leads to the first that can be reached, and each node has its own.
 
     `configs` are the limits for clients (`limits.OF_PROXY`). With `lends_certificate` brokers take its clients for the owner of
     a certificate in `upstream_tls`. Raises ValueError for other settings.
     """
 
     def __init__(
-        self, clock: Clock, upstream: Address, listen: Address, *, seed: int = 0, allow_faults: bool = False,
+        self, clock: Clock, upstream: Sequence[Address], listen: Address, *, seed: int = 0, allow_faults: bool = False,
         advertised_host: str | None = None, configs: Mapping[str, object] = MappingProxyType({}),
         client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
         lends_certificate: bool = False,
     ) -> None:  # fmt: skip
         settings = configs_of_proxy(configs)
         super().__init__(clock, settings)
-        elsewhere = not (allow_faults or is_loopback(upstream[0]))
-        refusal = ELSEWHERE.format(upstream[0]) if elsewhere else ""
+        elsewhere = [host for host, _ in upstream if not is_loopback(host)]
+        refusal = ELSEWHERE.format(elsewhere[0]) if elsewhere and not allow_faults else ""
         self.proxy = self.machine = Proxy(
             clock.now(), self._locate, seed=seed, refuses_faults=refusal, oversized=oversized,
             frame_limit=settings.integer("socket.request.max.bytes"),
@@ -90,17 +105,20 @@ class ProxyHost(Driver["ClientSide"]):
         )  # fmt: skip
         self.proxy.asks = True
         self.proxy.moment = lambda: time.perf_counter_ns() // 1000
-        self._upstream = upstream
+        self._upstream = tuple(dict.fromkeys(upstream))
         self._listen = listen
         self._advertised_host = advertised_host
         self._client_tls, self._upstream_tls = client_tls, upstream_tls
         self._lends_certificate = lends_certificate
+        self._first: Node | None = None
+        """The node of the listener at `listen`."""
         self._nodes: dict[Address, Node] = {}
+        self._listeners = 0
         self._starting: set[asyncio.Task[None]] = set()
 
     async def start(self) -> Address:
         """Open the first listener. Returns its address. Raises ListenError."""
-        node = self._open(self._upstream)
+        node = self._first = self._open(self._upstream)
         await asyncio.gather(*self._starting)
         knows_clients = self._client_tls is not None and self._client_tls.verify_mode is ssl.CERT_REQUIRED
         if self._lends_certificate and not knows_clients and not is_loopback(self._listen[0]):
@@ -110,14 +128,15 @@ class ProxyHost(Driver["ClientSide"]):
     @property
     def address(self) -> Address:
         """The address of the first listener."""
-        return self._nodes[self._upstream].local
+        assert self._first is not None, "`start` opens it"
+        return self._first.local
 
     def _locate(self, host: str, port: int, node_id: int) -> Address:
         """The proxy's address for a node. An unknown node gets a listener before a client learns the address."""
         node = self._nodes.get((host, port))
         if node is None:
             try:
-                node = self._open((host, port))
+                node = self._open(((host, port),))
             except ListenError as refused:
                 logger.error("clients cannot reach node %d through this proxy: %s", node_id, refused)
                 return "", 0  # a client does not connect to an empty host, and must not go past the proxy
@@ -133,12 +152,14 @@ class ProxyHost(Driver["ClientSide"]):
             if side.node is node:
                 connection.node_id = node_id
 
-    def _open(self, upstream: Address) -> Node:
+    def _open(self, upstreams: tuple[Address, ...]) -> Node:
         """Bind a listener at once, so that its address is known, and start it."""
         host, port = self._listen
-        bound = self._bound(host, port + len(self._nodes) if port else 0)
-        node = Node(upstream, (self._advertised_host or reachable(host), bound.getsockname()[1]))
-        self._nodes[upstream] = node
+        bound = self._bound(host, port + self._listeners if port else 0)
+        self._listeners += 1
+        node = Node(upstreams, (self._advertised_host or reachable(host), bound.getsockname()[1]))
+        if len(upstreams) == 1:
+            self._nodes[upstreams[0]] = node
         task = self.loop.create_task(self._serve(node, bound))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
@@ -149,7 +170,7 @@ class ProxyHost(Driver["ClientSide"]):
         try:
             return socket.create_server((host, port), family=family, backlog=BACKLOG)
         except (OSError, OverflowError) as refused:
-            if port and self._nodes:
+            if port and self._listeners:
                 return self._bound(host, 0)  # the next port is taken
             raise ListenError(f"cannot listen on {host}:{port}: {reason_of(refused)}") from refused
 
@@ -170,12 +191,14 @@ class ProxyHost(Driver["ClientSide"]):
     @property
     def problem(self) -> str:
         """Which brokers cannot be reached or do not serve the proxy, and why; "" if none is known."""
-        return "; ".join(node.problem for node in self._nodes.values() if node.problem)
+        nodes = dict.fromkeys(node for node in (self._first, *self._nodes.values()) if node is not None)
+        return "; ".join(node.problem for node in nodes if node.problem)
 
     def check(self, node: Node | None = None) -> None:
         """Ask a broker, without one the first, for its versions until it answers. The log names a wrong address, a listener
         that wants TLS, or a missing certificate also if no client comes."""
-        node = node or self._nodes[self._upstream]
+        node = node or self._first
+        assert node is not None, "`start` opens the first listener"
         if node.checking is None or node.checking.done():
             node.checking = self.loop.create_task(self._check(node))
 
@@ -186,9 +209,9 @@ class ProxyHost(Driver["ClientSide"]):
             await asyncio.sleep(CHECK_AGAIN_S)
 
     async def _serves(self, node: Node) -> bool:
-        asked = Probe()
-        if (transport := await self._dial(lambda: asked, node)) is None:
+        if (transport := await self._dial(lambda _: Probe(), node)) is None:
             return False
+        asked = cast("Probe", transport.get_protocol())
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 problem = self._refusal(await asked.ended)
@@ -197,7 +220,9 @@ class ProxyHost(Driver["ClientSide"]):
         finally:
             transport.close()
         if problem:
-            where = "{}:{}".format(*node.upstream)
+            address = node.upstreams[0]
+            node.prefer_others(address)
+            where = "{}:{}".format(*address)
             self._has_problem(node, f"the broker at {where} does not serve the proxy: {problem}", refuses=True)
         else:
             self._is_well(node)
@@ -221,37 +246,61 @@ class ProxyHost(Driver["ClientSide"]):
 
     async def dial(self, side: ClientSide) -> None:
         """Connect to the broker. The client's connection closes if that fails."""
-        if await self._dial(lambda: BrokerSide(self, side), side.node) is None:
+        node = side.node
+        if await self._dial(lambda address: BrokerSide(self, side, address), node) is None:
             side.closing_level = logging.DEBUG
             self.proxy.set_time(self.clock.now())
-            self.proxy.close(side.relay.connection, side.node.problem)
+            self.proxy.close(side.relay.connection, node.problem)
             self.flush()
             self.check(side.node)
 
-    async def _dial(self, protocol: Callable[[], asyncio.BaseProtocol], node: Node) -> asyncio.BaseTransport | None:
-        """Connect to a broker. Returns None if that fails. It is logged once for each reason, as clients try again and
-        again."""
-        host, port = node.upstream
-        name = host if self._upstream_tls is not None else None
-        try:
-            async with asyncio.timeout(DIAL_TIMEOUT_S):
-                transport, _ = await self.loop.create_connection(
-                    protocol, host, port, ssl=self._upstream_tls, server_hostname=name
-                )
-        except (OSError, TimeoutError, UnicodeError) as failure:
-            reason = self.broken(failure)
-            if self._upstream_tls is not None and isinstance(failure, ConnectionError) and not failure.errno:
-                reason = NO_TLS
-            self._has_problem(node, f"the broker at {host}:{port} cannot be reached: {reason}")
-            return None
+    def node_at(self, address: Address) -> Node | None:
+        """The node at this address, if a response has named it or the proxy stands before it alone."""
+        return self._nodes.get(address)
+
+    async def _dial(self, protocol: Callable[[Address], asyncio.BaseProtocol], node: Node) -> asyncio.Transport | None:
+        """Connect to the first broker of a node that can be reached. Returns None if there is none. It is logged once for each
+        reason, as clients try again and again."""
+        problems = []
+        for address in node.upstreams:
+            try:
+                transport = await self._connect(protocol, address, DIAL_TIMEOUT_S / len(node.upstreams))
+            except (OSError, TimeoutError, UnicodeError) as failure:
+                problems.append("the broker at {}:{} cannot be reached: {}".format(*address, self._unreached(failure)))
+                continue
+            self._reached(node, address, problems)
+            return transport
+        self._has_problem(node, "; ".join(problems))
+        return None
+
+    def _unreached(self, failure: Exception) -> str:
+        if self._upstream_tls is not None and isinstance(failure, ConnectionError) and not failure.errno:
+            return NO_TLS
+        return self.broken(failure)
+
+    def _reached(self, node: Node, address: Address, problems: list[str]) -> None:
+        """This address of a node was reached, and is the first to be tried from now on; `problems` of others led here."""
+        node.prefer(address)
         if not node.refuses:
             self._is_well(node)
+        if problems:
+            logger.warning("%s; the proxy uses %s:%d", "; ".join(problems), *address)
+
+    async def _connect(
+        self, protocol: Callable[[Address], asyncio.BaseProtocol], address: Address, timeout: float
+    ) -> asyncio.Transport:
+        """Connect to a broker. Raises OSError, TimeoutError, UnicodeError."""
+        name = address[0] if self._upstream_tls is not None else None
+        async with asyncio.timeout(timeout):
+            transport, _ = await self.loop.create_connection(
+                lambda: protocol(address), *address, ssl=self._upstream_tls, server_hostname=name
+            )
         return transport
 
     def _is_well(self, node: Node) -> None:
         if node.problem:
             node.problem, node.refuses = "", False
-            logger.info("the broker at %s:%d can be reached now", *node.upstream)
+            logger.info("the broker at %s:%d can be reached now", *node.upstreams[0])
 
     def _has_problem(self, node: Node, problem: str, *, refuses: bool = False) -> None:
         if problem != node.problem:
@@ -261,8 +310,8 @@ class ProxyHost(Driver["ClientSide"]):
     async def close(self) -> None:
         """Close the listeners and all connections."""
         await asyncio.gather(*self._starting, return_exceptions=True)
-        for node in self._nodes.values():
-            if node.checking is not None:
+        for node in (self._first, *self._nodes.values()):
+            if node is not None and node.checking is not None:
                 node.checking.cancel()
         self._stop_listening()
         for side in list(self.clients.values()):
@@ -423,16 +472,20 @@ class BrokerSide(Side):
 
     _host: ProxyHost
 
-    def __init__(self, host: ProxyHost, client: ClientSide) -> None:
+    def __init__(self, host: ProxyHost, client: ClientSide, address: Address) -> None:
         super().__init__(host)
         self._view = memoryview(host.receive_buffer())
         self._client = client
+        self._address = address
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self._client.connection.state is CLOSED:
             self.transport.close()
         else:
+            node = self._host.node_at(self._address)
+            if node is not None:
+                self._client.connection.node_id = node.node_id
             self._client.joined(self)
 
     @property
@@ -443,6 +496,8 @@ class BrokerSide(Side):
         self.give_back()
         relay = self._client.relay
         if relay.connection.state is not CLOSED:
+            if not relay.broker_has_sent:
+                self._client.node.prefer_others(self._address)
             self._host.proxy.set_time(self._host.clock.now())
             broke = "" if exc is None else f"the connection to the broker broke: {self._host.broken(exc)}"
             reason = broke or relay.broker_closed()

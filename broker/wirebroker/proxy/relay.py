@@ -149,7 +149,7 @@ class Relay:
         self._tokens = False
         """Whether the client may send SASL tokens without a header, after a SaslHandshake of version 0."""
         self.flow = PASSING
-        self._broker_has_sent = False
+        self.broker_has_sent = False
         """Whether the broker has sent anything."""
         self._is_served = False
         """Whether the broker has answered a request that it answers only to clients that it knows."""
@@ -422,7 +422,7 @@ class Relay:
         broker, owed, end = self._broker, self._awaited, len(data)
         if broker.tail or broker.passing or self._client.tail or self.connection.state is not OPEN:
             return pos
-        self._broker_has_sent = True
+        self.broker_has_sent = True
         while end - pos >= RESPONSE_START and owed:
             size, correlation_id = SIZE_CORRELATION.unpack_from(data, pos)
             after = pos + size + SIZE_BYTES
@@ -443,7 +443,7 @@ class Relay:
 
     def from_broker(self, data: memoryview, now: int, passed: int = 0) -> None:
         """Bytes of the broker have arrived; their buffer is not kept."""
-        self._broker_has_sent = True
+        self.broker_has_sent = True
         taken = self._broker.taken(data)
         if taken is not None and self.connection.state is not CLOSED:
             self._pass(self._responses, taken, now, passed)
@@ -539,7 +539,7 @@ class Relay:
             return (
                 f"the broker closed it instead of answering {api_name(owed.key)} v{owed.version}, which Kafka 4 does not read"
             )
-        if self._awaited and not self._broker_has_sent:
+        if self._awaited and not self.broker_has_sent:
             return f"the broker closed it before its first response; {WANTS_TLS}"
         return "the broker closed it"
 

@@ -1,6 +1,6 @@
 """The sinks write each row of a trace: an aligned line to a console, or a line with a JSON object to a file.
 
-A sink raises the error of a failed write; the recorder then detaches it (`Recorder._hand_out`).
+The console's sink raises the error of a failed write; the recorder then detaches it (`Recorder._hand_out`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from queue import Full, Queue
 from threading import Thread
 from typing import TextIO
 
+from wirebroker.common.lasting import LastingFile, Rotation
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import Row
 
@@ -90,24 +91,21 @@ class ConsoleSink:
 
 
 class JsonLinesSink:
-    """Appends each row to a file as one JSON object. Each line goes to the system at once, so that a killed process does not
-    lose it."""
+    """Appends each row to a file as one JSON object. The file rotates, and outlasts a full disk (see `LastingFile`).
 
-    def __init__(self, path: Path) -> None:
+    Raises OSError if the file cannot be opened.
+    """
+
+    def __init__(self, path: Path, rotation: Rotation | None = None) -> None:
         self.name = str(path)
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+        self._file = LastingFile(path, "the trace", rotation)
 
     def __call__(self, row: Row) -> None:
-        try:
-            self._file.write(row.as_json() + "\n")
-        except OSError:
-            self.close()
-            raise
+        self._file.write(row.as_json().encode() + b"\n", row.time)
 
     def close(self) -> None:
-        """Close the file. Does nothing if the file is closed. The part of a line that cannot be written is lost."""
-        with suppress(OSError):
-            self._file.close()
+        """Close the file. Does nothing if the file is closed."""
+        self._file.close()
 
 
 def write_line(stream: TextIO, text: str) -> None:

@@ -1,0 +1,192 @@
+"""Files that are written as long as a process runs: they rotate, and go on after the disk was full.
+
+Each write passes in the time, in ms since the epoch, because there is no clock here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+logger = logging.getLogger("wirebroker")
+
+KEPT = 10
+"""The number of older files that rotation keeps, unless another number is given."""
+RETRY_MS = 10_000
+"""The time after a failed write before the next try."""
+_LIMIT = re.compile(r"(\d{1,12})\s*([kmgt]?b|ms|s|m|h|d)", re.IGNORECASE)
+_BYTES = {"b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
+_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """When a file is full. Then it gets a number in its name (`trace.000001.jsonl`), and an empty file takes its place."""
+
+    size: int | None = None
+    """in bytes"""
+    ms: int | None = None
+    """since the first write"""
+    keep: int = KEPT
+    """the number of full files that stay; older ones are deleted"""
+
+    @classmethod
+    def of(cls, text: str, keep: int = KEPT) -> Rotation:
+        """The rotation that `100MB`, `1h` or `100MB,1h` describes. Raises ValueError."""
+        size = ms = None
+        for part in text.split(","):
+            found = _LIMIT.fullmatch(part.strip())
+            if found is None or not int(found[1]):
+                raise ValueError(f"expected a size, a time or both, like 100MB, 1h or 100MB,1h, not {text!r}")
+            count, unit = int(found[1]), found[2].lower()
+            if unit in _BYTES:
+                size = count * _BYTES[unit]
+            else:
+                ms = count * _MS[unit]
+        return cls(size, ms, keep)
+
+    def is_due(self, size: int, age: int) -> bool:
+        """Whether a file of this size, whose first write is `age` ms ago, is full."""
+        return (self.size is not None and size > self.size) or (self.ms is not None and age >= self.ms)
+
+
+class LastingFile:
+    """A file to which whole pieces are appended, each at once, so that a killed process loses none.
+
+    `start` begins each file. `what` names the contents in the log. With `replaces` a file that exists is not continued: it is
+    emptied, or rotated if there is a rotation. If a write fails, the log says so, the file keeps its whole pieces, and after
+    `RETRY_MS` the next piece tries again. A special file such as a pipe is not tried again. Raises OSError.
+    """
+
+    def __init__(
+        self, path: Path, what: str, rotation: Rotation | None = None, start: bytes = b"", *, replaces: bool = False
+    ) -> None:  # fmt: skip
+        self.path = path
+        self._what, self._rotation, self._start = what, rotation, start
+        self._file: FileIO | None = None
+        self._size = 0
+        self._began: int | None = None
+        """The time of the first write since the file was opened."""
+        self._retry_at: int | None = None
+        """The time of the next try after a failed write."""
+        self._missing = 0
+        self._rotates_at: int | None = None
+        """The time of the next try to rotate, after a failed one."""
+        if replaces and path.is_file() and path.stat().st_size:
+            if rotation is not None:
+                self._move_away()
+            else:
+                os.truncate(path, 0)
+        self._file = FileIO(path, "ab")
+        try:
+            self._begin(self._file)
+        except OSError as full:
+            self._failed(full, -RETRY_MS)
+
+    def write(self, piece: bytes, now: int) -> None:
+        """Append a piece. It is lost, and counted, while the file cannot be written."""
+        if self._file is None and (self._retry_at is None or now < self._retry_at):
+            self._missing += 1
+            return
+        try:
+            self._rotate(len(piece), now)
+            file = self._file or self._open()
+            self._append(file, piece)
+        except OSError as failure:
+            self._failed(failure, now)
+            return
+        if self._retry_at is not None:
+            logger.warning("%s goes to %s again; %d pieces are missing there", self._what, self.path, self._missing)
+            self._retry_at, self._missing = None, 0
+
+    def close(self) -> None:
+        """Close the file. Later pieces are lost. Does nothing if the file is closed."""
+        self._retry_at = None
+        self._release()
+
+    def _open(self) -> FileIO:
+        file = self._file = FileIO(self.path, "ab")
+        self._begin(file)
+        return file
+
+    def _begin(self, file: FileIO) -> None:
+        self._size, self._began = os.fstat(file.fileno()).st_size, None
+        if self._start and not self._size:
+            self._append(file, self._start)
+
+    def _append(self, file: FileIO, piece: bytes) -> None:
+        """Write a whole piece. A disk that is nearly full takes a part before it refuses the rest."""
+        written = 0
+        while written < len(piece):
+            written += file.write(piece[written:]) or 0
+        self._size += written
+
+    def _rotate(self, size: int, now: int) -> None:
+        """Begin the next file if this one is full, but not if it is empty or special."""
+        if self._began is None:
+            self._began = now
+        if self._rotation is None or self._file is None or self._size <= len(self._start):
+            return
+        if not self._rotation.is_due(self._size + size, now - self._began) or now < (self._rotates_at or 0):
+            return
+        if self._is_regular:
+            self._release()
+            self._try_to_move_away(now)
+            self._open()
+            self._began = now
+
+    def _try_to_move_away(self, now: int) -> None:
+        """Rotate, or go on with the full file if that fails, as on Windows while somebody reads it."""
+        try:
+            self._move_away()
+        except OSError as refused:
+            if self._rotates_at is None:
+                logger.warning("%s cannot be rotated (%s), and becomes larger", self.path, refused.strerror)
+            self._rotates_at = now + RETRY_MS
+        else:
+            self._rotates_at = None
+
+    @property
+    def _is_regular(self) -> bool:
+        return self._file is not None and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+
+    def _move_away(self) -> None:
+        """Give the file the next number, and delete those whose numbers are too low."""
+        numbered = self._numbered()
+        newest = max(numbered, default=0) + 1
+        self.path.replace(self.path.with_name(f"{self.path.stem}.{newest:06}{self.path.suffix}"))
+        for number, path in numbered.items():
+            if self._rotation is not None and number <= newest - self._rotation.keep:
+                path.unlink(missing_ok=True)
+
+    def _numbered(self) -> dict[int, Path]:
+        """The full files by their numbers."""
+        stem, suffix = re.escape(self.path.stem), re.escape(self.path.suffix)
+        pattern = re.compile(rf"{stem}\.(\d{{6,12}}){suffix}")
+        found = ((pattern.fullmatch(each.name), each) for each in self.path.parent.iterdir())
+        return {int(match[1]): path for match, path in found if match is not None}
+
+    def _failed(self, failure: OSError, now: int) -> None:
+        """Keep the whole pieces, and decide whether to try again."""
+        tries = self._retry_at is not None or self._file is None or self._is_regular
+        if self._retry_at is None:
+            then = f"it tries again every {RETRY_MS // 1000} s" if tries else "nothing more goes there"
+            logger.warning("%s no longer goes to %s (%s); %s", self._what, self.path, failure.strerror, then)
+        self._missing += 1
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.truncate(self._size)
+        self._release()
+        self._retry_at = now + RETRY_MS if tries else None
+
+    def _release(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                file.close()

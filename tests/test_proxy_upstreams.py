@@ -1,0 +1,147 @@
+"""The cluster of a proxy: several addresses, the first of which that can be reached, and client settings from a file."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from dialogue import CLOSED, Dialogue, accepted, tagged
+from kafkawire.messages.metadata import MetadataRequest
+from test_jks import settings as stores_of_java
+from wirebroker import MockKafka, ProxyKafka
+from wirebroker.client.wire import ConnectionClosed
+from wirebroker.commands.cli import main
+from wirebroker.faults import FaultError, lose_ack
+from wirekit import client
+
+settings = stores_of_java
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address where nobody listens."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        return "127.0.0.1:{}".format(*free.getsockname()[1:])
+
+
+def test_clients_get_the_first_broker_that_can_be_reached(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with MockKafka(brokers=2, topics={"orders": 1}) as kafka:
+        one, other = kafka.bootstrap_servers.split(",")
+        with ProxyKafka(upstream=f"{nobody}, {one},{other}", trace="all") as proxy:
+            for _ in range(2):
+                brokers = client(proxy).request(MetadataRequest(topics=None), 12).brokers
+            addresses = {f"{each.host}:{each.port}" for each in brokers}
+            assert len(addresses) == 2
+            assert proxy.bootstrap_servers not in addresses, "that one leads to any broker"
+            assert not addresses & {one, other}
+            tried = [text for text in caplog.messages if "cannot be reached" in text]
+            assert tried == [f"the broker at {nobody} cannot be reached: Connection refused; the proxy uses {one}"]
+            kafka.kill_broker(1)
+            with suppress(ConnectionClosed):  # its port still takes connections, as that of a container does
+                client(proxy).request(MetadataRequest(topics=None), 12)
+            assert [each.node_id for each in client(proxy).request(MetadataRequest(topics=None), 12).brokers] == [2]
+            rows = proxy.trace.where("api=Metadata")
+            assert rows[-1].node == 2, "a connection of the first listener belongs to the broker that it has reached"  # type: ignore[attr-defined]
+
+
+def test_none_of_several_brokers_can_be_reached(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+    with ProxyKafka(upstream=f"{nobody},localhost:1") as proxy:
+        for _ in range(2):
+            Dialogue(proxy) >> tagged("x") << CLOSED
+        failed = f"the broker at {nobody} cannot be reached: Connection refused; the broker at localhost:1 cannot be reached"
+        assert [text for text in caplog.messages if text.startswith(failed)] == caplog.messages
+        assert len(caplog.messages) == 1
+
+
+def test_one_address_elsewhere_among_several_needs_consent_to_faults() -> None:
+    with ProxyKafka(upstream="127.0.0.1:1,192.0.2.1:9092") as proxy, pytest.raises(FaultError, match=r"192\.0\.2\.1"):
+        proxy.faults.add(lose_ack())
+
+
+def test_a_list_of_brokers_with_a_gap_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["proxy", "--upstream", "127.0.0.1:9092,,127.0.0.1:9093"]) == 2
+    assert capsys.readouterr().err.startswith("wirebroker proxy: --upstream: '' is not host:port")
+
+
+# --command-config
+
+
+@contextmanager
+def proxy_before(kafka: MockKafka, config: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`wirebroker proxy` with this file: where it listens, and its process."""
+    command = [sys.executable, "-m", "wirebroker", "proxy", "--upstream", kafka.bootstrap_servers]
+    command += ["--listen", "127.0.0.1:0", "--command-config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[2].rstrip(",")
+            assert process.stdout.readline() == "ready\n"
+            yield address, process
+        finally:
+            process.terminate()
+
+
+def without_time(text: str) -> str:
+    return text.split(" ", 2)[2].rstrip()
+
+
+@pytest.mark.parametrize(
+    ("password", "said"),
+    [
+        ("s3cret", "INFO the broker at {} accepts the login in --command-config; clients log in with their own"),
+        ("wrong", "WARNING the login in --command-config fails at {}: it refuses the login of alice: Authentication failed "
+         "during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256; clients log in with their own"),
+    ],
+)  # fmt: skip
+def test_settings_of_a_client_reach_a_secured_cluster_and_try_their_login(tmp_path: Path, password: str, said: str) -> None:
+    with MockKafka(security="sasl_ssl", users={"alice": "s3cret"}, topics={"orders": 1}) as kafka:
+        text = "".join(
+            f"{name}={value}\n" for name, value in kafka.client_settings("java").items() if name != "bootstrap.servers"
+        )
+        (tmp_path / "client.properties").write_text(text.replace('password="s3cret"', f'password="{password}"'))
+        with proxy_before(kafka, tmp_path / "client.properties") as (address, process):
+            own = kafka.client_settings("kafka-python") | {"bootstrap_servers": address, "security_protocol": "SASL_PLAINTEXT"}
+            producer = KafkaProducer(**{name: value for name, value in own.items() if not name.startswith("ssl_")})
+            assert producer.send("orders", b"tea").get(timeout=20).offset == 0
+            producer.close()
+            assert process.stderr is not None
+            assert without_time(process.stderr.readline()) == said.format(kafka.bootstrap_servers)
+
+
+def test_stores_of_java_reach_a_cluster(tmp_path: Path, settings: dict[str, str]) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SSL\n" + "".join(f"{name}={value}\n" for name, value in settings.items()))
+    required = settings | {"ssl.client.auth": "required"}
+    with (
+        MockKafka(security="ssl", configs=required, topics={"orders": 1}) as kafka,
+        proxy_before(kafka, config) as (address, _),
+        ProxyKafka(upstream=address) as plain,
+    ):
+        Dialogue(plain) >> tagged("x") << accepted(at=0)
+
+
+def test_settings_that_cannot_be_used_stop_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "client.properties"
+    proxy = ["proxy", "--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--command-config", str(config)]
+    for text, flags, said in (
+        (None, [], f"wirebroker proxy: --command-config {config}: No such file or directory\n"),
+        ("security.protocol=SSL\nssl.truststore.location=/none.jks\n", [], "ssl.truststore.location: /none.jks: No such file"),
+        ("security.protocol=SSL\n", ["--upstream-tls-ca", "x"], "--upstream-tls-ca and --command-config both say how to reach"),
+    ):
+        if text is not None:
+            config.write_text(text)
+        assert main([*proxy, *flags]) == 2
+        assert said in capsys.readouterr().err
+    (tmp_path / "old.jceks").write_bytes(b"\xce\xce\xce\xce\0\0\0\2")
+    config.write_text(f"security.protocol=SSL\nssl.truststore.location={tmp_path / 'old.jceks'}\n")
+    assert main(proxy) == 2
+    assert "keytool -list -rfc -keystore" in capsys.readouterr().err
