@@ -420,7 +420,7 @@ def test_a_trace_on_a_full_disk_ends_with_one_sentence(serve: Start) -> None:
     ((host, port, _),) = until_ready(process)
     assert produced_twice(host, port) == [0, 0]
     assert ended(process) == [
-        "WARNING the trace no longer goes to /dev/full (No space left on device); the broker goes on without it"
+        "WARNING the trace no longer goes to /dev/full (No space left on device); nothing more goes there"
     ]
 
 
