@@ -58,7 +58,7 @@ def page(name: str) -> str:
 
 
 AUDIT = ROOT / "docs" / "how-to" / "audit.md"
-OF_OTHERS = {
+OF_OTHERS = {"--describe", 
     "--release-version",
     "--full-trace",
     "--user",
@@ -218,6 +218,7 @@ def test_every_command_that_is_shown_has_a_test() -> None:
         "dissector",
         "diff",
         "replay",
+        "explain",
         "explore",
         "learn",
     }

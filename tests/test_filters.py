@@ -24,7 +24,7 @@ FOUND = [
     ("", "reply failed fetch fault transaction group"),
     ("api=Produce", "reply fault"),
     ("api=produce error=NONE", "reply"),
-    ("error!=NONE", "failed fetch fault transaction group"),
+    ("error!=NONE", "failed fetch"),
     ("api!=Produce", "failed fetch transaction group"),
     ("topic=orders", "reply fault transaction"),
     ("topic=orders-2025 or topic=orders-0", "reply fetch fault transaction"),

@@ -44,6 +44,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "GET /exchanges/{number}": TraceView.events,
     "POST /export/capture": TraceView.events,
     "POST /export/scenario": TraceView.events,
+    "GET /explain": TraceView.explain,
     "GET /filter": TraceView.where,
     "GET /trace/level": TraceView.level.fget,  # type: ignore[attr-defined]
     "POST /trace/level": TraceView.level.fset,  # type: ignore[attr-defined]

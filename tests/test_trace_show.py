@@ -400,6 +400,7 @@ def test_a_doubling_under_a_new_epoch_is_marked_with_the_retry_that_was_rejected
 def test_the_rows_of_a_proxy_are_drawn_and_a_surprise_is_marked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     texts = {"client_id": "till", "software": "", "compression": "none", "transactional": False, "rule": "", "error": ""}
+    texts |= {"principal": "User:ANONYMOUS", "client_host": ""}
     for first, predicted in ((0, "accepted"), (1, "duplicate")):
         plain = row(first, first, **texts, note="", explain="")
         shadow = ShadowRow(**{each.name: getattr(plain, each.name) for each in fields(plain)},

@@ -68,6 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     _scenario(commands)
     _explore(commands)
     _trace(commands)
+    _explain(commands)
     _decode(commands)
     _audit(commands)
     return parser
@@ -342,12 +343,27 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--api", metavar="NAME", help="requests, responses and verdicts of this API")
     add("--connection", type=whole_number, metavar="N", help="the number after #")
     add("--client", metavar="ID", help="a client id")
+    add("--principal", metavar="User:NAME", help="who logged in")
     add("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
     add("--until", metavar="TIME")
     add("--where", default="", metavar="FILTER", help="a filter such as 'api=Produce error!=NONE' (docs/reference/trace.md)")
     add("--follow", action="store_true", help="show each row as it is appended, until Ctrl-C")
     add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
     show.set_defaults(command="trace")
+
+
+def _explain(commands: argparse._SubParsersAction[Parser]) -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="what is wrong in a trace, in a capture, or at a running broker or proxy",
+        description="Print what is wrong, the most important first: what happened, its usual cause, where to look, and rows.",
+        epilog="Exit codes: 0 nothing is wrong, 1 something is, 2 it could not be done.",
+    )
+    add = explain.add_argument
+    add("source", metavar="FILE|URL", help="what --trace or --capture wrote, a capture of tcpdump, - for standard input, or "
+        "the address of --control: http://127.0.0.1:8080")  # fmt: skip
+    add("--json", metavar="FILE", help="write the findings to this file")
+    explain.set_defaults(command="explain")
 
 
 def _decode(commands: argparse._SubParsersAction[Parser]) -> None:

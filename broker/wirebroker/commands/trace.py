@@ -50,11 +50,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(file: BinaryIO, selection: Selection) -> int:
     """Show a whole file. All rows are read first, because a later row can name the client of an earlier row."""
-    captured = isinstance(file, io.BufferedReader) and is_capture(file.peek(4)[:4])
-    if captured and not selection.options.timeline:
+    is_captured = isinstance(file, io.BufferedReader) and is_capture(file.peek(4)[:4])
+    if is_captured and not selection.options.timeline:
         return _show_capture(file, selection)
-    lines = [] if captured else file.read().splitlines()
-    rows = list(_captured(selection.options.file, file, sys.stderr) if captured else _read(selection.options.file, lines))
+    lines = [] if is_captured else file.read().splitlines()
+    rows = list(captured(selection.options.file, file, sys.stderr) if is_captured else read_rows(selection.options.file, lines))
     selection.learn(rows)
     if rows:
         selection.check_names()
@@ -63,9 +63,9 @@ def _show(file: BinaryIO, selection: Selection) -> int:
     for text in (_pictures if selection.options.timeline else _chosen)(runs, has_colour(sys.stdout)):
         print(text)
         printed += 1
-    if not printed and (rows or not (lines or captured)):
+    if not printed and (rows or not (lines or is_captured)):
         print(_nothing(len(rows), selection.options), file=sys.stderr)
-    return 2 if (lines or captured) and not rows else 0
+    return 2 if (lines or is_captured) and not rows else 0
 
 
 def _show_capture(file: BinaryIO, selection: Selection) -> int:
@@ -74,11 +74,11 @@ def _show_capture(file: BinaryIO, selection: Selection) -> int:
     complaints: TextIO | None = sys.stderr
     if selection.looks_ahead:
         file = file if file.seekable() else io.BytesIO(file.read())
-        selection.learn(_captured(name, file, complaints))
+        selection.learn(captured(name, file, complaints))
         selection.check_names()
         file.seek(0)
         complaints = None
-    for row in _captured(name, file, complaints):
+    for row in captured(name, file, complaints):
         read += 1
         if not selection.looks_ahead:
             selection.learn((row,))
@@ -90,7 +90,7 @@ def _show_capture(file: BinaryIO, selection: Selection) -> int:
     return 0 if read else 2
 
 
-def _captured(name: str, file: BinaryIO, complaints: TextIO | None) -> Iterator[Row]:
+def captured(name: str, file: BinaryIO, complaints: TextIO | None) -> Iterator[Row]:
     """The rows of a capture, as they are read. Raises ValueError if it is damaged from the start."""
     rows: list[Row] = []
     session = Session(rows.append)
@@ -142,7 +142,7 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
         raise ValueError("--follow is for traces; a capture is read as a whole")
     colour = has_colour(sys.stdout)
     lines = iter(file.readline, b"") if file is sys.stdin.buffer else appended(file)
-    for row in _read(selection.options.file, lines):
+    for row in read_rows(selection.options.file, lines):
         selection = selection.of_run([]) if isinstance(row, RunRow) else selection
         selection.learn([row])
         if selection.has(row):
@@ -183,7 +183,8 @@ def _in_its_place(file: BinaryIO) -> BinaryIO | None:
     return None
 
 
-def _read(name: str, lines: Iterable[bytes]) -> Iterator[Row]:
+def read_rows(name: str, lines: Iterable[bytes]) -> Iterator[Row]:
+    """The rows in these lines. A line that is not a row is reported and left out."""
     for number, text in enumerate(lines, 1):
         try:
             yield row_from_json(json.loads(text))

@@ -54,9 +54,9 @@ class Handshakes:
             self._stall(transport, greeting)
         self._host.changed()
 
-    def failed(self, cause: str) -> None:
+    def failed(self, client_host: str, cause: str) -> None:
         """Note in the trace that a handshake failed."""
-        connection = self._connection()
+        connection = self._connection(client_host)
         connection.session.asked = "SSL"
         self._host.engine.set_time(self._host.clock.now())
         self._host.engine.trace.authenticated(connection, "failed", cause)
@@ -76,8 +76,8 @@ class Handshakes:
         if greeting.stalled_by is not None:
             engine.plan.at_unload(greeting.stalled_by, go_on)
 
-    def _connection(self) -> Connection:
-        return Connection(NUMBER, self._listener.node_id, "", Session(self._listener.name, self._listener.protocol))
+    def _connection(self, client_host: str = "") -> Connection:
+        return Connection(NUMBER, self._listener.node_id, client_host, Session(self._listener.name, self._listener.protocol))
 
     @cached_property
     def _expired(self) -> ssl.SSLContext:

@@ -16,19 +16,25 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.primitives import Buffer
 from wirebroker.net.clock import Clock
 from wirebroker.net.driver import IN_LINE, READY, ClientConnection, Driver, Side
+from wirebroker.net.handshakes import NUMBER
 from wirebroker.net.limits import LARGE_FRAME, configs_of_proxy
 from wirebroker.net.listener import Address, is_loopback, reachable
 from wirebroker.net.protocol import oversized
 from wirebroker.net.sockets import AT_ONCE, BACKLOG, ListenError, queue_connections, reason_of
+from wirebroker.net.tls import subject_of
 from wirebroker.net.tls_transport import TlsTransport
 from wirebroker.proxy.exchange import Forward
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import OWN_CLIENT_ID, PASSING, SENDING, SPEAKS_TLS, TLS_RECORDS, WANTS_TLS
-from wirebroker.requests.connection import CLOSED
+from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Shaped
+from wirebroker.security.principals import ANONYMOUS, USER, Principal, distinguished_name
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.security.session import Session
 
 logger = logging.getLogger("wirebroker")
 
+SSL = SecurityProtocol.SSL
 DIAL_TIMEOUT_S = 10.0
 CHECK_AGAIN_S = 2.0
 """Seconds between two questions to a broker that cannot be reached."""
@@ -126,6 +132,11 @@ class ProxyHost(Driver["ClientSide"]):
         return node.local
 
     @property
+    def protocol(self) -> SecurityProtocol:
+        """What its clients speak: whether they log in is known only when they do."""
+        return SecurityProtocol.PLAINTEXT if self._client_tls is None else SSL
+
+    @property
     def address(self) -> Address:
         """The address of the first listener."""
         assert self._first is not None, "`start` opens it"
@@ -186,7 +197,7 @@ class ProxyHost(Driver["ClientSide"]):
         side = self._captured(ClientSide(self, node))
         if self._client_tls is None:
             return side
-        return TlsTransport(side, self._client_tls, "{}:{}".format(*node.local), self._handshake_turns)
+        return TlsTransport(side, self._client_tls, "{}:{}".format(*node.local), self._handshake_turns, Handshakes(self, node))
 
     @property
     def problem(self) -> str:
@@ -320,6 +331,23 @@ class ProxyHost(Driver["ClientSide"]):
         await self._stopped()
 
 
+class Handshakes:
+    """Watches the TLS handshakes of clients, and notes those that fail."""
+
+    def __init__(self, host: ProxyHost, node: Node) -> None:
+        self._host, self._node = host, node
+
+    def began(self, transport: TlsTransport) -> None:
+        """Nothing: no fault of a proxy acts on handshakes."""
+
+    def failed(self, client_host: str, cause: str) -> None:
+        """Note in the trace that a handshake failed."""
+        connection = Connection(NUMBER, self._node.node_id, client_host, Session(SSL.value, SSL))
+        connection.session.asked = SSL.value
+        self._host.proxy.set_time(self._host.clock.now())
+        self._host.proxy.trace.authenticated(connection, "failed", cause)
+
+
 class ClientSide(ClientConnection):
     """The connection of a client."""
 
@@ -340,7 +368,11 @@ class ClientSide(ClientConnection):
         """Serve the connection, and dial its broker."""
         host = self._host
         self._state = READY
-        self.relay = host.proxy.connect(self.node.node_id, self.client_host, "PLAINTEXT", host.clock.now())
+        certificate = self.transport.get_extra_info("peercert")
+        self.relay = host.proxy.connect(
+            self.node.node_id, self.client_host, host.protocol.value, host.clock.now(),
+            Principal(USER, distinguished_name(subject_of(certificate))) if certificate else ANONYMOUS,
+        )  # fmt: skip
         self.connection = self.relay.connection
         host.opened(self)
         host.flush()

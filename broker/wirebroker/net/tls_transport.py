@@ -34,7 +34,7 @@ class Watch(Protocol):
     def began(self, transport: TlsTransport) -> None:
         """A handshake begins. It may be held, and its `context` may be replaced."""
 
-    def failed(self, cause: str) -> None:
+    def failed(self, client_host: str, cause: str) -> None:
         """A handshake failed."""
 
 
@@ -190,7 +190,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         cause = cause_of(failure)
         logger.info("a TLS handshake at %s failed: %s", self._listener, cause)
         if self._watch is not None:
-            self._watch.failed(cause)
+            self._watch.failed(str((self.get_extra_info("peername") or ("",))[0]), cause)
         self._send()
         self._socket.close()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kafkawire.declare import Message
 from kafkawire.entities import first, parts
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
+from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import KEYS
 from wirebroker.requests.parts import NOT_ABOUT, named
@@ -18,8 +19,31 @@ MOST_SESSIONS = 10_000
 """Fetch sessions that are remembered; brokers keep 1,000 each."""
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 
+MOST_LEADERS = 100_000
+"""Partitions whose leader is remembered."""
 Session = tuple[int, int]
 """A node, and the id of a fetch session there."""
+
+
+class LearnedLeaders:
+    """The leaders of partitions as responses to Metadata name them. A response with an earlier leader epoch is outdated."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def learn(self, response: MetadataResponse) -> Iterator[tuple[str, int, int, int]]:
+        """Remember them. Yields topic, partition, leader and leader epoch of each leader that has changed."""
+        for topic in response.topics:
+            for part in topic.partitions:
+                key, found = (topic.name or "", part.partition_index), (part.leader_id, part.leader_epoch)
+                known = self._known.get(key)
+                if known is not None and (found == known or found[1] < known[1]):
+                    continue
+                if known is None and len(self._known) >= MOST_LEADERS:
+                    self._known.pop(next(iter(self._known)))
+                self._known[key] = found
+                if known is not None:
+                    yield *key, *found
 
 
 class LearnedDirectory:

@@ -30,6 +30,26 @@ class Forward(NamedTuple):
     data: Buffer
 
 
+class Mutes:
+    """The times in which a broker does not read a connection because its client has used more than a quota (KIP-219)."""
+
+    def __init__(self) -> None:
+        self._before = 0
+        """The ms of the times before the last one."""
+        self._begin = self._end = 0
+
+    def add(self, now: int, ms: int) -> None:
+        """The broker does not read for `ms` from now on."""
+        if now >= self._end:
+            self._before += self._end - self._begin
+            self._begin = now
+        self._end = max(now + ms, self._end)
+
+    def until(self, now: int) -> int:
+        """The ms of these times until now."""
+        return self._before + min(max(now, self._begin), self._end) - self._begin
+
+
 class ProxyParts(Protocol):
     """The proxy as relays and exchanges see it."""
 
@@ -74,6 +94,9 @@ class ProxyParts(Protocol):
     def looks_at(self, key: int, version: int) -> bool:
         """Whether requests of this API in this version are decoded."""
 
+    def learned(self, response: Message) -> None:
+        """Learn names and leaders from a response."""
+
     def observe(self, exchange: ForwardedExchange, response: Message) -> None:
         """Learn from a response, and trace shadow verdicts."""
 
@@ -92,6 +115,8 @@ class Passage(Protocol):
 
     proxy: ProxyParts
     connection: Connection
+    mutes: Mutes
+    """The times in which the broker does not read the connection because of a quota."""
 
     def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
         """Send a request, with its size, to the broker."""

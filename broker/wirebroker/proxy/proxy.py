@@ -19,22 +19,25 @@ from kafkawire.errors import WireError
 from kafkawire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from kafkawire.messages.fetch import FetchResponse
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
+from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.messages.produce import ProduceRequest, ProduceResponse
 from kafkawire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from kafkawire.primitives import Buffer
-from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, is_spoken
+from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, is_spoken
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.telemetry import Pushes, push_of
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.proxy.addresses import Locate
-from wirebroker.proxy.directory import LearnedDirectory
+from wirebroker.proxy.directory import LearnedDirectory, LearnedLeaders
 from wirebroker.proxy.exchange import Forward, ForwardedExchange
+from wirebroker.proxy.logins import LOGINS, Logins
 from wirebroker.proxy.recorder import ProxyRecorder, batches_of, batches_with_responses
 from wirebroker.proxy.relay import Relay
 from wirebroker.proxy.shadow import Shadow
 from wirebroker.requests.connection import CLOSED, Connection
 from wirebroker.requests.effects import Close, Effect
 from wirebroker.requests.facts import facts_of
+from wirebroker.security.principals import ANONYMOUS, Principal
 from wirebroker.security.session import Session
 
 FRAME_LIMIT = 256 * 1024 * 1024
@@ -45,7 +48,7 @@ MOST_DESCRIBED = 100_000
 """The number of partitions remembered as already asked about with DescribeProducers."""
 JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"]))
 """The APIs that get shadow verdicts."""
-ALWAYS_READ = frozenset((API_VERSIONS, KEYS["PushTelemetry"]))
+ALWAYS_READ = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, KEYS["PushTelemetry"]))
 """The APIs whose messages the proxy decodes even without a trace."""
 METRICS_LIMIT = 16 * 1024 * 1024
 """The decompressed bytes of a push that are read at most."""
@@ -75,6 +78,8 @@ class Proxy:
         self.plan = FaultPlan(self, seed)
         self.directory = LearnedDirectory()
         self.shadow = Shadow()
+        self.logins = Logins(self.trace)
+        self.leaders = LearnedLeaders()
         self.pushes = Pushes()
         """The metrics that clients have pushed and a broker has taken (KIP-714)."""
         self.asks = False
@@ -126,10 +131,10 @@ class Proxy:
 
     # Connections
 
-    def connect(self, node_id: int, client_host: str, listener: str, now: int) -> Relay:
+    def connect(self, node_id: int, client_host: str, listener: str, now: int, principal: Principal = ANONYMOUS) -> Relay:
         """A client has connected to the listener of this node; −1 if the node's id is not known yet."""
         self.set_time(now)
-        connection = Connection(next(self._numbers), node_id, client_host, Session(listener))
+        connection = Connection(next(self._numbers), node_id, client_host, Session(listener, principal=principal))
         relay = self.relays[connection] = Relay(self, connection)
         if self.trace.changes:
             self.trace.opened(connection)
@@ -143,7 +148,7 @@ class Proxy:
         relay = self.relays.pop(connection, None)
         if relay is not None:
             if self.trace.changes:
-                self.trace.closed(connection, reason)
+                self.trace.closed(connection, reason, relay.unanswered())
             connection.close()
             relay.ended()
 
@@ -172,7 +177,11 @@ class Proxy:
 
     def observe(self, exchange: ForwardedExchange, response: Message) -> None:
         """Learn names and producer ids from a response, and trace shadow verdicts."""
-        if isinstance(response, InitProducerIdResponse) and not response.error_code:
+        if self.trace.verdicts and (ms := getattr(response, "throttle_time_ms", 0)) > 0:
+            self.trace.held(exchange, ms)
+        if exchange.api_key in LOGINS:
+            self.logins.passed(exchange, response)
+        elif isinstance(response, InitProducerIdResponse) and not response.error_code:
             self.shadow.issued(response.producer_id, response.producer_epoch)
         elif isinstance(response, ProduceResponse) and self.trace.verdicts:
             self._compare(exchange, response)
@@ -182,6 +191,13 @@ class Proxy:
             self.directory.fetched(exchange.request, response, exchange.node_id)  # type: ignore[arg-type]
             if self.trace.exchanges:
                 self.trace.fetched_all(exchange, response)
+
+    def learned(self, response: Message) -> None:
+        """Learn names from a response, and leaders from Metadata."""
+        self.directory.learn(response)
+        if self.trace.changes and isinstance(response, MetadataResponse):
+            for change in self.leaders.learn(response):
+                self.trace.led(*change)
 
     def _pushed(self, exchange: ForwardedExchange) -> None:
         request, connection = exchange.request, exchange.connection

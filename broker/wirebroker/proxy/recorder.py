@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kafkawire.batches import BatchHeader, first_header
+from kafkawire.declare import Message
 from kafkawire.errors import error_name
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.produce import (
@@ -15,18 +16,44 @@ from kafkawire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kafkawire.primitives import Buffer
+from kafkawire.registry import api_name
+from wirebroker.proxy.denials import denials
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.shadow import Judged
 from wirebroker.requests.connection import Connection
 from wirebroker.requests.parts import topic_name
-from wirebroker.trace.recorder import UNMEASURED, Recorder, Stages, TracedExchange, cut, software_of
-from wirebroker.trace.rows import Row, ShadowRow, compression_name
+from wirebroker.trace.recorder import UNMEASURED, Recorder, Stages, TracedExchange, cut, software_of, who
+from wirebroker.trace.rows import LeaderRow, Row, ShadowRow, compression_name
 
 UNKNOWN_OFFSET = -1
+UNKNOWN_LIMIT = -1.0
 
 
 class ProxyRecorder(Recorder):
-    """The recorder of a proxy."""
+    """The recorder of a proxy. Brokers decide about quotas and rights; their responses tell what they have decided."""
+
+    def closed(self, connection: Connection, reason: str, unanswered: tuple[str, ...] = ()) -> None:
+        """Note that a connection is closed, and which of its requests are unanswered."""
+        self._connection(connection, "closed", reason, unanswered)
+
+    def replied(self, exchange: TracedExchange, response: Message, parts: Sequence[Buffer]) -> None:
+        super().replied(exchange, response, parts)
+        if isinstance(exchange, ForwardedExchange):
+            for operation, kind, name, reason in denials(exchange.request, response, exchange):
+                self.refused(exchange.connection, operation, kind, name, reason)
+
+    def held(self, exchange: ForwardedExchange, ms: int) -> None:
+        """Note that the broker has told the client to wait because of a quota, for which it does not read the connection."""
+        exchange.relay.mutes.add(self._now(), ms)
+        self.throttled(exchange.connection, exchange.client_id, api_name(exchange.api_key), ms, "", "", UNKNOWN_LIMIT)
+
+    def _muted(self, exchange: TracedExchange) -> int:
+        return exchange.relay.mutes.until(self._now()) if isinstance(exchange, ForwardedExchange) else 0
+
+    def led(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
+        """Note that a response has named another leader of a partition."""
+        self._add(LeaderRow(self._now(), cut(topic), partition, leader, leader_epoch))
 
     def compared(
         self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, response: PartitionProduceResponse,
@@ -83,6 +110,7 @@ def _row(
         transactional=batch.is_transactional, verdict=judged.outcome, rule=judged.rule, code=code, error=error_name(code),
         base_offset=base_offset, note=f"idempotent with acks={acks}" if idempotent and acks != -1 else "",
         explain=judged.explain(topic, partition, batch, code, base_offset), predicted=judged.predicted, agrees=judged.agrees,
+        **who(connection),
     )  # fmt: skip
 
 

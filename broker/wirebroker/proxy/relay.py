@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
+from itertools import islice
 from typing import NamedTuple
 
 from kafkawire.codec import decode
@@ -54,13 +55,15 @@ from kafkawire.registry import (
 )
 from wirebroker.proxy.addresses import CARRIERS, NamelessResponses, carries_addresses, limit_versions, redirect
 from wirebroker.proxy.directory import TEACHING
-from wirebroker.proxy.exchange import ForwardedExchange, ProxyParts
+from wirebroker.proxy.exchange import ForwardedExchange, Mutes, ProxyParts
 from wirebroker.requests.connection import CLOSED, OPEN, SILENT, Connection
 from wirebroker.requests.effects import Respond
 
 REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 """Bytes of a request up to its correlation id."""
 RESPONSE_START = 8
+MOST_NAMED = 8
+"""Unanswered requests that are named when a connection closes."""
 BEGINNING = struct.Struct(">ihhi")
 """Size, API key, version and correlation id of a request."""
 SIZE_CORRELATION = struct.Struct(">ii")
@@ -158,6 +161,7 @@ class Relay:
         self._acknowledged: tuple[int, bytes] = -1, b""
         """The version of the last Produce with acks ≠ 0, and its bytes from the client id to the acks."""
         self._nameless = NamelessResponses()
+        self.mutes = Mutes()
 
     @property
     def holds_client(self) -> bool:
@@ -198,6 +202,10 @@ class Relay:
             if missing is not None:
                 self.proxy.unanswered(missing)
         return True
+
+    def unanswered(self) -> tuple[str, ...]:
+        """The APIs of the client's requests that await a response, oldest first."""
+        return tuple(api_name(each.key) if each.key >= 0 else "" for each in islice(self._awaited, MOST_NAMED) if not each.own)
 
     # Bytes of both directions
 
@@ -500,7 +508,7 @@ class Relay:
             self._may_ask = proxy.asks and any(each.api_key == DESCRIBE_PRODUCERS for each in response.api_keys)
             changed = limit_versions(response)
         if key in TEACHING:
-            proxy.directory.learn(response)
+            proxy.learned(response)
         parts: list[Buffer] = encode_response(awaited.correlation_id, response, version) if changed else [frame]
         if exchange is None:
             self._send(parts)

@@ -20,6 +20,7 @@ from wirebroker.client.jaas import users_of
 from wirebroker.core.delegation_tokens import password_of
 from wirebroker.core.groups.java_order import set_of_names
 from wirebroker.requests.connection import Connection, Decision, Disconnect, Interceptor, Refuse, Send, Unauthenticated
+from wirebroker.security.identities import user_of
 from wirebroker.security.mechanisms import BY_PASSWORD, GSSAPI, OAUTHBEARER, PLAIN, Challenge, Failure, Mechanism, Success
 from wirebroker.security.oauthbearer import OAuthBearer
 from wirebroker.security.plain import Plain
@@ -216,6 +217,7 @@ class Authenticator:
         """Take a client's token. After a Success the session is the one of that user; after a Failure it must end."""
         session = connection.session
         assert session.sasl is not None
+        session.user = user_of(session.asked, token) or session.user
         outcome = session.sasl.evaluate(token, now)
         if isinstance(outcome, Challenge):
             return outcome

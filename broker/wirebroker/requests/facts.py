@@ -74,7 +74,7 @@ def facts_of(request: Message, received: Received, implied: Iterable[tuple[str, 
         partitions=frozenset((topic, index) for topic, index in about if index is not None),
         groups=frozenset(groups_of(request)),
         transactional_ids=frozenset(_ids(request, "transactionalId", TRANSACTION_KEY)),
-        producer=_producer(request),
+        producer=producer_of_request(request),
         batches=tuple(_batches(produce, received.directory)) if produce is not None else (),
         acks=produce.acks if produce is not None else None,
         principal=str(received.connection.session.principal),
@@ -129,7 +129,8 @@ def _ids(request: Any, entity: Any, key_type: int) -> Iterator[str]:
         yield from request.coordinator_keys or [request.key]
 
 
-def _producer(request: Any) -> tuple[int, int] | None:
+def producer_of_request(request: Any) -> tuple[int, int] | None:
+    """The producer id and epoch that a request itself names, outside its batches."""
     cls = type(request)
     for id_field, epoch_field in zip(holders(cls, "producerId"), holders(cls, "producerEpoch"), strict=False):
         if (producer_id := getattr(request, id_field)) >= 0:

@@ -26,7 +26,7 @@ class Session:
     """The session of one connection. A connection without SASL is DONE from the beginning."""
 
     __slots__ = ("again", "asked", "bare", "begun_again_at", "by_token", "expires_at", "listener", "mechanism", "principal",
-                 "protocol", "sasl", "stage")  # fmt: skip
+                 "protocol", "sasl", "stage", "user")  # fmt: skip
 
     def __init__(
         self, listener: str, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, principal: Principal = ANONYMOUS
@@ -42,6 +42,8 @@ class Session:
         """The SASL mechanism by which it is authenticated; "" before the first success."""
         self.asked = ""
         """The mechanism of the authentication that goes on, or of the last one."""
+        self.user = ""
+        """The name that the client has given in the authentication that goes on, or in the last one."""
         self.again = False
         """Whether the last success was a re-authentication."""
         self.sasl: Mechanism | None = None

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 from wirebroker.common.suggestions import nearest
+from wirebroker.explain.explanation import Explanation
+from wirebroker.explain.findings import Finding
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import Rule
 from wirebroker.trace.filters import parsed
@@ -162,6 +164,10 @@ class TraceView:
         """
         wanted = parsed(where)
         return [row for row in self.events() if wanted.has(row)]
+
+    def explain(self) -> list[Finding]:
+        """Returns what is wrong in the rows, the most important first, as `wirebroker explain` prints it."""
+        return self._kafka._call(lambda host: Explanation().take_all(host.trace.events()).findings())
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         """Returns every verdict in the ring, oldest first."""

@@ -30,7 +30,7 @@ from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
 from wirebroker.requests.connection import Connection
 from wirebroker.trace.brief import Brief
-from wirebroker.trace.recorder import Recorder, cut, software_of
+from wirebroker.trace.recorder import Recorder, cut, principal_of, software_of, who
 from wirebroker.trace.rows import (
     BrokerRow,
     FeatureRow,
@@ -53,7 +53,7 @@ from wirebroker.trace.rows import (
 _NO_HEADER = BatchHeader(-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 STORED = (
     "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
-    "base_offset", "rule", "header",
+    "base_offset", "rule", "header", "principal", "client_host",
 )  # fmt: skip
 """The facts about a batch that was stored in order. These facts suffice for a row of `produce`."""
 CHANGED: dict[type[Change], type[Row]] = {
@@ -140,7 +140,7 @@ def _stored(raw: tuple[Any, ...]) -> Brief | None:
         return None
     return (
         "stored", now, connection.node_id, connection.number, cut(client_id), software_of(connection), version, correlation_id,
-        acks, partition.topic, partition.index, base_offset, rule, header,
+        acks, partition.topic, partition.index, base_offset, rule, header, principal_of(connection), connection.client_host,
     )  # fmt: skip
 
 
@@ -178,6 +178,7 @@ def _row(raw: tuple[Any, ...]) -> ProduceRow:
         base_offset=appended.base_offset,
         note=f"idempotent with acks={acks}" if idempotent and acks != -1 else "",
         explain=_sentence(appended, header, partition),
+        **who(connection),
     )
 
 

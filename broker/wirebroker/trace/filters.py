@@ -6,8 +6,8 @@
     "out of order"                        some field contains these words
 
 A field is a field of a row (docs/reference/trace.md) or one of `NAMES`. A field with several values, such as `topic`, meets
-`=` if one value does, and `!=` if no value is equal. A row without the field meets only `!=` and `!~`. Letters' case does not
-matter.
+`=` if one value does, and `!=` if no value is equal. A row without the field meets only `!=` and `!~`, but `error!=NONE` needs
+an error. Letters' case does not matter.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from wirebroker.common.suggestions import did_you_mean
+from wirebroker.requests import details
 from wirebroker.trace import selection
 from wirebroker.trace.rows import EVENTS, ReplyRow, Row
 from wirebroker.trace.selection import topics_of, values_of
@@ -28,6 +29,7 @@ LONGEST = 2000
 """The largest number of characters of a filter."""
 _NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
 _TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
+NO_ERROR = "none"
 API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
 """The API of rows that do not name their API, because only one API has such rows."""
 
@@ -42,16 +44,23 @@ def _errors(row: Row) -> Iterable[Any]:
     return values_of("error")(row)
 
 
+def _latency(row: Row) -> Iterable[Any]:
+    """The latency without the ms for which the request itself let the broker wait."""
+    return (row.latency - row.waited,) if isinstance(row, ReplyRow) else ()
+
+
 NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     **selection.NAMES,
     "event": lambda row: (row.event,),
     "api": _api,
     "partition": lambda row: [index for _, index in topics_of(row) if index is not None],
     "error": _errors,
+    "latency": _latency,
+    "host": values_of("client_host"),
 }
 """The fields whose values are derived from a row's fields."""
-OWN = {field.name for row in EVENTS.values() for field in fields(row)}
-"""The fields of the rows of all events."""
+OWN = {field.name for row in EVENTS.values() for field in fields(row)} | details.NAMES
+"""The fields of the rows of all events, and the further fields that `details` can have."""
 
 
 class FilterError(ValueError):
@@ -84,7 +93,10 @@ class Comparison:
 
     def has(self, row: Row) -> bool:
         """Tells whether the row meets the filter."""
-        met = any(_meets(value, self.operator.removeprefix("!"), self.value) for value in _values(row, self.field))
+        values = _values(row, self.field)
+        if self.field == "error" and self.value == NO_ERROR and not values:
+            return False
+        met = any(_meets(value, self.operator.removeprefix("!"), self.value) for value in values)
         return not met if self.operator.startswith("!") else met
 
     def tree(self) -> list[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar
 
 from kafkawire.declare import Message
 from kafkawire.entities import values
@@ -21,6 +21,15 @@ from kafkawire.frames import read_key_version_correlation, read_request_header
 from kafkawire.primitives import Buffer, format_uuid
 from kafkawire.registry import api_name
 from wirebroker.requests.connection import Connection
+from wirebroker.requests.details import (
+    Details,
+    details_of,
+    details_with,
+    error_messages,
+    longest_wait,
+    producer_of,
+    producer_with,
+)
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.received import Received
 from wirebroker.trace.brief import Brief, brief
@@ -48,6 +57,7 @@ if TYPE_CHECKING:
     from kafkawire.messages.push_telemetry import PushTelemetryRequest
     from wirebroker.faults.rules import Rule
     from wirebroker.requests.facts import Batch, Facts
+    from wirebroker.security.principals import Principal
 
 logger = logging.getLogger("wirebroker")
 
@@ -74,6 +84,12 @@ class Traced(NamedTuple):
     """the topics, groups and transactions that the request names"""
     errors: tuple[str, ...] | None = None
     """the errors of its response, if they are already known: `errors_in`"""
+    producer: tuple[int, int] = -1, -1
+    details: Details = {}
+    longest_wait: int = 0
+    """the ms that it lets the broker wait"""
+    muted: int = 0
+    """the ms for which quotas had held its connection when it arrived"""
 
 
 class TracedExchange(Received, Protocol):
@@ -129,6 +145,7 @@ class Recorder:
         row = FaultRow(
             now, connection.node_id, connection.number, client_id, api, version, correlation_id, rule.kind, str(rule),
             tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), number, batch,
+            principal_of(connection), connection.client_host,
         )  # fmt: skip
         self._add(row)
 
@@ -150,10 +167,12 @@ class Recorder:
         """Note that a connection is closed."""
         self._connection(connection, "closed", reason)
 
-    def _connection(self, connection: Connection, change: Literal["opened", "closed"], reason: str) -> None:
+    def _connection(
+        self, connection: Connection, change: Literal["opened", "closed"], reason: str, unanswered: tuple[str, ...] = ()
+    ) -> None:
         row = ConnectionRow(
             self._now(), connection.node_id, connection.number, change, connection.client_host, connection.listener,
-            software_of(connection), reason,
+            software_of(connection), reason, principal_of(connection), unanswered,
         )  # fmt: skip
         self._add(row)
 
@@ -166,8 +185,8 @@ class Recorder:
         session = connection.session
         row = AuthenticationRow(
             self._now(), connection.node_id, connection.number, connection.client_host, session.listener,
-            cut(session.asked or session.mechanism) or "", outcome, cut(str(session.principal)) or "", session.again,
-            -1 if session.expires_at is None else session.expires_at, cut(reason) or "",
+            cut(session.asked or session.mechanism) or "", outcome, principal_of(connection), session.again,
+            -1 if session.expires_at is None else session.expires_at, cut(reason) or "", cut(session.user),
         )  # fmt: skip
         self._add(row)
 
@@ -175,7 +194,7 @@ class Recorder:
         """Note that an operation was denied to a client."""
         if self.verdicts:
             row = AuthorizationRow(
-                self._now(), connection.node_id, connection.number, cut(str(connection.session.principal)) or "",
+                self._now(), connection.node_id, connection.number, principal_of(connection),
                 operation, resource_type, cut(name) or "", cut(because) or "",
             )  # fmt: skip
             self._add(row)
@@ -187,18 +206,22 @@ class Recorder:
         if self.verdicts:
             row = ThrottleRow(
                 self._now(), connection.node_id, connection.number, cut(client_id),
-                cut(str(connection.session.principal)) or "", api, quota, cut(whose) or "", limit, ms,
+                principal_of(connection), api, quota, cut(whose) or "", limit, ms,
+                connection.client_host,
             )  # fmt: skip
             self._add(row)
 
     def requested(self, request: Message, exchange: TracedExchange, about: tuple[str, ...] | None = None) -> None:
         """Note a request, and keep its names for the row of its response: `about` holds the `names_of` its facts."""
         about = names_of(facts_of(request, exchange)) if about is None else about
-        exchange.traced = Traced(exchange.now, about)
+        exchange.traced = Traced(
+            exchange.now, about, None, producer_of(request), details_of(request), longest_wait(request), self._muted(exchange)
+        )
         if self.requests:
             row = RequestRow(
                 exchange.now, *_client(exchange),
                 api_name(exchange.api_key), exchange.version, exchange.correlation_id, len(exchange.frame or b""), about,
+                **who(exchange.connection),
             )  # fmt: skip
             self._add(row)
 
@@ -211,19 +234,24 @@ class Recorder:
             client_id = None
         row = UnsupportedRow(
             self._now(), connection.node_id, connection.number, cut(client_id), software_of(connection),
-            api_name(key), version, correlation_id, oldest, newest,
+            api_name(key), version, correlation_id, oldest, newest, **who(connection),
         )  # fmt: skip
         self._add(row)
 
     def replied(self, exchange: TracedExchange, response: Message, parts: Sequence[Buffer]) -> None:
         """Note a response that is being sent, as these bytes."""
         now = self._now()
-        arrived, about, errors = exchange.traced or Traced(now, ())
-        errors = errors_in(response) if errors is None else errors
+        traced = exchange.traced or Traced(now, ())
+        arrived, about, latency = traced.arrived, traced.about, max(now - traced.arrived, 0)
+        errors = errors_in(response) if traced.errors is None else traced.errors
+        messages = tuple(map(cut, dict.fromkeys(error_messages(response)))) if errors else ()
+        muted = self._muted(exchange) - traced.muted
         row = ReplyRow(
             now, *_client(exchange),
-            api_name(exchange.api_key), exchange.version, exchange.correlation_id, sum(map(len, parts)), max(now - arrived, 0),
-            errors, about, *self._stages(exchange),
+            api_name(exchange.api_key), exchange.version, exchange.correlation_id, sum(map(len, parts)), latency,
+            errors, about, *self._stages(exchange), min(latency, muted + traced.longest_wait),
+            getattr(response, "throttle_time_ms", 0), messages,
+            *producer_with(traced.producer, response), details_with(traced.details, response), **who(exchange.connection),
         )  # fmt: skip
         self._add(row)
         if self.kept is not None and exchange.frame is not None:
@@ -238,13 +266,17 @@ class Recorder:
         """The stages of an exchange with their times; a broker does not measure them."""
         return UNMEASURED
 
+    def _muted(self, exchange: TracedExchange) -> int:
+        """The ms until now for which a broker has left the connection unread because of a quota, as far as responses tell."""
+        return 0
+
     def fetched(self, exchange: TracedExchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
         """Note one partition of a response to a Fetch."""
         row = FetchRow(
             self._now(), *_client(exchange),
             exchange.version, exchange.correlation_id, topic, data.partition_index, offset, len(data.records or b""),
             data.high_watermark, data.last_stable_offset, data.log_start_offset, committed, data.error_code,
-            error_name(data.error_code),
+            error_name(data.error_code), **who(exchange.connection),
         )  # fmt: skip
         self._add(row)
 
@@ -329,6 +361,28 @@ class Recorder:
     def clear(self) -> None:
         """Forget all rows."""
         self._ring.clear()
+
+
+def principal_of(connection: Connection) -> str:
+    """Returns who the client is, as User:name."""
+    return _principal(connection.session.principal)
+
+
+@lru_cache
+def _principal(principal: Principal) -> str:
+    return cut(str(principal))
+
+
+class Who(TypedDict):
+    """The fields of a `ClientRow` that tell who the client is."""
+
+    principal: str
+    client_host: str
+
+
+def who(connection: Connection) -> Who:
+    """Returns who the client of a connection is."""
+    return {"principal": principal_of(connection), "client_host": connection.client_host}
 
 
 def software_of(connection: Connection) -> str:

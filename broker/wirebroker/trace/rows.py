@@ -7,7 +7,7 @@ in numbers, "" in text. Times are ms since the epoch, by the broker's clock.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -53,6 +53,10 @@ class ClientRow(Row):
     client_id: str | None
     software: str
     """the client's software as it names itself in ApiVersions, "" if it does not"""
+    principal: str = field(default="", kw_only=True)
+    """who the client is, as User:name; User:ANONYMOUS before its login and without one, "" if the login does not tell"""
+    client_host: str = field(default="", kw_only=True)
+    """the client's address"""
 
 
 def ordinal(number: int) -> str:
@@ -164,6 +168,9 @@ class FaultRow(Row):
     """how often the rule has fired, including this time"""
     batch: Batch | None = None
     """the batch of a Produce that it fired on"""
+    principal: str = ""
+    """who the client is"""
+    client_host: str = ""
 
     def parts(self) -> Parts:
         what, batch, places = f"{self.api} v{self.version}" if self.api else "connection", self.batch, self.partitions
@@ -190,10 +197,16 @@ class ConnectionRow(Row):
     software: str
     reason: str
     """why it was closed"""
+    principal: str = ""
+    """who the client is"""
+    unanswered: tuple[str, ...] = ()
+    """the APIs of the requests that passed a proxy and got no response, oldest first"""
 
     def parts(self) -> Parts:
         what = self.software or self.client_host
-        return "", what, self.change, self.reason or f"by {self.client_host} at {self.listener} of node {self.node}"
+        waited = f"; unanswered: {', '.join(self.unanswered)}" if self.unanswered else ""
+        rest = self.reason or f"by {self.client_host} at {self.listener} of node {self.node}"
+        return "", what, self.change, rest + waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +229,9 @@ class AuthenticationRow(Row):
     expires_at: int
     """when the session ends, −1 for never"""
     reason: str
-    """why it failed"""
+    """why it failed, in the broker's own words where the broker tells it"""
+    user: str = ""
+    """the name that the client gave, "" if it gave none or nobody could read it"""
 
     def parts(self) -> Parts:
         what = f"{self.mechanism or 'authentication'}{' again' if self.again else ''}"
@@ -259,15 +274,18 @@ class ThrottleRow(Row):
     api: str
     """the request; empty for a connection that is one too many"""
     quota: str
-    """the quota, by Kafka's name"""
+    """the quota, by Kafka's name; empty behind a proxy, because responses do not name it"""
     whose: str
     """what the quota is set for, in words"""
     limit: float
+    """in the quota's unit; −1 behind a proxy"""
     ms: int
     """how long the client has to wait"""
+    client_host: str = ""
 
     def parts(self) -> Parts:
-        rest = f"{self.principal} waits {self.ms} ms: {self.quota} of {self.whose} is {self.limit:g}"
+        known = f"{self.quota} of {self.whose} is {self.limit:g}" if self.quota else "the broker throttles it for a quota"
+        rest = f"{self.principal} waits {self.ms} ms: {known}"
         return self.client_id or "", self.api or "connection", "throttled", rest
 
 
@@ -325,7 +343,7 @@ class ReplyRow(ClientRow):
     bytes: int
     """with the four bytes of its size"""
     latency: int
-    """ms between request and response by the broker's clock; 0 if it was answered at once"""
+    """ms between request and response by the broker's clock; 0 if it was answered at once. Filters take `waited` from it"""
     errors: tuple[str, ...]
     """the names of the error codes in the response, each once"""
     about: tuple[str, ...]
@@ -336,6 +354,18 @@ class ReplyRow(ClientRow):
     """µs until the response of the real broker began"""
     transfer_us: int = -1
     """µs from the first byte of its response to the last"""
+    waited: int = 0
+    """ms of the latency for which the request let the broker wait (a Fetch for records, a JoinGroup for members), or for
+    which a quota held it back"""
+    throttle_time_ms: int = 0
+    """how long the response tells the client to wait because of a quota"""
+    messages: tuple[str, ...] = ()
+    """the messages of the errors in the response, each once"""
+    producer_id: int = -1
+    """of a request that names a producer, or of a response that gives one its id"""
+    producer_epoch: int = -1
+    details: dict[str, str | int] = field(default_factory=dict)
+    """further fields of request and response, by Kafka's names (`requests.details`)"""
 
     def parts(self) -> Parts:
         middle = _spread(f"{self.api} v{self.version}", f"{self.latency} ms {self.bytes:,} B")
@@ -344,8 +374,15 @@ class ReplyRow(ClientRow):
             if self.upstream_us < 0
             else (f"broker {self.upstream_us:,} µs, transfer {self.transfer_us:,}, proxy {self.proxy_us:,}")
         )
-        rest = "  ".join(text for text in (", ".join(self.errors), _more(self.about), stages) if text)
+        shown = (", ".join(self.errors), ", ".join(self.messages), _more(self.about), self._remarks(), stages)
+        rest = "  ".join(text for text in shown if text)
         return _first(self.about), middle, "error" if self.errors else "answered", rest
+
+    def _remarks(self) -> str:
+        """Returns what the response names: a coordinator, and how long a quota holds the client."""
+        throttled = f"throttled for {self.throttle_time_ms} ms" if self.throttle_time_ms > 0 else ""
+        waited = f"{self.waited} ms of it waited" if self.waited > 0 and self.latency > self.waited else ""
+        return ", ".join(filter(None, (str(self.details.get("coordinator", "")), throttled, waited)))
 
 
 @dataclass(frozen=True, slots=True)

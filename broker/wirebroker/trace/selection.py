@@ -1,4 +1,4 @@
-"""Selects the rows of a trace that belong to a topic, a client, a producer, a transaction or a group.
+"""Selects the rows of a trace that belong to a topic, a client, a principal, a producer, a transaction or a group.
 
 A row belongs to such a subject if the row names the subject. Requests and responses do not name a producer, and a batch does
 not name its transactional id. Other rows of the same connection or exchange connect such rows with the subject. `learn`
@@ -13,8 +13,9 @@ from dataclasses import astuple
 from typing import Any
 
 from wirebroker.common.suggestions import did_you_mean
+from wirebroker.requests import details
 from wirebroker.requests.facts import Batch
-from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, RequestRow, Row, ShareRow, TopicRow, TransactionRow
+from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, ReplyRow, RequestRow, Row, ShareRow, TopicRow, TransactionRow
 
 _IN_NAME = re.compile(r"(.*)-(\d+)")
 GROUP, TRANSACTION = "group ", "transaction "
@@ -75,8 +76,12 @@ def values_of(field: str) -> Callable[[Row], Iterable[Any]]:
 
     def read(row: Row) -> Iterable[Any]:
         value = getattr(row, field, None)
+        if value is None and field in details.NAMES:
+            value = getattr(row, "details", {}).get(field)
         if isinstance(value, Batch):
             return astuple(value)
+        if isinstance(value, dict):
+            return value.values()
         return () if value is None else value if isinstance(value, tuple) else (value,)
 
     return read
@@ -85,6 +90,7 @@ def values_of(field: str) -> Callable[[Row], Iterable[Any]]:
 NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "topic": lambda row: [topic for topic, _ in topics_of(row)],
     "client": values_of("client_id"),
+    "principal": values_of("principal"),
     "connection": values_of("connection"),
     "producer": _producers_of,
     "transaction": transactions_of,
@@ -94,7 +100,7 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
 
 
 class Subject:
-    """The rows of one topic, client, connection, producer, transaction or group."""
+    """The rows of one topic, client, principal, connection, producer, transaction or group."""
 
     def __init__(self, kind: str, name: Any) -> None:
         self.kind, self.name = kind, name
@@ -116,10 +122,13 @@ class Subject:
         self._seen.update(names)
         named = self.name in self._names(row)
         self._traces_requests = self._traces_requests or isinstance(row, RequestRow)
-        if self.kind == "producer" and batch_of(row) is not None:
+        if self.kind == "producer" and (batch_of(row) is not None or (isinstance(row, ReplyRow) and row.producer_id >= 0)):
             (self._exchanges if named else self._of_others).add(_exchange(row))
             if named:
                 self._connections.add(_exchange(row)[:2])
+                self._transactions.update(transactions_of(row))
+        elif self.kind == "principal" and named:
+            self._connections.add(_exchange(row)[:2])
         elif named and isinstance(row, TransactionRow):
             if row.producer_id >= 0:
                 self._producers.add((row.producer_id, row.producer_epoch))
@@ -133,6 +142,8 @@ class Subject:
             return True
         if self.kind == "producer":
             return self._is_of_producer(row)
+        if self.kind == "principal":  # a client is anonymous before its login
+            return _exchange(row)[1] > 0 and _exchange(row)[:2] in self._connections
         if self.kind == "transaction" and _producer(row) in self._producers:
             return True
         return self.kind in ("transaction", "group") and _exchange(row) in self._exchanges
@@ -140,7 +151,7 @@ class Subject:
     def _is_of_producer(self, row: Row) -> bool:
         """Tells whether the row belongs to the producer: a client's connection carries one producer at a time, with all its
         requests."""
-        if hasattr(row, "producer_id"):
+        if hasattr(row, "producer_id") and not (isinstance(row, ReplyRow) and row.producer_id < 0):
             return False
         exchange = _exchange(row)
         if exchange[:2] in self._connections and (exchange in self._exchanges or exchange not in self._of_others):

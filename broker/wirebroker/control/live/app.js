@@ -5,13 +5,14 @@ import { EXPORTS } from "./exports.js";
 import { Feed } from "./feed.js";
 import * as clients from "./views/clients.js";
 import * as exchanges from "./views/exchanges.js";
+import * as explain from "./views/explain.js";
 import * as faults from "./views/faults.js";
 import * as groups from "./views/groups.js";
 import * as producers from "./views/producers.js";
 import * as timeline from "./views/timeline.js";
 import * as transactions from "./views/transactions.js";
 
-const VIEWS = { exchanges, producers, timeline, transactions, groups, clients, faults };
+const VIEWS = { exchanges, producers, timeline, transactions, groups, clients, faults, explain };
 const POLL_MS = 1000;
 const DRAW_MS = 250; // between two drawings of a view that is not drawn in each frame
 const byId = (id) => document.getElementById(id);

@@ -48,10 +48,12 @@ const NAMES = {
   connection: (row) => several(row.connection),
   producer: (row) => several((row.batch ?? row).producer_id),
   client: (row) => several(row.client_id),
+  latency: (row) => (row.latency === undefined ? [] : [row.latency - row.waited]),
+  host: (row) => several(row.client_host),
   error: (row) => (row.event === "reply" ? (row.errors.length ? row.errors : ["NONE"]) : several(row.error)),
 };
 
-export const values = (row, field) => (NAMES[field] ? NAMES[field](row) : several(row[field]));
+export const values = (row, field) => (NAMES[field] ? NAMES[field](row) : several(row[field] ?? row.details?.[field]));
 
 /** Whether some field of a row has this text in it. Rows are many and their texts few, so each text is searched once. */
 function hasWord(word) {
@@ -91,7 +93,7 @@ const COMPARE = {
 };
 
 /** Fields with which a row that has them itself names one value: no list has to be made. */
-const SINGLE = new Set(["topic", "partition", "latency", "offset", "version", "bytes", "proxy_us", "upstream_us", "transfer_us"]);
+const SINGLE = new Set(["topic", "partition", "offset", "version", "bytes", "proxy_us", "upstream_us", "transfer_us"]);
 
 /** Whether a row meets a filter, as a function of the row. */
 export function met([kind, ...rest]) {
@@ -109,6 +111,7 @@ export function met([kind, ...rest]) {
     if (found === undefined) known.set(value, found = compare(value, wanted));
     return found;
   };
+  if (field === "error" && wanted === "none") return (row) => { const found = values(row, field); return found.length > 0 && found.some(holds) !== denied; };
   if (SINGLE.has(field)) return (row) => (row[field] === undefined ? values(row, field).some(holds) : holds(row[field])) !== denied;
   return (row) => values(row, field).some(holds) !== denied;
 }

@@ -1,0 +1,43 @@
+"""What is wrong: the findings in the trace, as `wirebroker explain` prints them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.forms import Form, about
+from wirebroker.explain.explanation import Explanation
+
+
+class Finding(Form):
+    """Something that is wrong, with the rows that show it."""
+
+    kind: Annotated[str, about("as docs/how-to/debugging.md lists them")]
+    sentence: Annotated[str, about("what happened, to whom, how often and when")]
+    cause: Annotated[str, about("the usual cause")]
+    look_at: Annotated[str, about("the setting or the code to look at")]
+    where: Annotated[str, about("the filter that shows more rows")]
+    count: Annotated[int, about("the number of rows that show it")]
+    first: Annotated[int, about("the time of the first row, in ms since the epoch")]
+    last: Annotated[int, about("the time of the latest row")]
+    numbers: Annotated[list[int], about("the numbers of `rows`, as /events has them")]
+    rows: Annotated[list[dict[str, Any]], about("the first and the latest of the rows, as /trace.jsonl has them")]
+
+
+class Findings(Form):
+    """What is wrong, the most important first."""
+
+    findings: list[Finding]
+    rows: Annotated[int, about("the number of rows that were read")]
+    blind: Annotated[str, about("what the level of the trace hides, as a sentence")]
+
+
+async def explain(controlled: Controlled) -> Findings:
+    """Returns what is wrong in the rows that the trace keeps."""
+    trace, now = controlled.machine.trace, controlled.now
+    rows = trace.events()
+    explanation = Explanation(trace.added - len(rows))
+    # in a thread, so that the broker serves its clients
+    found = await asyncio.to_thread(lambda: explanation.take_all(rows).findings(now))
+    return Findings([Finding(**each.as_json()) for each in found], len(rows), explanation.blind)

@@ -1,0 +1,30 @@
+// What is wrong? The findings of `wirebroker explain`, the most important first, each with its rows.
+
+import { empty, h, time } from "../dom.js";
+
+export function open({ ask }) {
+  const element = h("div", { class: "pad" });
+  let told = null;
+
+  function draw() {
+    if (!told) return;
+    const parts = told.findings.map((each, index) => h("section", {},
+      h("h2", {}, `${index + 1}. `, h("span", { class: "box bad" }, each.kind)),
+      h("p", {}, each.sentence),
+      h("dl", {}, h("dt", {}, "usual cause"), h("dd", {}, each.cause), h("dt", {}, "look at"), h("dd", {}, h("code", {}, each.look_at))),
+      h("p", {}, h("a", { href: `#/exchanges?where=${encodeURIComponent(each.where)}` }, `show the rows: ${each.where}`)),
+      h("ul", {}, each.rows.map((row, at) => h("li", {}, h("a", { href: `#/exchanges?at=${each.numbers[at]}` }, time(row.time)), " ", summary(row)))),
+      each.count > each.rows.length ? h("p", { class: "note" }, `and ${(each.count - each.rows.length).toLocaleString("en")} more rows`) : null));
+    const blind = told.blind ? [h("p", { class: "warn" }, told.blind)] : [];
+    element.replaceChildren(...blind, ...(parts.length ? parts : [empty(`Nothing is wrong in the latest ${told.rows.toLocaleString("en")} rows.`)]));
+  }
+
+  return { element, draw, async poll() { told = await ask("GET", "explain"); return told; } };
+}
+
+/** A row in a line: its event, and its fields with a text or a number that say something. */
+function summary(row) {
+  const skipped = ["event", "time", "node", "details", "client_host", "software"];
+  const said = Object.entries(row).filter(([name, value]) => !skipped.includes(name) && value !== "" && value !== null && value !== -1 && value !== 0 && String(value) !== "" && typeof value !== "boolean");
+  return `${row.event}: ${said.map(([name, value]) => `${name} ${value}`).join(", ")}`;
+}

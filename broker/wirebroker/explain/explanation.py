@@ -1,0 +1,63 @@
+"""The fold: rows in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from wirebroker.explain.access import Denials, LoginFailures, Throttling, TlsFailures, UnsupportedVersions
+from wirebroker.explain.detector import Detector
+from wirebroker.explain.findings import Finding, ranked
+from wirebroker.trace.levels import LEVELS
+from wirebroker.trace.rows import Row, RunRow
+
+DETECTORS: tuple[Callable[[], Detector], ...] = (TlsFailures, LoginFailures, Denials, UnsupportedVersions, Throttling)
+
+
+class Explanation:
+    """Reads the rows of a trace, the oldest first, and tells what is wrong. Its memory does not grow with the trace.
+
+    `before` is the number of the trace's rows that it does not get.
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        self._before = before
+        self._detectors = [make() for make in DETECTORS]
+        self._takers: dict[str, list[Callable[[int, Row], None]]] = {}
+        for detector in self._detectors:
+            for event in detector.events:
+                self._takers.setdefault(event, []).append(detector.take)
+        self.rows = 0
+        """The rows that were read."""
+        self.latest = 0
+        """The time of the latest row."""
+        self._seen: set[str] = set()
+
+    def take(self, row: Row) -> None:
+        """Take the next row."""
+        self.rows += 1
+        self.latest = max(self.latest, row.time)
+        event = row.event
+        self._seen.add(event)
+        if isinstance(row, RunRow):
+            for detector in self._detectors:
+                detector.begin_run()
+        for take in self._takers.get(event, ()):
+            take(self._before + self.rows, row)
+
+    def take_all(self, rows: Iterable[Row]) -> Explanation:
+        """Take these rows. Returns itself."""
+        for row in rows:
+            self.take(row)
+        return self
+
+    def findings(self, now: int | None = None) -> list[Finding]:
+        """What is wrong as of `now`, in ms since the epoch, the most important first. None: when the latest row was made."""
+        moment = self.latest if now is None else now
+        return ranked(finding for detector in self._detectors for finding in detector.findings(moment))
+
+    @property
+    def blind(self) -> str:
+        """A sentence about what the trace cannot show because of its level, or ""."""
+        if not self.rows or self._seen & {*LEVELS["exchanges"], *LEVELS["all"]}:
+            return ""
+        return "The trace has no requests, so most kinds of findings cannot be seen; trace with --trace-level exchanges or all."

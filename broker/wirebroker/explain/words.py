@@ -1,0 +1,74 @@
+"""Words for sentences: times, lengths of time, numbers, and clients."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wirebroker.trace.layout import time_of_day
+from wirebroker.trace.rows import Row
+
+SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
+ANONYMOUS = ("User:ANONYMOUS", "")
+
+
+class Client(NamedTuple):
+    """A client as the rows of its requests name it."""
+
+    principal: str
+    client_id: str
+    host: str
+
+    def __str__(self) -> str:
+        named = f"client {self.client_id!r}" if self.client_id else "a client"
+        where = f" at {self.host}" if self.host else ""
+        return f"{named}{where}" if self.principal in ANONYMOUS else f"{self.principal} ({named}{where})"
+
+    @property
+    def chosen(self) -> str:
+        """The filter that chooses its rows."""
+        if self.client_id:
+            return equal("client", self.client_id)
+        return equal("principal", self.principal) if self.principal else equal("host", self.host)
+
+
+def client_of(row: Row) -> Client:
+    """The client of a row; "" stands for what the row does not tell."""
+    return Client(getattr(row, "principal", ""), getattr(row, "client_id", "") or "", getattr(row, "client_host", ""))
+
+
+def ms(length: int) -> str:
+    """A length of time: 250 ms, 2.3 s, 5 min, 2.5 h."""
+    if length < SECOND:
+        return f"{length} ms"
+    for unit, name, below in ((SECOND, "s", 2 * MINUTE), (MINUTE, "min", 2 * HOUR), (HOUR, "h", 10**15)):
+        if length < below:
+            return f"{length / unit:.1f}".removesuffix(".0") + f" {name}"
+    return f"{length} ms"
+
+
+def times(count: int) -> str:
+    """Once, twice, 1,272 times."""
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def at(time: int) -> str:
+    """The time of day."""
+    return time_of_day(time)
+
+
+def between(first: int, last: int) -> str:
+    """When it was: at a time, or between two."""
+    return f"at {at(first)}" if last - first < SECOND else f"between {at(first)} and {at(last)}"
+
+
+def equal(field: str, value: object) -> str:
+    """The filter for rows whose field has this value."""
+    text = str(value)
+    if '"' in text:  # a filter cannot quote it
+        return f'{field}~"{max(text.split(chr(34)), key=len)}"'
+    return f"{field}={text}" if text and all(each.isalnum() or each in "-_.:/" for each in text) else f'{field}="{text}"'
+
+
+def capital(text: str) -> str:
+    """The text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]

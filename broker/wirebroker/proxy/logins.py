@@ -1,0 +1,65 @@
+"""Logins that pass: who a client is, and why a broker does not let it in.
+
+A client has logged in when its mechanism has no more to say: SCRAM ends with the broker's signature, all others with the
+broker's first response. GSSAPI encrypts the name, so the principal stays unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkawire.declare import Message
+from kafkawire.errors import error_name
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkawire.registry import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from wirebroker.security.identities import user_of
+from wirebroker.security.principals import USER, Principal
+from wirebroker.security.scram import BY_NAME
+
+if TYPE_CHECKING:
+    from wirebroker.proxy.exchange import ForwardedExchange
+    from wirebroker.requests.connection import Connection
+    from wirebroker.trace.recorder import Recorder
+
+LOGINS = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
+"""The APIs of a login."""
+SIGNATURE = b"v="
+"""How a broker's last SCRAM message begins."""
+UNKNOWN = "?"
+"""The name of a client whose tokens do not tell it."""
+
+
+class Logins:
+    """Follows the logins at a proxy, and notes how they end."""
+
+    def __init__(self, trace: Recorder) -> None:
+        self._trace = trace
+
+    def passed(self, exchange: ForwardedExchange, response: Message) -> None:
+        """A request of a login has got its response."""
+        request, connection = exchange.request, exchange.connection
+        if isinstance(request, SaslHandshakeRequest) and isinstance(response, SaslHandshakeResponse):
+            connection.session.asked = request.mechanism
+            connection.session.user = ""
+            if response.error_code:
+                enabled = ", ".join(response.mechanisms) or "none"
+                self._failed(connection, f"{error_name(response.error_code)}: the broker's listener has {enabled}")
+        elif isinstance(request, SaslAuthenticateRequest) and isinstance(response, SaslAuthenticateResponse):
+            self._token(exchange, request, response)
+
+    def _token(self, exchange: ForwardedExchange, request: SaslAuthenticateRequest, response: SaslAuthenticateResponse) -> None:
+        connection = exchange.connection
+        session = connection.session
+        session.user = user_of(session.asked, request.auth_bytes) or session.user
+        if response.error_code:
+            self._failed(connection, response.error_message or error_name(response.error_code))
+        elif session.asked not in BY_NAME or bytes(response.auth_bytes).startswith(SIGNATURE):
+            session.again = bool(session.mechanism)
+            session.mechanism, session.principal = session.asked, Principal(USER, session.user or UNKNOWN)
+            lifetime = response.session_lifetime_ms
+            session.expires_at = exchange.relay.proxy.now + lifetime if lifetime > 0 else None
+            self._trace.authenticated(connection, "succeeded")
+
+    def _failed(self, connection: Connection, reason: str) -> None:
+        self._trace.authenticated(connection, "failed", reason)

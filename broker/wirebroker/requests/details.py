@@ -1,0 +1,119 @@
+"""The fields of requests and responses that a trace keeps beside names and errors, by Kafka's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafkawire.batches import first_header
+from kafkawire.declare import Message
+from kafkawire.entities import parts
+from kafkawire.messages.init_producer_id import InitProducerIdResponse
+from kafkawire.messages.produce import ProduceRequest
+from wirebroker.requests.facts import producer_of_request
+
+Details = dict[str, "str | int"]
+NOBODY = -1, -1
+LONGEST_WAIT = 2**31 - 1
+_MEMBER = ("member_id", "generation_id")
+_HEARTBEAT = ("member_id", "member_epoch", "rebalance_timeout_ms")
+OF_REQUESTS: Mapping[str, tuple[str, ...]] = {
+    "InitProducerIdRequest": ("transaction_timeout_ms",),
+    "EndTxnRequest": ("committed",),
+    "JoinGroupRequest": ("member_id", "session_timeout_ms", "rebalance_timeout_ms", "group_instance_id", "reason"),
+    "SyncGroupRequest": _MEMBER,
+    "HeartbeatRequest": _MEMBER,
+    "LeaveGroupRequest": ("member_id", "reason"),
+    "OffsetCommitRequest": ("member_id",),
+    "ConsumerGroupHeartbeatRequest": _HEARTBEAT,
+    "ShareGroupHeartbeatRequest": _HEARTBEAT,
+    "StreamsGroupHeartbeatRequest": _HEARTBEAT,
+    "SaslHandshakeRequest": ("mechanism",),
+}
+"""The fields that are kept of each request. A field of the request's first element counts if the request itself lacks it."""
+OF_RESPONSES: Mapping[str, tuple[str, ...]] = {
+    "JoinGroupResponse": ("member_id", "generation_id"),
+    "ConsumerGroupHeartbeatResponse": ("member_id", "member_epoch"),
+    "ShareGroupHeartbeatResponse": ("member_id", "member_epoch"),
+    "StreamsGroupHeartbeatResponse": ("member_id", "member_epoch"),
+}
+"""The fields that are kept of each response. They replace those of its request, unless they are empty."""
+JOINED_AS = "joined_as"
+"""The member id with which a JoinGroup asked, if its response has another; "" for a new member."""
+COORDINATOR = "coordinator"
+"""What FindCoordinator responded, in words."""
+NAMES = frozenset((
+    JOINED_AS, COORDINATOR, *(name for names in (*OF_REQUESTS.values(), *OF_RESPONSES.values()) for name in names)
+))  # fmt: skip
+"""Every name that `details_of` can give."""
+
+
+def details_of(request: Message) -> Details:
+    """The fields of a request that its row keeps."""
+    return _kept(request, OF_REQUESTS.get(type(request).__name__, ()))
+
+
+def details_with(details: Details, response: Message) -> Details:
+    """The fields of a request, and those of its response."""
+    name = type(response).__name__
+    if name == "FindCoordinatorResponse":
+        return details | {COORDINATOR: "; ".join(_coordinators(response))}
+    if name not in OF_RESPONSES:
+        return details
+    found = {key: value for key, value in _kept(response, OF_RESPONSES[name]).items() if value not in ("", -1)}
+    asked = details.get("member_id")
+    if name == "JoinGroupResponse" and asked != found.get("member_id", asked):
+        found[JOINED_AS] = asked or ""
+    return details | found
+
+
+def _kept(message: Any, names: tuple[str, ...]) -> Details:
+    found: Details = {}
+    for name in names:
+        value = getattr(message, name, None)
+        if value in (None, "") and (element := next(parts(message), None)) is not None:
+            value = getattr(element, name, value)
+        if value is not None:
+            found[name] = value if isinstance(value, str) else int(value)
+    return found
+
+
+def _coordinators(response: Any) -> Iterator[str]:
+    """Where the coordinator of each key is, if there is one."""
+    for each in response.coordinators or [response]:
+        if not each.error_code:
+            yield f"{f'{each.key}: ' if response.coordinators[1:] else ''}node {each.node_id} at {each.host}:{each.port}"
+
+
+def producer_of(request: Message) -> tuple[int, int]:
+    """The producer id and epoch that a request names, or that the first batch of a Produce has; −1 for none."""
+    if isinstance(request, ProduceRequest):
+        for topic in request.topic_data:
+            for each in topic.partition_data:
+                if (header := first_header(each.records)) is not None:
+                    return header.producer_id, header.producer_epoch
+        return NOBODY
+    return producer_of_request(request) or NOBODY
+
+
+def producer_with(producer: tuple[int, int], response: Message) -> tuple[int, int]:
+    """The producer of a request, or the one that InitProducerId gave."""
+    if isinstance(response, InitProducerIdResponse) and not response.error_code:
+        return response.producer_id, response.producer_epoch
+    return producer
+
+
+def longest_wait(request: Any) -> int:
+    """The ms for which a request lets the broker wait for something that is not its own work: for records, or other members."""
+    name = type(request).__name__
+    if name in ("FetchRequest", "ShareFetchRequest"):
+        return int(request.max_wait_ms)
+    return LONGEST_WAIT if name in ("JoinGroupRequest", "SyncGroupRequest") else 0
+
+
+def error_messages(struct: Any) -> Iterator[str]:
+    """Every message of an error in a response, at any depth."""
+    if message := getattr(struct, "error_message", None):
+        yield message
+    for part in parts(struct):
+        yield from error_messages(part)

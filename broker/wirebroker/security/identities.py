@@ -1,0 +1,34 @@
+"""The names that SASL clients give, read from their tokens. Nothing of a secret leaves this module."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode
+
+from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
+from wirebroker.security.scram import CLIENT_FIRST
+
+SUBJECT = "sub"
+"""The claim of a token that Kafka takes for the name, unless `sasl.oauthbearer.sub.claim.name` is another."""
+
+
+def user_of(mechanism: str, token: bytes) -> str:
+    """Returns the user's name in a client's token, or "" if this token of the mechanism has none or cannot be read."""
+    try:
+        text = bytes(token).decode()
+        if mechanism == PLAIN:
+            return text.split("\0")[1]
+        if mechanism == OAUTHBEARER:
+            return _subject(text)
+        match = CLIENT_FIRST.fullmatch(text)
+    except (ValueError, IndexError, RecursionError):
+        return ""
+    return match[2].replace("=2C", ",").replace("=3D", "=") if match is not None else ""
+
+
+def _subject(text: str) -> str:
+    """The subject of a client's first message (RFC 7628), whose token is a JSON Web Token."""
+    bearer = next(part for part in [*text.split("\x01"), ""] if part.lower().startswith("auth=bearer ") or not part)
+    claims = bearer[len("auth=bearer ") :].strip().split(".")[1]
+    subject = json.loads(urlsafe_b64decode(claims + "=" * (-len(claims) % 4))).get(SUBJECT, "")
+    return subject if isinstance(subject, str) else ""
