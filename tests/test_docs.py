@@ -58,7 +58,8 @@ def page(name: str) -> str:
 
 
 AUDIT = ROOT / "docs" / "how-to" / "audit.md"
-OF_OTHERS = {"--describe", 
+OF_OTHERS = {
+    "--describe",
     "--release-version",
     "--full-trace",
     "--user",

@@ -27,7 +27,14 @@ ADVICE_ON_TLS = (
     ("--upstream-tls-ca", "the broker's port speaks TLS, and the proxy speaks plaintext", "--upstream-tls-ca of the proxy"),
 )  # fmt: skip
 """A part of the reason, the usual cause, and where to look."""
-ABOUT_TLS = ("speaks TLS", "does it want TLS", "certificate is not trusted", "TLS handshake failed")
+ABOUT_TLS = (
+    "speaks TLS",
+    "does it want TLS",
+    "certificate is not trusted",
+    "TLS handshake",
+    "the proxy's certificate",
+    "wants a certificate",
+)
 """Parts of the reasons of closed connections that are about TLS."""
 
 
