@@ -25,6 +25,7 @@ from wirebroker_audit.checks import batches as checks
 from wirebroker_audit.checks.against_table import BadTable, Description, is_description, read_description, read_table
 from wirebroker_audit.checks.coordinators import Open
 from wirebroker_audit.checks.reconcile import reconcile
+from wirebroker_audit.checks.rows import identified
 from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.since import BATCHES, COVERED, RUNS, BadReport, Earlier, ReportState, read_state
 from wirebroker_audit.inputs.journal import BadJournal, check_journal, read_journal
@@ -251,7 +252,7 @@ def _whole_or_nothing(out: Path) -> Iterator[Path]:
         partial.rename(out)
         shutil.rmtree(earlier, ignore_errors=True)
     except OSError as refused:
-        raise CannotAudit(f"the report cannot be written: {refused.filename}: {refused.strerror}") from refused
+        raise CannotAudit(f"the report cannot be written: {refused.filename or out}: {refused.strerror or refused}") from refused
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         _put_back(earlier, out)
@@ -317,14 +318,16 @@ class _Audit:
         findings, commits = self._with_groups(findings, batches, ranges)
         outcomes = self._what_if(arrivals)
         self.stage("writing the report")
-        summary = self._summary(findings, totals, outcomes) | {"ranges": ranges} | commits
+        before = self.request.since or self.request.out
+        from wirebroker_audit.report import changes, write_report  # slow to import; `command` does it while Java starts
+
+        changed = changes.since(findings, before)
+        summary = self._summary(findings, totals, outcomes) | {"ranges": ranges, "changes": changed} | commits
         tables.added(folded, self.folder / RUNS)
         self.origin.state_of(folded, self.request.expiration_ms).save(self.folder)
-        history = [*earlier(self.request.since or self.request.out), entry_of(summary)]
+        history = [*earlier(before), entry_of(summary)]
         save(self.folder, history)
-        from wirebroker_audit.report import write_report  # slow to import; `command` does it while Java starts
-
-        shown = write_report(self.folder, summary, batches, folded, findings, outcomes, history)
+        shown = write_report(self.folder, summary, batches, folded, findings, outcomes, history, before)
         shutil.rmtree(self.folder / WORK, ignore_errors=True)
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
         return Result(summary, shown)
@@ -393,7 +396,7 @@ class _Audit:
             findings = findings.join(sf.broadcast(rules), ["topic", "kind"], "left")
             findings = findings.where(f"chosen IS NULL OR chosen <> '{IGNORED}'")
             findings = findings.withColumn("severity", sf.coalesce("chosen", "severity")).select(*schema.FINDINGS.names)
-        return tables.added(findings, self.folder / "findings")
+        return tables.added(identified(findings), self.folder / "findings")
 
     def _aside(self, rows: DataFrame, name: str) -> DataFrame:
         """The rows, written to an intermediate table."""

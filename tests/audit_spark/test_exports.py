@@ -34,7 +34,9 @@ DATA = Path(__file__).parents[1] / "data"
 
 def finding(topic: str, kind: str = "gap", severity: str = "certain", offset: int = 7, words: str = "") -> dict[str, Any]:
     words = words or f"{topic}-0: {kind} at {offset}"
-    return Finding(kind, severity, topic, 0, 12, 0, 5, 6, offset, offset, '{"a": 1}', words)._asdict()  # type: ignore[arg-type]
+    return Finding(kind, severity, topic, 0, 12, 0, 5, 6, offset, offset, '{"a": 1}', words)._asdict() | {
+        "id": f"{topic}/{kind}/{offset}"
+    }  # type: ignore[arg-type]
 
 
 FINDINGS = [

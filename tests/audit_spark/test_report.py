@@ -37,6 +37,7 @@ def finding(kind: str, severity: str = "", first: int = 0, offset: int = 5, **ev
         "kind": kind, "severity": severity or severity_of(kind), "topic": NAMES[1], "partition": 0, "producer_id": 7,
         "producer_epoch": 0, "first_sequence": first, "last_sequence": first + 4, "first_offset": offset,
         "last_offset": offset + 4, "evidence": json.dumps(evidence), "explanation": f"{NAMES[4]}: {NAMES[1]}",
+        "id": NAMES[1],
     }  # fmt: skip
 
 
@@ -186,14 +187,18 @@ def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(page, "first_findings", lambda findings: found)
     monkeypatch.setattr(page, "timelines", lambda *_: [Timeline(NAMES[1], 0, 7, [batch(0, 0)], found)])
     monkeypatch.setattr(page, "heat_map", lambda *_: cells())
+    monkeypatch.setattr(page, "new_ones", lambda *_: frozenset(each["id"] for each in found))
     counts = dict.fromkeys(("partitions", "batches", "records", "bytes", "producers", "committed", "aborted"), 1)
     summary = {
         "complete": False, "origin": NAMES[1], "audited_at": "2026-01-02 03:04:05 UTC", "host": NAMES[1], "version": "1.2.3",
         "problems": [NAMES[1]], "notices": [NAMES[4]], "kinds": counted(("gap", "certain", 9)), "severities": {"certain": 9},
         "topics": dict.fromkeys(NAMES, counts),
+        "changes": {
+            "time": NAMES[1], "new": 0, "still": 9, "gone": 1, "gone_findings": [{"kind": "gap", "explanation": NAMES[1]}],
+        },
         "ranges": [{"topic": each, "partition": 0, "read": each, "why": "", "others": [each]} for each in NAMES],
     }  # fmt: skip
-    page.write_report(tmp_path, summary, None, None, None, [], audits(20))  # type: ignore[arg-type]
+    page.write_report(tmp_path, summary, None, None, None, [], audits(20), tmp_path)  # type: ignore[arg-type]
     written = (tmp_path / page.PAGE).read_text(encoding="utf-8")
     tags = Tags(written)
     assert not tags.names & {"script", "img", "iframe", "link"}

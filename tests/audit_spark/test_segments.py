@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import struct
 from collections.abc import Iterator
@@ -255,6 +256,26 @@ def test_a_directory_without_partitions_says_what_was_looked_for(tmp_path: Path)
     with pytest.raises(NotALogDirectory, match="no topic payments"):
         find_partitions(tmp_path, ("payments",))
     assert [each.topic for each in find_partitions(tmp_path / "orders-0")] == ["orders"]
+
+
+def test_a_directory_above_the_log_directory_names_it(tmp_path: Path) -> None:
+    saved = tmp_path / "k3" / "n1" / "data"
+    writer = log(saved)
+    ordinary(writer)
+    writer.save(saved)
+    with pytest.raises(NotALogDirectory, match=f"--path {re.escape(str(saved))}$"):
+        read_directory(tmp_path)
+
+
+def test_a_link_that_leads_nowhere_is_a_problem(tmp_path: Path) -> None:
+    writer = log(tmp_path)
+    ordinary(writer)
+    writer.save(tmp_path)
+    (tmp_path / "orders-1").symlink_to("/mnt/lost/orders-1")
+    (tmp_path / "other-0").symlink_to("/mnt/lost/other-0")
+    (problem,) = read_directory(tmp_path, ("orders",)).problems
+    assert problem.startswith(f"{tmp_path / 'orders-1'} is a link to /mnt/lost/orders-1, which is not there")
+    assert len(read_directory(tmp_path).problems) == 2
 
 
 def test_a_brokers_directory_is_no_partition_whatever_its_name(tmp_path: Path) -> None:

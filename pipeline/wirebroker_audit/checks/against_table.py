@@ -24,6 +24,7 @@ from pyspark.sql.types import IntegralType, LongType, StringType, StructField, S
 
 from wirebroker.common.suggestions import nearest
 from wirebroker_audit.checks.contents import SIDE, head
+from wirebroker_audit.checks.reconcile import digest_of_name
 from wirebroker_audit.checks.rows import finding
 from wirebroker_audit.spark.tables import local_rows, united
 from wirebroker_audit.spark.wording import ROW, WORDS
@@ -207,7 +208,9 @@ def lost(judged: DataFrame) -> DataFrame:
     rows = judged.where("state = 'missing'").withColumn("partition", sf.lit(-1))
     rows = rows.withColumns({name: sf.lit(-1) for name in SIDE if name != "partition"})
     rows = rows.withColumn("label", sf.date_format(sf.timestamp_millis("time"), "yyyy-MM-dd HH:mm:ss"))
-    evidence = sf.struct(head("key").alias("key"), "time", ROW.rows.alias("rows_of_key"), ROW.records.alias("records_of_key"))
+    counts = (ROW.rows.alias("rows_of_key"), ROW.records.alias("records_of_key"))
+    copy = sf.row_number().over(Window.partitionBy(*NAME, "time").orderBy(ROW.pair.one, ROW.pair.other)).alias("copy")
+    evidence = sf.struct(head("key").alias("key"), "time", *counts, digest_of_name(), copy)
     words = WORDS.row_without_record(head("key"), ROW.label, ROW.rows, ROW.records)
     return finding(rows, "lost", evidence, words, ROW.severity)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from wirebroker.audit.matching import Place, Wish, match
 from wirebroker_audit.checks.contents import SIDE, head
@@ -83,6 +83,7 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
             *fields,
             StructField("outcome", StringType()),
             StructField("severity", StringType()),
+            StructField("copy", IntegerType()),
             StructField("first", side),
         ]
     )
@@ -100,7 +101,7 @@ def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
     """Returns the stored copies and the intended records of one name that `wirebroker.audit.matching` leaves unmatched."""
     places = [Place(row["partition"], row["base_offset"], row["timestamp"]) for row in stored]
     matched = match(places, [Wish(each["partition"], each["acknowledged"]) for each in wanted])
-    made = [wanted[wish] | {"outcome": "missing"} for wish in matched.missing]
+    made = [wanted[wish] | {"outcome": "missing", "copy": copy} for copy, wish in enumerate(matched.missing)]
     made += [stored[copy] | {"outcome": "failed", "producer": wanted[wish]["producer"]} for copy, wish in matched.failed]
     for again, first in matched.beyond:
         side = {name: stored[first][name] for name in (*SIDE, "timestamp")}
@@ -122,7 +123,7 @@ def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFram
     near = hidden.groupBy("name").agg(
         *(sf.max_by(name, "base_offset").alias(f"near_{name}") for name in ("transaction", "partition", "base_offset"))
     )
-    rows = missing.select(*NAME, "name", place.alias("partition"), "acknowledged", "producer", "shown")
+    rows = missing.select(*NAME, "name", place.alias("partition"), "acknowledged", "producer", "shown", "copy")
     groups = rows.groupBy(*PARTITION).agg(sf.count(sf.lit(1)).alias("missing"))
     of_topic = deleted.groupBy("topic").agg(sf.sum("deleted").alias("deleted")).withColumn("partition", sf.lit(-1))
     gone = united([deleted.select(*PARTITION, "deleted"), of_topic])
@@ -132,8 +133,14 @@ def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFram
     hides = WORDS.in_transaction(ROW.near_partition, ROW.near_base_offset, ROW.near_transaction == "aborted")
     words = WORDS.lost(_record(), ROW.acknowledged, sf.coalesce(hides, sf.lit("")), ROW.missing, ROW.deleted)
     none = {name: sf.lit(-1) for name in SIDE if name != "partition"}
-    evidence = sf.struct(head("key").alias("key"), "acknowledged", "producer")
+    evidence = sf.struct(head("key").alias("key"), "acknowledged", "producer", digest_of_name(), "copy")
     return finding(lost.withColumns(none), "lost", evidence, words, severity.otherwise("likely"))
+
+
+def digest_of_name() -> Column:
+    """Returns a digest of the record's key and value, as the `record` of a finding's evidence."""
+    parts = (sf.coalesce(part, sf.lit("-")) for part in (sf.sha2("key", 256), sf.col("value_hash")))
+    return sf.substring(sf.sha2(sf.concat_ws(":", *parts).cast("binary"), 256), 1, 16).alias("record")
 
 
 def _record() -> Column:

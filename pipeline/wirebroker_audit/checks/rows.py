@@ -7,7 +7,7 @@ from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL, TRANSACTIONAL
 from wirebroker.audit.findings import DAMAGE, INTERNAL_TOPICS, severity_of
-from wirebroker_audit.folding.schema import FINDINGS
+from wirebroker_audit.folding.schema import FINDINGS, REPORTED
 from wirebroker_audit.spark.columns import LOG_ORDER, PRODUCER
 from wirebroker_audit.spark.wording import ROW, WORDS, column_of
 
@@ -15,6 +15,9 @@ BREAKS = (*DAMAGE, "deleted", "unreadable", "old_format")
 """The problems that leave a hole in the log as it was read."""
 PLACE = ("base_offset", "last_offset", "base_sequence", "last_sequence", "max_timestamp", *LOG_ORDER)
 ABOUT = (*PRODUCER, "producer_epoch", *PLACE)
+IDENTITY = ("kind", "topic", "partition", "producer_id", "producer_epoch", "first_sequence", "first_offset")
+OF_EVIDENCE = ("group", "committed", "at_ms", "replica", "record", "time", "copy")
+"""The evidence that tells findings apart which have no offset, or which are about a group or a replica."""
 
 
 def by_log(keys: tuple[str, ...]) -> WindowSpec:
@@ -73,3 +76,14 @@ def finding(
         value = values[field.name] if field.name in values else sf.col(field.name)
         columns.append(value.cast(field.dataType.simpleString()).alias(field.name))  # of a DataType, PySpark asks the JVM often
     return rows.select(*columns)
+
+
+def identified(findings: DataFrame) -> DataFrame:
+    """Adds `id`, 16 hexadecimal digits. An `id` is the same in every audit of this log, and no other finding has it.
+
+    It comes from `IDENTITY` and `OF_EVIDENCE`. Both are facts that a later audit does not change.
+    """
+    evidence = (sf.get_json_object("evidence", f"$.{name}") for name in OF_EVIDENCE)
+    parts = (sf.coalesce(part.cast("string"), sf.lit("")) for part in (*map(sf.col, IDENTITY), *evidence))
+    digest = sf.substring(sf.sha2(sf.concat_ws("\x00", *parts).cast("binary"), 256), 1, 16)
+    return findings.withColumn("id", digest).select(*REPORTED.names)

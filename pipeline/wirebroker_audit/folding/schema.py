@@ -23,6 +23,8 @@ FINDINGS = StructType(
     ]
 )  # fmt: skip
 """`Finding`, field by field."""
+REPORTED = StructType([*FINDINGS, StructField("id", StringType())])
+"""The findings of a report; see `checks.rows.identified`."""
 
 BOUNDS = StructType(
     [

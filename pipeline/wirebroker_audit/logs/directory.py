@@ -86,6 +86,7 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
         log_dirs = {path: _read_log_dir(path) for path in by_log_dir}
         found = _partitions_in(by_log_dir, log_dirs)
         notices = [] if alone else [each for path in by_log_dir for each in _set_aside(path, topics)]
+        problems += [] if alone else [each for path in {resolved, *by_log_dir} for each in _dangling(path, topics)]
     except OSError as refused:
         raise NotALogDirectory(f"{refused.filename or root}: {refused.strerror or refused}") from refused
     if not found and (tiered := _tiered_segment(resolved)) is not None:
@@ -93,8 +94,12 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
             f"{root} holds segments of tiered storage, such as {tiered}, which the audit does not read; a broker reads them: "
             "--bootstrap"
         )
+    if not found and problems:
+        raise NotALogDirectory(f"{root} holds no partition that can be read: {problems[0]}")
     if not found:
-        raise NotALogDirectory(f"{root} holds no partition: it contains no folder like `orders-0`")
+        below = _log_dir_below(resolved)
+        hint = "" if below is None else f"; {below} does: --path {below}"
+        raise NotALogDirectory(f"{root} holds no partition: it contains no folder like `orders-0`{hint}")
     if topics and (missing := set(topics) - {each.topic for each in found}):
         raise NotALogDirectory(f"{root} holds no topic {', '.join(sorted(missing))}")
     cluster = Cluster([] if alone else [each.written for each in log_dirs.values() if each.written is not None])
@@ -125,6 +130,30 @@ def _tiered_segment(folder: Path, depth: int = 3) -> Path | None:
             if depth and each.is_dir() and (found := _tiered_segment(each, depth - 1)) is not None:
                 return found
     return None
+
+
+def _log_dir_below(folder: Path, depth: int = 3) -> Path | None:
+    """Returns the first folder below that holds partitions, as far down as `depth`."""
+    with suppress(OSError):
+        for each in sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()):
+            if _folders_in(each):
+                return each
+            if depth and (found := _log_dir_below(each, depth - 1)) is not None:
+                return found
+    return None
+
+
+def _dangling(log_dir: Path, topics: tuple[str, ...]) -> list[str]:
+    """Returns a sentence for each link to a partition's folder, or to a log directory, that leads nowhere: its disk is not
+    mounted."""
+    if is_remote(log_dir):
+        return []
+    lost = sorted(each for each in log_dir.iterdir() if each.is_symlink() and not each.exists())
+    return [
+        f"{each} is a link to {each.readlink()}, which is not there; is its disk mounted? Nothing in it was audited"
+        for each in lost
+        if not topics or (found := partition_of(each.name)) is None or found[0] in topics
+    ]
 
 
 def _folders_in(log_dir: Path) -> list[Path]:

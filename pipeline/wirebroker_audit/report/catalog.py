@@ -40,7 +40,7 @@ class FindingsTable(NamedTuple):
     def append(self, spark: SparkSession, summary: Mapping[str, Any], findings: Path) -> None:
         """Append the findings of a report; the table is made if it is not there. Raises PySparkException."""
         about = [sf.lit(summary[key]).alias(name) for key, name in ABOUT.items()]
-        rows = spark.read.schema(schema.FINDINGS).parquet(findings.resolve().as_uri())
+        rows = spark.read.schema(schema.REPORTED).parquet(findings.resolve().as_uri())
         writer = rows.select(*about, "*").write.mode("append")
         write = writer.save if self.is_folder else writer.saveAsTable
         write(self.name, self.format or None)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkawire.batches import Record, build_batch
 from wirebroker.client.settings import Access
-from wirebroker_audit.report.formats import FORMATS, Row, key_of, read_findings, write_format
+from wirebroker_audit.report.formats import FORMATS, Row, read_findings, write_format
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client, ask
 
 BATCH_BYTES, BATCH_RECORDS = 512 * 1024, 1000
@@ -89,7 +89,7 @@ def send(where: str, summary: Mapping[str, Any], findings: Iterable[Row], access
 def _messages(findings: Iterable[Row], about: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
     for each in findings:
         told = {**each, "evidence": json.loads(each["evidence"]), **about}
-        yield key_of(each).encode(), json.dumps(told).encode()
+        yield each["id"].encode(), json.dumps(told).encode()
 
 
 def _batch(records: Iterable[Record]) -> bytes:

@@ -29,12 +29,6 @@ def read_findings(report: Path) -> Iterator[Row]:
         yield from batch.to_pylist()
 
 
-def key_of(finding: Row) -> str:
-    """A text that names the finding, the same in every audit of this log."""
-    names = ("producer_id", "producer_epoch", "first_sequence", "first_offset")
-    return "/".join(str(finding[name]) for name in ("topic", "partition", "kind", *names))
-
-
 def junit(summary: Summary, findings: Iterable[Row]) -> str:
     """Writes a test case for each topic without failing findings, and for each topic and kind of failing findings."""
     shown: dict[tuple[str, str], list[str]] = {}
@@ -87,7 +81,7 @@ def _result(finding: Row) -> Row:
         "ruleId": finding["kind"], "ruleIndex": list(KINDS).index(finding["kind"]), "level": _LEVELS[finding["severity"]],
         "message": {"text": finding["explanation"]},
         "locations": [{"physicalLocation": {"artifactLocation": {"uri": where}}, "logicalLocations": [logical]}],
-        "partialFingerprints": {"finding/v1": key_of(finding)},
+        "partialFingerprints": {"finding/v1": finding["id"]},
         "properties": json.loads(finding["evidence"]),
     }  # fmt: skip
 

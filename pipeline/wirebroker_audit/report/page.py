@@ -13,6 +13,7 @@ from wirebroker.audit.findings import KINDS, plural
 from wirebroker.common.page import head, table, text
 from wirebroker_audit.checks.against_table import sentence
 from wirebroker_audit.report import plots
+from wirebroker_audit.report.changes import STATES, new_ones
 from wirebroker_audit.report.gather import Row, first_findings, heat_map, timelines
 from wirebroker_audit.report.lateness import rows_over_time
 
@@ -29,11 +30,14 @@ EARLIER = 10
 
 def write_report(
     folder: Path, summary: Mapping[str, Any], batches: DataFrame, folded: DataFrame, findings: DataFrame,
-    outcomes: Sequence[Row], history: Sequence[Row] = (),
+    outcomes: Sequence[Row], history: Sequence[Row], before: Path,
 ) -> list[Row]:  # fmt: skip
-    """Write the page into the folder. Returns the first findings of each kind and severity, which it shows."""
+    """Write the page into the folder. Returns the first findings of each kind and severity, which it shows.
+
+    `before` is the place of the earlier report with which `summary["changes"]` compares, if there is one."""
     shown = first_findings(findings) if summary["kinds"] else []
-    parts = [_head(summary), *_verdict(summary), *_findings(shown, summary["kinds"])]
+    fresh = new_ones(shown, before) if summary["changes"] is not None else frozenset()
+    parts = [_head(summary), *_verdict(summary), *_changes(summary["changes"]), *_findings(shown, summary["kinds"], fresh)]
     if summary["kinds"]:
         parts += ["<h2>Findings by kind</h2>", plots.findings_by_kind(summary["kinds"])]
     parts += _against_table(summary.get("table"))
@@ -65,6 +69,21 @@ def _verdict(summary: Mapping[str, Any]) -> Iterable[str]:
     worst, sentence = verdict(summary["severities"])
     yield f"<p class='verdict {worst}'>{sentence}</p>"
     yield from (f"<p class='info'>{text(each)}</p>" for each in summary["notices"])
+
+
+def _changes(changed: Mapping[str, Any] | None) -> Iterable[str]:
+    """Yields what differs from the earlier report, and the findings that are gone."""
+    if changed is None or not any(changed[state] for state in STATES):
+        return
+    new, still, gone = (changed[state] for state in STATES)
+    began = text(changed["time"][:16].replace("T", " "))
+    yield f"<p class='about'>Since the audit of {began} UTC: {new:,} new, {still:,} still there, {gone:,} gone.</p>"
+    if listed := changed["gone_findings"]:
+        yield f"<details><summary class='about'>{plural(gone, 'finding')} gone</summary>"
+        yield from (f"<p>{text(each['kind'])}: {text(each['explanation'])}</p>" for each in listed)
+        if gone > len(listed):
+            yield f"<p class='about'>and {gone - len(listed):,} more</p>"
+        yield "</details>"
 
 
 def verdict(counts: Mapping[str, int]) -> tuple[str, str]:
@@ -138,7 +157,7 @@ def _outcomes(outcomes: Sequence[Row]) -> str:
     return words + table(["rules", *names], rows)
 
 
-def _findings(shown: Sequence[Row], kinds: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+def _findings(shown: Sequence[Row], kinds: Sequence[Mapping[str, Any]], fresh: frozenset[str]) -> Iterable[str]:
     """Shows the gravest findings first, a few of each kind; each unfolds to its evidence."""
     if kinds:
         yield "<h2>Findings</h2>"
@@ -146,15 +165,18 @@ def _findings(shown: Sequence[Row], kinds: Sequence[Mapping[str, Any]]) -> Itera
         kind, severity, count = group["kind"], group["severity"], group["count"]
         alike = [each for each in shown if (each["kind"], each["severity"]) == (kind, severity)]
         yield f"<h3 class='{severity}'>{kind}: {count:,} {severity}</h3><p class='about'>{text(KINDS[kind])}</p>"
-        yield from map(_finding, alike[:OPEN])
+        yield from (_finding(each, fresh) for each in alike[:OPEN])
         if alike[OPEN:]:
             yield f"<details><summary class='about'>{len(alike) - OPEN:,} more</summary>"
-            yield from map(_finding, alike[OPEN:])
+            yield from (_finding(each, fresh) for each in alike[OPEN:])
             yield "</details>"
         if count > len(alike):
             yield f"<p class='about'>{count - len(alike):,} more are in <code>findings/</code></p>"
 
 
-def _finding(found: Row) -> str:
+def _finding(found: Row, fresh: frozenset[str]) -> str:
+    new = "<b>new</b> " if found["id"] in fresh else ""
     evidence = json.dumps(json.loads(found["evidence"]), indent=1, ensure_ascii=False)
-    return f"<details><summary>{text(found['explanation'])}</summary><pre><code>{text(evidence)}</code></pre></details>"
+    about = f"<p class='about'>finding {text(found['id'])}</p>"
+    words = f"<summary>{new}{text(found['explanation'])}</summary>"
+    return f"<details>{words}{about}<pre><code>{text(evidence)}</code></pre></details>"
