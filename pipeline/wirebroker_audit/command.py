@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
             raise
     if interruption.number is not None:  # any other error is a consequence of the signal
         _tidy(Path(options.out))
-        said = f"interrupted: {_left_behind(Path(options.out))}"
+        said = f"interrupted: {_left_behind(Path(options.out), follows=options.follow is not None)}"
     err.print(printable_lines(f"wirebroker audit: {said}"), soft_wrap=True, markup=False)
     return 2 if interruption.number is None else interruption.exit_code
 
@@ -82,7 +82,9 @@ def _resolve(options: argparse.Namespace) -> None:
                 setattr(options, name, str(resolve(text, f"--{name.replace('_', '-')}")))
 
 
-def _left_behind(out: Path) -> str:
+def _left_behind(out: Path, *, follows: bool) -> str:
+    if follows and out.exists():
+        return f"{out} has the findings until then; the same command goes on from there"
     return f"{out} was not changed" if out.exists() else "no report was written"
 
 

@@ -252,7 +252,9 @@ def _whole_or_nothing(out: Path) -> Iterator[Path]:
         partial.rename(out)
         shutil.rmtree(earlier, ignore_errors=True)
     except OSError as refused:
-        raise CannotAudit(f"the report cannot be written: {refused.filename or out}: {refused.strerror or refused}") from refused
+        raise CannotAudit(
+            f"the report cannot be written: {refused.filename or out}: {refused.strerror or refused}"
+        ) from refused
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         _put_back(earlier, out)
@@ -358,7 +360,7 @@ class _Audit:
         rows = collected(findings.where("kind = 'open_transaction'").select(*_OPEN, open_ms.alias("open_ms")).limit(OPEN_LIMIT))
         if not rows:
             return findings
-        known = self.origin.coordinators(row["producer_id"] for row in rows)
+        known = self.origin.coordinators([Open(*row) for row in rows])
         began = int(self.began.timestamp() * 1000)
         told = [(*row[: len(_OPEN)], "open_transaction", *known.about(Open(*row), began)) for row in rows]
         names = [*_OPEN, "kind"]
@@ -428,10 +430,10 @@ class _Audit:
         """Returns the partitions, batches, records, bytes, producers, commits and aborts of each topic. Markers count only as
         commits and aborts."""
         sums = ("batches", "records", "bytes", "committed", "aborted")
-        topics = sorted({topic for topic, _ in by_partition})
-        totals = {topic: dict.fromkeys(("partitions", *sums, "producers"), 0) for topic in topics}
+        numbers = Counter(topic for topic, *_ in self.origin.bounds)
+        counted = {topic: dict.fromkeys((*sums, "producers"), 0) for topic in sorted(numbers)}
+        totals = {topic: {"partitions": numbers[topic], **counts} for topic, counts in counted.items()}
         for (topic, _), row in by_partition.items():
-            totals[topic]["partitions"] += 1
             for name in sums:
                 totals[topic][name] += row[name]
         sent = folded.where("producer_id >= 0 AND batches > 0").select("topic", "producer_id").distinct()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -16,12 +17,13 @@ from kafkawire.disk.names import LOG, offset_of
 from kafkawire.primitives import format_uuid
 from wirebroker.client.settings import OPTION, Access
 from wirebroker_audit.checks.comparison import at_the_ends, compare, pairs
-from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators
+from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators, Open
 from wirebroker_audit.folding import schema
 from wirebroker_audit.folding.since import ReportState, ends_of, onward, onward_live
 from wirebroker_audit.logs.directory import NotALogDirectory, find_partitions, read_directory
 from wirebroker_audit.logs.planning import cluster_pieces, directory_pieces, find_pieces, is_small, numbered
 from wirebroker_audit.reading.folders import EVERYTHING
+from wirebroker_audit.reading.live_coordinators import live_coordinators
 from wirebroker_audit.reading.live_log import crc_before
 from wirebroker_audit.reading.pieces import SPLIT_BYTES, Key, Mark, Piece
 from wirebroker_audit.sources.streams import BrokerSource, SegmentSource
@@ -96,9 +98,9 @@ class Origin(ABC):
         was no choice."""
         return {}
 
-    def coordinators(self, producers: Iterable[int]) -> Coordinators:
-        """The transaction coordinators' states for these producers, as far as the origin holds such states."""
-        return Coordinators((), producers)
+    @abstractmethod
+    def coordinators(self, opened: Sequence[Open]) -> Coordinators:
+        """The transaction coordinators' states for these open transactions, as far as the origin has such states."""
 
     @abstractmethod
     def pieces_of(self, topic: str) -> list[list[Piece]]:
@@ -166,12 +168,12 @@ class Directory(Origin):
             return []
         return [list(each) for _, each in groupby(pieces, lambda piece: piece.partition)]
 
-    def coordinators(self, producers: Iterable[int]) -> Coordinators:
+    def coordinators(self, opened: Sequence[Open]) -> Coordinators:
         try:
             folders = find_partitions(self._path, (TRANSACTION_TOPIC,))
         except NotALogDirectory:
             folders = []
-        return Coordinators(folders, producers)
+        return Coordinators(folders, (each.producer_id for each in opened))
 
     def between_replicas(self) -> DataFrame | None:
         found = [finding for each in self._folders for finding in at_the_ends(each)]
@@ -229,6 +231,15 @@ class Cluster(Origin):
             client.close()
         whole = (cluster_pieces([replace(each, compacted=True)], self.name, 1, self._access) for each in live)
         return [each for each in whole if each]
+
+    def coordinators(self, opened: Sequence[Open]) -> Coordinators:
+        client = Client(self.name, self._access)
+        try:
+            return live_coordinators(client, opened, int(time.time() * 1000))
+        except BrokerError:  # a broker that does not tell its transactions can be audited all the same
+            return Coordinators((), ())
+        finally:
+            client.close()
 
     def topic_id(self, topic: str, partition: int) -> str:
         return next(each.topic_id for each in self._live if (each.topic, each.partition) == (topic, partition))

@@ -31,7 +31,7 @@ WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
 """Seconds to wait before the next request to a broker that throttles, and in all without a result."""
 EARLIEST, LATEST = -2, -1
-NEWEST = {0: 12, 1: 12, 2: 7, 3: 12, 18: 0, 32: 4}
+NEWEST = {0: 12, 1: 12, 2: 7, 3: 12, 18: 0, 32: 4, 60: 0, 61: 0, 65: 0, 66: 0}
 """The newest version that the client sends, by API key; Produce 13 and Fetch 13 name topics by id."""
 COMPACT = "compact"
 _TOPIC = 2
@@ -109,7 +109,9 @@ class Client:
         """The numbers of a topic's partitions, as of the last `refresh`."""
         found = sorted(number for name, number in self._leaders if name == topic)
         if not found:
-            raise BrokerError(f"{self._bootstrap[0]} has no topic {topic}")
+            raise BrokerError(
+                f"{self._bootstrap[0]} has no topic {topic}, or this client may not describe the topic (DESCRIBE)"
+            )
         return found
 
     def produce(self, topic: str, partition: int, batch: bytes) -> None:
@@ -126,6 +128,19 @@ class Client:
             return found.error_code, found
 
         self._of_leader(topic, partition, "Produce", ask)
+
+    def nodes(self) -> list[str]:
+        """Returns the addresses of all brokers."""
+        response = self._ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return [f"{each.host}:{each.port}" for each in response.brokers]
+
+    def leader(self, topic: str, partition: int) -> str:
+        """Returns the address of a partition's leader, as of the last `refresh`, "" if it has none."""
+        return self._leaders.get((topic, partition), "")
+
+    def ask(self, address: str, request: Message) -> Any:
+        """Returns the response of the broker at this address, in the newest version that both know."""
+        return self._ask(address, request)
 
     def refresh(self, topics: tuple[str, ...]) -> None:
         """Asks again for the leaders."""

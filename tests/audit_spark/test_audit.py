@@ -73,7 +73,7 @@ def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
 
 def found_in(spark: SparkSession, out: Path) -> list[Finding]:
     """The findings that a report keeps."""
-    rows = spark.read.parquet(str(out / "findings")).collect()
+    rows = spark.read.parquet(str(out / "findings")).select(*Finding._fields).collect()
     return [Finding(**row.asDict()) for row in rows]
 
 

@@ -15,10 +15,14 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from confluent_kafka import Producer
 
 from audit_spark.synthetic import Writer
+from requesting import produce_request
 from wirebroker import MockKafka
 from wirebroker_audit.checks.coordinators import TRANSACTION_TOPIC, Coordinators, Open
 from wirebroker_audit.job import Request, audit
 from wirebroker_audit.logs.directory import find_partitions
+from wirebroker_audit.reading.live_coordinators import live_coordinators
+from wirebroker_audit.wire import Client
+from wirekit import RawProducer, batch, only
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,3 +94,29 @@ def test_the_report_has_the_command_that_aborts_a_hanging_transaction(spark: Spa
     assert owned["explanation"].endswith("aborts it 60 s after its start")
     assert hangs["explanation"].endswith("abort --topic payments --partition 0 --start-offset 0")
     assert json.loads(hangs["evidence"])["hangs"] is True
+
+
+def test_a_live_clusters_coordinators_are_asked(spark: SparkSession, tmp_path: Path) -> None:
+    with MockKafka(topics=["orders", "payments"], configs={"transaction.partition.verification.enable": "false"}) as kafka:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "till 3", "log_level": 0})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce("orders", "underway")
+        producer.flush(20)
+        stray = RawProducer(kafka, "payments")
+        data = batch(0, 1, pid=stray.pid, epoch=0, transactional=True)
+        assert only(stray.wire.request(produce_request("payments", data, txid="stray"), 9)).error_code == 0
+        result = audit(spark, Request(tmp_path / "out", bootstrap=kafka.bootstrap_servers))
+        owned, hangs = sorted(result.findings, key=lambda each: str(each["topic"]))
+        assert (owned["severity"], hangs["severity"]) == ("info", "certain")
+        assert owned["explanation"].endswith("It belongs to 'till 3', and the coordinator aborts it 60 s after its start")
+        assert json.loads(hangs["evidence"])["hangs"] is True
+
+        orders = kafka.records("orders")[0]
+        opened = [Open("orders", 0, orders.producer_id, 0, 0), Open("payments", 0, stray.pid, 0, 0)]
+        producer.commit_transaction(20)
+        client = Client(kafka.bootstrap_servers)
+        known = live_coordinators(client, opened, 2**60)
+        client.close()
+        assert [known.about(each, 2**60).severity for each in opened] == ["info", "certain"]
+        assert "has ended since" in known.about(opened[0], 2**60).words

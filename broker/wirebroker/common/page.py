@@ -55,7 +55,7 @@ details{{margin:.3rem 0}}summary{{cursor:pointer}}pre{{white-space:pre-wrap;marg
 code{{font-size:.85em}}svg{{width:100%;height:auto;display:block}}svg text{{fill:var(--ink)}}.narrow{{display:none}}
 table{{border-collapse:collapse;font-size:.9rem;width:100%}}th,td{{text-align:right;padding:.3rem .5rem;
 border-bottom:1px solid var(--rule);vertical-align:top;overflow-wrap:normal}}
-th:first-child,td:first-child{{text-align:left;overflow-wrap:anywhere}}
+th:first-child,td:first-child{{text-align:left;overflow-wrap:anywhere;min-width:9rem}}
 {PHONE}{{.narrow{{display:block}}.wide,thead{{display:none}}table,tbody,tr,td,td:first-child{{display:block;text-align:left}}
 tr{{border-bottom:1px solid var(--rule);padding:.4rem 0}}td{{display:inline-block;border:0;padding:0 .8rem 0 0}}
 td:first-child{{font-weight:600}}td+td::before{{content:attr(title)' ';color:var(--faint)}}}}

@@ -7,7 +7,7 @@ read_committed consumers wait forever. `kafka-transactions.sh abort` ends the tr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ from wirebroker_audit.reading.segments import whole_batches
 TRANSACTION_TOPIC = "__transaction_state"
 ONGOING, COMMITTING, ABORTING, FENCING = 1, 2, 3, 7
 """The states in which a coordinator still has to end a transaction (TransactionState)."""
+NAMES = {"Ongoing": ONGOING, "PrepareCommit": COMMITTING, "PrepareAbort": ABORTING, "PrepareEpochFence": FENCING}
+"""These states as DescribeTransactions names them."""
 _DECIDED = {COMMITTING: "commit", ABORTING: "abort", FENCING: "abort"}
 
 
@@ -62,16 +64,31 @@ class Told(NamedTuple):
 
 
 class Coordinators:
-    """The latest states that the coordinators have written for some producers."""
+    """The latest states that the coordinators have for some producers.
+
+    They are those that the coordinators have written into `folders`. `of_cluster` has the states that they told.
+    """
 
     def __init__(self, folders: Sequence[PartitionFolder], producers: Iterable[int]) -> None:
         self._wanted = frozenset(producers)
         self._states: dict[str, TransactionLogValue | None] = {}
         self._latest_ms = -1
+        self._ended: frozenset[Open] = frozenset()
         for folder in folders:
             for batch in _batches(folder.path):
                 self._take(batch)
         self._is_whole = _has_all(folders)
+
+    @classmethod
+    def of_cluster(
+        cls, states: Mapping[str, TransactionLogValue], now_ms: int, ended: Iterable[Open], *, is_whole: bool
+    ) -> Coordinators:  # fmt: skip
+        """The states by transactional id, the transactions that have ended since, and whether the coordinators told all
+        states."""
+        made = cls((), ())
+        made._states.update(states)
+        made._latest_ms, made._ended, made._is_whole = now_ms, frozenset(ended), is_whole
+        return made
 
     def _take(self, batch: memoryview) -> None:
         for record in iter_records(batch):
@@ -87,6 +104,8 @@ class Coordinators:
 
     def about(self, opened: Open, began_ms: int) -> Told:
         """Returns the addition to the finding about this transaction. The log was read at `began_ms` (ms since the epoch)."""
+        if opened in self._ended:
+            return _told("It has ended since the log was read", "info", ended=True)
         found = [(name, state) for name, state in self._states.items() if state and state.producer_id == opened.producer_id]
         if not found:
             if not self._is_whole:

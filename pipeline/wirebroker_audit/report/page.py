@@ -126,13 +126,18 @@ def _replicas(ranges: Sequence[Row]) -> Iterable[str]:
     chosen = [each for each in ranges if "why" in each]
     if chosen:
         rows = [
-            [f"{text(each['topic'])}-{each['partition']}", text(each["read"]), text(each["why"]),
-             "<br>".join(map(text, each["others"]))]
+            [f"{text(each['topic'])}-{each['partition']}", _path(each["read"]), text(each["why"]),
+             "<br>".join(map(_path, each["others"]))]
             for each in chosen[:CHOICES]
         ]  # fmt: skip
         yield "<h2>Which replica was read</h2>" + table(["partition", "read", "because", "compared with it"], rows)
     if len(chosen) > CHOICES:
         yield f"<p class='about'>{len(chosen) - CHOICES:,} more are in <code>summary.json</code></p>"
+
+
+def _path(path: str) -> str:
+    """The path as HTML, which a line may break after each slash."""
+    return text(path).replace("/", "/<wbr>")
 
 
 def _history(history: Sequence[Row]) -> str:
