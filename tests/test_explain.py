@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import trustme
 
-from dialogue import Dialogue, accepted, tagged
+from actors import ClassicMember, Reader, TransactionalProducer
+from dialogue import ANY_RESPONSE, Dialogue, accepted, tagged
 from kafkawire.messages.metadata import MetadataRequest
-from requesting import plain, produce_request
-from wirebroker import MockKafka
+from requesting import find_coordinator, offset_fetch, plain, produce_request
+from wirebroker import MockKafka, faults
 from wirebroker.client.wire import Connection, ConnectionClosed, address_of
 from wirebroker.commands.cli import main
 from wirebroker.explain.findings import KINDS, Finding
@@ -42,10 +43,16 @@ class Stage:
     def traces(self) -> dict[str, TraceView]:
         return {"broker": self.kafka.trace, "proxy": self.proxy.trace}
 
-    def in_both(self, kind: str, *words: str) -> None:
+    def later(self, seconds: float) -> None:
+        """Move both clocks."""
+        assert self.proxy._host is not None
+        self.proxy._host.clock.advance(int(seconds * 1000))
+        self.kafka.clock.advance(seconds=seconds)
+
+    def in_both(self, kind: str, *words: str, now: int | None = None) -> None:
         """Both traces have a first finding of this kind, whose sentence has these words."""
         for name, trace in self.traces.items():
-            first = found(trace)[0]
+            first = found(trace, now)[0]
             assert first.kind == kind, (name, first.sentence)
             for word in words:
                 assert word in first.sentence, (name, first.sentence)
@@ -56,8 +63,8 @@ class Stage:
             assert [each.sentence for each in trace.explain()] == [], name
 
 
-def found(trace: TraceView) -> list[Finding]:
-    findings = trace.explain()
+def found(trace: TraceView, now: int | None = None) -> list[Finding]:
+    findings = trace.explain(now)
     assert findings, trace.events()[-5:]
     return findings
 
@@ -147,14 +154,240 @@ def test_a_version_that_kafka_4_dropped(staged: Callable[..., Stage]) -> None:
     stage.in_both("unsupported_version", "Produce version 2", "versions 3 to 13 are read")
 
 
+def test_a_transaction_that_took_too_long(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    till = TransactionalProducer(stage.proxy, timeout_ms=1500)
+    till.init()
+    till.send("sale")
+    stage.later(20)
+    stage.kafka.wait_until(lambda: stage.kafka.transactions()["till"].state == "CompleteAbort")
+    assert till.send("another sale").error_code == 47
+    stage.in_both("transaction_timed_out", "'till'", "timeout of 1.5 s", "INVALID_PRODUCER_EPOCH")
+    (row,) = stage.proxy.trace.where("event=shadow verdict=rejected")
+    assert "timed out" in row.explain, row.explain  # type: ignore[attr-defined]
+
+
+def test_a_fenced_producer_has_not_timed_out(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    one, two = (TransactionalProducer(stage.proxy, timeout_ms=60_000) for _ in range(2))
+    one.init()
+    one.send("sale")
+    two.init()
+    two.init()
+    assert one.send("another sale").error_code == 47
+    stage.nothing()
+
+
+def test_a_producer_that_dies_in_its_transaction(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    till = TransactionalProducer(stage.proxy)
+    till.init()
+    till.send("sale")
+    reader = Reader(stage.proxy)
+    reader.fetch()
+    stage.nothing()
+    till.wire.close()
+    stage.proxy.wait_until(lambda: bool(stage.proxy.trace.where("change=closed")))
+    stage.kafka.wait_until(lambda: bool(stage.kafka.trace.where("change=closed")))
+    stage.in_both("open_transaction", "'till'", "orders-0", "connection closed")
+
+
+def test_a_producer_that_forgets_its_transaction(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    till = TransactionalProducer(stage.proxy)
+    till.init()
+    till.send("sale")
+    reader = Reader(stage.proxy)
+    reader.fetch()
+    stage.later(6)
+    reader.fetch()
+    stage.in_both("open_transaction", "'till'", "has sent nothing since", "holds back 2 fetches")
+
+
+def test_a_transaction_of_an_unknown_producer(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    till = TransactionalProducer(stage.kafka)
+    till.init()
+    till.send("sale")
+    reader = Reader(stage.proxy)
+    for _ in range(5):
+        reader.fetch()
+        stage.later(5)
+    first = found(stage.proxy.trace)[0]
+    assert first.kind == "open_transaction"
+    assert "not in this trace" in first.sentence
+
+
+def test_a_member_that_polls_too_late(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    client(stage.proxy).request(find_coordinator("team"), 4)
+    slow = ClassicMember(stage.proxy)
+    for _ in range(3):
+        slow.member = ""
+        slow.join()
+        slow.leave()
+    stage.in_both("rejoins", "group team", "left by itself", "twice")
+
+
+def test_a_member_whose_heartbeats_stop(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    client(stage.proxy).request(find_coordinator("team"), 4)
+    slow = ClassicMember(stage.proxy)
+    for _ in range(2):
+        slow.member = ""
+        slow.join(session_ms=10_000)
+        slow.sync({slow.member: b""})
+        stage.later(30)
+        assert slow.heartbeat() == 25
+    stage.in_both("rejoins", "group team", "was removed", "UNKNOWN_MEMBER_ID", "twice")
+
+
+def test_a_coordinator_that_is_not_there(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    stage.kafka.faults.add(faults.error(15, api="FindCoordinator"))
+    wire = client(stage.proxy)
+    for _ in range(3):
+        wire.request(find_coordinator("team"), 4)
+        stage.later(2)
+    stage.in_both("coordinator_unreachable", "group team", "COORDINATOR_NOT_AVAILABLE", "3 times")
+    stage.kafka.faults.clear()
+    wire.request(find_coordinator("team"), 4)
+    wire.request(offset_fetch("team"), 7)
+    stage.in_both("coordinator_unreachable", "It responded at")
+    (row,) = stage.proxy.trace.where("api=FindCoordinator coordinator~node")
+    assert "node 1 at 127.0.0.1:" in row.parts()[3]
+
+
+def test_a_storm_of_retries(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    stage.kafka.faults.add(faults.error(19, api="Produce"))
+    wire = client(stage.proxy)
+    for _ in range(20):
+        wire.request(produce_request("orders", batch()), 9)
+    stage.in_both("retry_storm", "NOT_ENOUGH_REPLICAS from Produce", "orders-0", "20 times")
+
+
+def test_a_leader_that_moves_to_and_fro(staged: Callable[..., Stage]) -> None:
+    stage = staged(brokers=2, topics={"orders": {"partitions": 1, "replication_factor": 2}})
+    wire = client(stage.proxy)
+    first = stage.kafka.partition("orders", 0).leader
+    wire.request(MetadataRequest(topics=None), 12)
+    for to in (3 - first, first, 3 - first):
+        stage.nothing()
+        stage.kafka.move_leader("orders", 0, to=to)
+        wire.request(MetadataRequest(topics=None), 12)
+    stage.in_both("leader_moves", "orders-0", "3 times")
+
+
+def test_a_slow_broker(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    stage.kafka.faults.add(faults.delay(ms=5000, api="Produce"))
+    wire = client(stage.proxy)
+    wire.send(produce_request("orders", batch()), 9)
+    stage.kafka.wait_until(lambda: bool(stage.kafka.trace.where("event=request")))
+    stage.later(6)
+    wire.response()
+    stage.in_both("slow_broker", "took 2 s or more for 1 response at", "Produce")
+
+
+def test_a_broker_that_does_not_answer(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    stage.kafka.faults.add(faults.delay(ms=5000, api="Metadata"))
+    wire = client(stage.proxy)
+    wire.send(MetadataRequest(topics=None), 12)
+    stage.kafka.wait_until(lambda: bool(stage.kafka.trace.where("event=request")))
+    now = stage.kafka.clock.now()
+    stage.nothing()
+    stage.in_both("slow_broker", "has not answered 1 request since", now=now + 4500)
+
+
+def test_a_consumer_that_never_commits(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    joined(stage)
+    Dialogue(stage.proxy) >> tagged("x") << accepted(at=0)
+    reader = Reader(stage.proxy)
+    reader.fetch()
+    stage.later(60)
+    reader.fetch()
+    stage.nothing()
+    stage.later(10)
+    reader.fetch()
+    stage.in_both("not_committing", "group team", "70 s")
+
+
+def test_a_record_that_nobody_gets_past(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    joined(stage)
+    line = Dialogue(stage.proxy)
+    for offset in range(3):
+        line >> tagged("x") << accepted(at=offset)
+    reader = Reader(stage.proxy)
+    for _ in range(4):
+        reader.fetch(offset=1)
+        reader.fetch(offset=2)
+    stage.in_both("poison_record", "group team", "orders-0 from offset 1", "4 times", "reads on to 2")
+
+
+def joined(stage: Stage) -> ClassicMember:
+    """A member, alone in its group."""
+    client(stage.proxy).request(find_coordinator("team"), 4)
+    member = ClassicMember(stage.proxy)
+    member.join()
+    member.sync({member.member: b""})
+    return member
+
+
+def test_a_broker_that_dies(staged: Callable[..., Stage]) -> None:
+    stage = staged()
+    wire = client(stage.proxy)
+    wire.request(MetadataRequest(topics=None), 12)
+    stage.kafka.kill_broker(1)
+    stage.proxy.wait_until(lambda: bool(stage.proxy.trace.where("change=closed")))
+    for _ in range(2):
+        with suppress(ConnectionClosed, OSError):
+            client(stage.proxy).request(MetadataRequest(topics=None), 12)
+    stage.in_both("connection_lost", "1")
+
+
 # Healthy
 
 
-def test_nothing_is_wrong(staged: Callable[..., Stage]) -> None:
+def test_nothing_is_wrong_in_ten_minutes_of_a_healthy_cluster(staged: Callable[..., Stage]) -> None:
+    """Producers, transactions, idle polls, members that are replaced one by one, and a client that was away for long."""
+    stage = staged(topics={"orders": 1, "idle": 1})
+    line, till = Dialogue(stage.proxy), TransactionalProducer(stage.proxy)
+    till.init()
+    client(stage.proxy).request(find_coordinator("team"), 4)
+    one = ClassicMember(stage.proxy)
+    one.join(session_ms=45_000)
+    one.sync({one.member: b""})
+    reader = Reader(stage.proxy)
+    offset = 0
+    for step in range(60):
+        line >> tagged("x") << ANY_RESPONSE
+        till.send("sale")
+        reader.fetch(offset=offset)
+        assert till.end(commit=step % 3 > 0) == 0
+        fetched = reader.fetch(offset=offset)
+        offset = fetched.last_stable_offset
+        assert one.commit(offset) == 0
+        reader.fetch("idle")
+        one.heartbeat()
+        if step % 20 == 10:  # a new process takes over
+            one.leave()
+            one.wire.close()
+            one = ClassicMember(stage.proxy)
+            one.join(session_ms=45_000)
+            one.sync({one.member: b""})
+        stage.later(10)
+        one.heartbeat()
+    stage.nothing()
+
+
+def test_the_first_versions_that_a_new_client_tries_are_healthy(staged: Callable[..., Stage]) -> None:
     stage = staged()
-    line = Dialogue(stage.proxy)
-    for offset in range(20):
-        line >> tagged("x") << accepted(at=offset)
+    client(stage.proxy).send_raw(18, 99, b"", header_version=1)
+    stage.proxy.wait_until(lambda: len(stage.proxy.trace.where("event=connection")) >= 2)
     stage.nothing()
 
 

@@ -45,12 +45,18 @@ class Known(Generic[K, V]):
         """The state of a key, which is made if there is none."""
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = self._make()
-            if len(self._states) > self._most:
-                self._states.popitem(last=False)
+            state = self._make()
+            self.put(key, state)
         else:
             self._states.move_to_end(key)
         return state
+
+    def put(self, key: K, state: V) -> None:
+        """Keep this state for a key."""
+        self._states[key] = state
+        self._states.move_to_end(key)
+        if len(self._states) > self._most:
+            self._states.popitem(last=False)
 
     def get(self, key: K) -> V | None:
         """The state of a key, or None."""
@@ -60,10 +66,10 @@ class Known(Generic[K, V]):
         """Forget a key. Returns its state, or None."""
         return self._states.pop(key, None)
 
+    def values(self) -> Iterator[V]:
+        """The states."""
+        yield from list(self._states.values())
+
     def items(self) -> Iterator[tuple[K, V]]:
         """The keys and their states, those that were not seen for longest first."""
         yield from list(self._states.items())
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._states.clear()

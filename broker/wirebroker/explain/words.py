@@ -51,6 +51,11 @@ def times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
+def counted(count: int, what: str) -> str:
+    """1 response, 1,272 responses."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def at(time: int) -> str:
     """The time of day."""
     return time_of_day(time)

@@ -17,6 +17,7 @@ from itertools import count
 from kafkawire.declare import Message
 from kafkawire.errors import WireError
 from kafkawire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from kafkawire.messages.end_txn import EndTxnResponse
 from kafkawire.messages.fetch import FetchResponse
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
 from kafkawire.messages.metadata import MetadataResponse
@@ -46,8 +47,8 @@ STRANGERS_LIMIT = 512 * 1024
 """The largest request in bytes that is kept of a client that its broker may not know: Kafka's sasl.server.max.receive.size."""
 MOST_DESCRIBED = 100_000
 """The number of partitions remembered as already asked about with DescribeProducers."""
-JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"]))
-"""The APIs that get shadow verdicts."""
+JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"], KEYS["EndTxn"]))
+"""The APIs that get shadow verdicts, or on which these depend."""
 ALWAYS_READ = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, KEYS["PushTelemetry"]))
 """The APIs whose messages the proxy decodes even without a trace."""
 METRICS_LIMIT = 16 * 1024 * 1024
@@ -183,6 +184,9 @@ class Proxy:
             self.logins.passed(exchange, response)
         elif isinstance(response, InitProducerIdResponse) and not response.error_code:
             self.shadow.issued(response.producer_id, response.producer_epoch)
+            self.shadow.deadlines.given(response.producer_id, exchange.request.transaction_timeout_ms)  # type: ignore[attr-defined]
+        elif isinstance(response, EndTxnResponse) and not response.error_code:
+            self.shadow.deadlines.ended(exchange.request.producer_id)  # type: ignore[attr-defined]
         elif isinstance(response, ProduceResponse) and self.trace.verdicts:
             self._compare(exchange, response)
         elif isinstance(response, PushTelemetryResponse) and not response.error_code:
@@ -217,7 +221,7 @@ class Proxy:
         request = exchange.request
         assert isinstance(request, ProduceRequest)
         for topic, batch, part in batches_with_responses(exchange, response):
-            judged = self.shadow.judged(topic, part.index, batch, part.error_code, part.base_offset)
+            judged = self.shadow.judged(topic, part.index, batch, part.error_code, part.base_offset, exchange.now)
             self.trace.compared(exchange, request.acks, topic, batch, part, judged)
 
     def question(self, exchange: ForwardedExchange) -> DescribeProducersRequest | None:

@@ -28,6 +28,11 @@ VALIDATOR_CODES = frozenset((
     ErrorCode.UNKNOWN_PRODUCER_ID,
 ))  # fmt: skip
 """The errors by which the validator refuses a batch. Other errors say nothing about sequences."""
+ABORTED = frozenset((
+    ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_ABORTABLE,
+))  # fmt: skip
+"""The errors of a batch whose transaction the coordinator has aborted."""
 STORED_NEVERTHELESS = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT))
 """Errors of batches that the leader has stored."""
 
@@ -55,6 +60,8 @@ class Judged(NamedTuple):
     """None if the response or the prediction says nothing about sequences"""
     fenced_by: int = -1
     """the later epoch that InitProducerId has given to the producer, −1 if none"""
+    outlived: int = 0
+    """the timeout in ms that the producer's transaction has outlived, 0 if it has not"""
 
     @property
     def predicted(self) -> Predicted:
@@ -76,6 +83,9 @@ class Judged(NamedTuple):
             return (
                 f"{response}: epoch {batch.producer_epoch} is fenced, as {given}" if code else f"{response}, although {given}"
             )
+        if self.outlived:
+            asked = f"the timeout of {self.outlived} ms that its producer asked for in InitProducerId"
+            return f"{response}: the transaction timed out; it is open for longer than {asked}, so the coordinator aborted it"
         if self.verdict is None:
             return f"{response}: too little has passed of producer {batch.producer_id} on {topic}-{partition} to predict it"
         words = explain(self.verdict, batch, self.state, topic, partition)
@@ -96,6 +106,45 @@ class _Known:
     whole: bool
 
 
+@dataclass(slots=True)
+class _Deadline:
+    """The timeout of a producer's transactions in ms, and when the open one began; 0 without one."""
+
+    timeout: int
+    began: int = 0
+
+
+class Deadlines:
+    """How long the transactions of producers are open, as far as requests have passed."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: OrderedDict[int, _Deadline] = OrderedDict()
+
+    def given(self, producer_id: int, timeout: int) -> None:
+        """InitProducerId has given an id, and asked for this timeout; its earlier transaction has ended."""
+        self._known[producer_id] = _Deadline(timeout)
+        self._known.move_to_end(producer_id)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def ended(self, producer_id: int) -> None:
+        """EndTxn was answered without an error."""
+        if (known := self._known.get(producer_id)) is not None:
+            known.began = 0
+
+    def wrote(self, producer_id: int, code: int, now: int) -> int:
+        """A transactional batch was answered. Returns the timeout, if that explains the error, else 0."""
+        known = self._known.get(producer_id)
+        if known is None:
+            return 0
+        if not code:
+            known.began = known.began or now
+            return 0
+        outlived = code in ABORTED and known.began and now - known.began >= known.timeout
+        return known.timeout if outlived else 0
+
+
 class Shadow:
     """The producers' states on the brokers, as far as batches have passed."""
 
@@ -106,6 +155,7 @@ class Shadow:
         """Producer ids whose first use passes here, so that no partition knows them yet."""
         self._latest: OrderedDict[int, int] = OrderedDict()
         """The latest epoch that InitProducerId gave to a producer id."""
+        self.deadlines = Deadlines(most)
 
     def states(self) -> Iterator[tuple[str, int, int, bytes, bool]]:
         """Topic, partition, producer id and packed state of each known producer, and whether its whole window has passed."""
@@ -139,9 +189,11 @@ class Shadow:
         self._states.pop((topic, partition, producer_id), None)
         self._new.pop(producer_id, None)
 
-    def judged(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> Judged:
+    def judged(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int, now: int = 0) -> Judged:
         """Predict the verdict on a batch, compare it with its response, and advance the state by the response."""
+        outlived = 0
         if batch.is_transactional:  # the proxy does not see markers, so only sequences count
+            outlived = self.deadlines.wrote(batch.producer_id, code, now)
             batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)
         if batch.producer_id < 0:
             return Judged(Accept(base_offset, "no_producer"), None, "rejected" if code else "accepted", None)
@@ -152,10 +204,11 @@ class Shadow:
         known = self._states.get(key)
         verdict = self._verdict(known, batch, base_offset)
         outcome = _outcome(known, verdict, code, base_offset)
-        agrees = _agreement(verdict, outcome, code)
+        agrees = None if outlived else _agreement(verdict, outcome, code)
         self._advance(key, batch, verdict, outcome, agrees, code, base_offset)
         latest = self._latest.get(batch.producer_id, -1)
-        return Judged(verdict, known.state if known else None, outcome, agrees, latest if batch.producer_epoch < latest else -1)
+        fenced_by = latest if batch.producer_epoch < latest else -1
+        return Judged(verdict, known.state if known else None, outcome, agrees, fenced_by, outlived)
 
     def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
         """The verdict, or None if too little has passed for one."""

@@ -165,9 +165,13 @@ class TraceView:
         wanted = parsed(where)
         return [row for row in self.events() if wanted.has(row)]
 
-    def explain(self) -> list[Finding]:
-        """Returns what is wrong in the rows, the most important first, as `wirebroker explain` prints it."""
-        return self._kafka._call(lambda host: Explanation().take_all(host.trace.events()).findings())
+    def explain(self, now: int | None = None) -> list[Finding]:
+        """Returns what is wrong in the rows, the most important first, as `wirebroker explain` prints it.
+
+        `now` is the time of the question in ms since the epoch, by which nothing may have happened for long; None: the time of
+        the latest row.
+        """
+        return Explanation().take_all(self.events()).findings(now)
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         """Returns every verdict in the ring, oldest first."""

@@ -1,0 +1,304 @@
+"""Members that come and go, consumers that do not commit, and records that nobody gets past."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wirebroker.explain.detector import Detector, Known
+from wirebroker.explain.findings import Evidence, Finding
+from wirebroker.explain.words import MINUTE, Client, at, between, capital, client_of, equal, ms, times
+from wirebroker.trace.rows import FetchRow, ReplyRow, Row, ShareRow
+from wirebroker.trace.selection import groups_of
+
+REMOVED = frozenset(("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"))
+HEARTBEATS = frozenset(("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat"))
+LEAVES = -1
+"""The member epoch of a heartbeat with which a member leaves; −2 for a static one."""
+OF_MEMBERS = frozenset(("JoinGroup", "SyncGroup", "Heartbeat", *HEARTBEATS))
+OFTEN = 2
+"""Returns of a member that are a finding: one belongs to a deployment."""
+NAMED = 50
+
+
+@dataclass
+class _Member:
+    """A client's comings and goings in a group."""
+
+    evidence: Evidence = field(default_factory=Evidence)
+    left: dict[int, tuple[int, ReplyRow]] = field(default_factory=dict)
+    """connections on which it left, and has not joined again"""
+    removed: dict[str, None] = field(default_factory=dict)
+    """member ids that the group no longer knows"""
+    by_itself: int = 0
+    reasons: dict[str, None] = field(default_factory=dict)
+    session_timeout: int = 0
+    poll_interval: int = 0
+
+
+class Rejoins(Detector):
+    """`rejoins`: a client leaves a group by itself and joins again on the same connection, or the group has removed it."""
+
+    events = ("reply",)
+
+    def __init__(self) -> None:
+        self._members: Known[tuple[str, Client], _Member] = Known(_Member)
+
+    def begin_run(self) -> None:
+        """Connections have other numbers now."""
+        for member in self._members.values():
+            member.left.clear()
+
+    def take(self, number: int, row: Row) -> None:
+        """Take a row."""
+        assert isinstance(row, ReplyRow)
+        if row.api not in OF_MEMBERS and row.api not in ("LeaveGroup", "OffsetCommit"):
+            return
+        for group in groups_of(row):
+            self._take(self._members[group, client_of(row)], number, row)
+
+    def _take(self, member: _Member, number: int, row: ReplyRow) -> None:
+        place, details = row.connection, row.details
+        member.session_timeout = int(details.get("session_timeout_ms", member.session_timeout))
+        if int(details.get("rebalance_timeout_ms", -1)) > 0:
+            member.poll_interval = int(details["rebalance_timeout_ms"])
+        gone = REMOVED & set(row.errors)
+        if gone:
+            known = str(details.get("member_id", ""))
+            if known not in member.removed and row.api != "LeaveGroup":
+                member.removed[known] = None
+                member.evidence.add(number, row)
+                member.reasons.update(dict.fromkeys(sorted(gone)))
+                if len(member.removed) > NAMED:
+                    member.removed.pop(next(iter(member.removed)))
+        elif _leaves(row):
+            member.left[place] = number, row
+            if len(member.left) > NAMED:
+                member.left.pop(next(iter(member.left)))
+        elif row.api in OF_MEMBERS and not row.errors and place in member.left:
+            member.evidence.add(*member.left.pop(place))
+            member.by_itself += 1
+            reason = str(details.get("reason", "")) or str(member.evidence.rows[-1].row.details.get("reason", ""))  # type: ignore[attr-defined]
+            if reason:
+                member.reasons[reason] = None
+
+    def findings(self, now: int) -> Iterator[Finding]:
+        """The clients that came back more than once."""
+        for (group, client), member in self._members.items():
+            evidence = member.evidence
+            if evidence.count < OFTEN:
+                continue
+            why = f" ({'; '.join(member.reasons)})" if member.reasons else ""
+            how = "left by itself and joined again" if member.by_itself * 2 >= evidence.count else "was removed from it"
+            sentence = (
+                f"{capital(str(client))} in group {group} {how} {times(evidence.count)} "
+                f"{between(evidence.first_time, evidence.last_time)}{why}; each time all members rebalance."
+            )
+            poll = f" ({ms(member.poll_interval)})" if member.poll_interval else ""
+            session = f" ({ms(member.session_timeout)})" if member.session_timeout else ""
+            cause, look_at = (
+                (f"its application takes longer than max.poll.interval.ms{poll} between two polls",
+                 "max.poll.records and max.poll.interval.ms, and what the application does with each record")
+                if member.by_itself * 2 >= evidence.count else
+                (f"its heartbeats stop for longer than session.timeout.ms{session}: a pause, a lost network, a killed "
+                 "container; or it polled too late", "garbage collection and CPU limits of the client; session.timeout.ms (of "
+                 "the group in KIP-848)")
+            )  # fmt: skip
+            yield Finding(
+                "rejoins", sentence, cause, look_at, f"{equal('group', group)} event=reply api!=Heartbeat", evidence,
+                evidence.count,
+            )  # fmt: skip
+
+
+def _leaves(row: ReplyRow) -> bool:
+    if row.errors:
+        return False
+    return row.api == "LeaveGroup" or (row.api in HEARTBEATS and int(row.details.get("member_epoch", 0)) <= LEAVES)
+
+
+# Commits
+
+LATE = 65_000
+"""ms of reading without a commit that are a finding: Kafka Connect commits once in 60 s, all others more often."""
+
+
+@dataclass
+class _Reader:
+    """A client that reads as a member of a group."""
+
+    group: str = ""
+    since: int = 0
+    """when it got the first records after the latest commit of its group, 0 for never"""
+    ended: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    """errors of commits since then"""
+    evidence: Evidence = field(default_factory=Evidence)
+
+
+class MissingCommits(Detector):
+    """`not_committing`: members read, and their group commits nothing."""
+
+    events = ("reply", "fetch", "connection")
+
+    def __init__(self) -> None:
+        self._readers: Known[Client, _Reader] = Known(_Reader)
+        self._committed: Known[str, list[int]] = Known(list)
+        """When each group committed last, in a list of one."""
+
+    def take(self, number: int, row: Row) -> None:
+        """Take a row."""
+        if isinstance(row, FetchRow):
+            reader = self._readers.get(client_of(row))
+            if reader is not None and row.bytes > 0 and not row.code:
+                reader.since = reader.since or row.time
+                reader.ended = 0
+                reader.evidence.add(number, row)
+        elif isinstance(row, ReplyRow):
+            for group in groups_of(row):
+                self._replied(group, row)
+
+    def _replied(self, group: str, row: ReplyRow) -> None:
+        commits = row.api in ("OffsetCommit", "TxnOffsetCommit")
+        if commits and not row.errors:
+            for reader in self._readers.values():
+                if reader.group == group:
+                    reader.since, reader.evidence = 0, Evidence()
+                    reader.refused.clear()
+        elif row.api in OF_MEMBERS and not row.errors and not _leaves(row) and "Share" not in row.api:
+            reader = self._readers[client_of(row)]
+            if reader.group != group:
+                self._readers.put(client_of(row), _Reader(group))
+        elif (known := self._readers.get(client_of(row))) is not None and known.group == group:
+            if commits:
+                for error in row.errors:
+                    known.refused[error] = known.refused.get(error, 0) + 1
+            elif _leaves(row):
+                known.ended = row.time
+
+    def findings(self, now: int) -> Iterator[Finding]:
+        """The members that read for long without a commit."""
+        for client, reader in self._readers.items():
+            length = (reader.ended or now) - reader.since
+            if not reader.since or length < LATE:
+                continue
+            errors = ", ".join(f"{error} {times(count)}" for error, count in reader.refused.items())
+            tried = f"; its commits were refused: {errors}" if errors else ""
+            sentence = (
+                f"{capital(str(client))} reads as a member of group {reader.group} since {at(reader.since)}, for {ms(length)} "
+                f"and {reader.evidence.count:,} fetches with records, and the group has committed nothing since{tried}."
+            )
+            yield Finding(
+                "not_committing", sentence,
+                "enable.auto.commit is false and the application does not commit; after a restart these records are read again",
+                "enable.auto.commit; commitSync() or commitAsync() in the application, unless it keeps its offsets elsewhere",
+                f"api=OffsetCommit or ({equal('client', client.client_id)} event=fetch bytes>0)", reader.evidence, length,
+            )  # fmt: skip
+
+
+# Records that nobody gets past
+
+RETURNS = 3
+"""Times that a consumer comes back to an offset, which are a finding."""
+WITHIN = 10 * MINUTE
+OFFSETS = 8
+"""Offsets of a partition that are followed."""
+DELIVERIES = 3
+"""Deliveries to a share group that are a finding."""
+
+
+@dataclass
+class _Return:
+    evidence: Evidence = field(default_factory=Evidence)
+    farthest: int = 0
+
+
+@dataclass
+class _Position:
+    """Where a client reads on a partition."""
+
+    offset: int = -1
+    returns: OrderedDict[int, _Return] = field(default_factory=OrderedDict)
+    """by offset"""
+
+
+class PoisonRecords(Detector):
+    """`poison_record`: a member reads from the same offset again and again, or a share group gets a record again and again."""
+
+    events = ("fetch", "reply", "share")
+
+    def __init__(self) -> None:
+        self._groups: Known[Client, dict[str, None]] = Known(dict)
+        """The groups of each client: several mean that many consumers have one client id."""
+        self._positions: Known[tuple[Client, str, int], _Position] = Known(_Position)
+        self._shared: Known[tuple[str, str, int, int], Evidence] = Known(Evidence)
+
+    def take(self, number: int, row: Row) -> None:
+        """Take a row."""
+        if isinstance(row, ReplyRow):
+            if row.api in OF_MEMBERS and not row.errors:
+                groups = self._groups[client_of(row)]
+                if len(groups) < 2:
+                    groups.update(dict.fromkeys(groups_of(row)))
+        elif isinstance(row, ShareRow):
+            if row.change in ("released", "lock_expired"):
+                self._shared[row.group, row.topic, row.partition, row.first].add(number, row)
+        elif isinstance(row, FetchRow) and (row.bytes > 0 or row.error == "CORRUPT_MESSAGE") and self._is_member(row):
+            self._fetched(number, row)
+
+    def _is_member(self, row: FetchRow) -> bool:
+        return len(self._groups.get(client_of(row)) or ()) == 1
+
+    def _fetched(self, number: int, row: FetchRow) -> None:
+        position = self._positions[client_of(row), row.topic, row.partition]
+        if position.offset < 0 or row.offset > position.offset:
+            self._note(position, number, row) if row.offset not in position.returns else None
+        else:
+            self._note(position, number, row)
+        for seen in position.returns.values():
+            seen.farthest = max(seen.farthest, row.offset)
+        position.offset = row.offset
+
+    def _note(self, position: _Position, number: int, row: FetchRow) -> None:
+        seen = position.returns.get(row.offset)
+        if seen is None or row.time - seen.evidence.last_time > WITHIN:
+            seen = position.returns[row.offset] = _Return()
+        position.returns.move_to_end(row.offset)
+        seen.evidence.add(number, row)
+        if len(position.returns) > OFFSETS:
+            position.returns.popitem(last=False)
+
+    def findings(self, now: int) -> Iterator[Finding]:
+        """The offsets to which consumers come back."""
+        for (client, topic, partition), position in self._positions.items():
+            for offset, seen in position.returns.items():
+                if seen.evidence.count > RETURNS:
+                    yield self._finding(client, topic, partition, offset, seen)
+        for (group, topic, partition, first), evidence in self._shared.items():
+            row = evidence.rows[-1].row
+            if isinstance(row, ShareRow) and row.delivery_count >= DELIVERIES:
+                sentence = (
+                    f"Record {first} of {topic}-{partition} was delivered {times(row.delivery_count)} to share group {group} "
+                    f"{between(evidence.first_time, evidence.last_time)}, and nobody accepted it; it is {row.state} now."
+                )
+                yield Finding(
+                    "poison_record", sentence, "the application fails on this record",
+                    "the application's log, and the record's bytes; share.record.lock.duration.ms",
+                    f"event=share {equal('topic', topic)} partition={partition}", evidence, evidence.count,
+                )  # fmt: skip
+
+    def _finding(self, client: Client, topic: str, partition: int, offset: int, seen: _Return) -> Finding:
+        (group,) = self._groups[client]
+        evidence = seen.evidence
+        on = f", and reads on to {seen.farthest} in between" if seen.farthest > offset else ""
+        sentence = (
+            f"{capital(str(client))} of group {group} reads {topic}-{partition} from offset {offset} again and again, "
+            f"{times(evidence.count)} {between(evidence.first_time, evidence.last_time)}{on}: a record there stops it."
+        )
+        return Finding(
+            "poison_record", sentence,
+            f"the application fails on the record at {offset} or soon after it, and starts again from the committed offset",
+            f"the application's log for {topic}-{partition}@{offset} (a deserializer, a constraint); skip it with "
+            f"kafka-consumer-groups.sh --reset-offsets --group {group} --topic {topic}:{partition} --to-offset {offset + 1}",
+            f"event=fetch {equal('topic', topic)} partition={partition} {client.chosen}", evidence, evidence.count,
+        )  # fmt: skip

@@ -1,0 +1,277 @@
+"""Brokers and networks that are slow, clients that try again and again, and leaders that move to and fro."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wirebroker.explain.detector import Detector, Known
+from wirebroker.explain.findings import Evidence, Finding
+from wirebroker.explain.words import MINUTE, SECOND, Client, at, between, capital, client_of, counted, equal, ms, times
+from wirebroker.trace.rows import ConnectionRow, LeaderRow, ReplyRow, RequestRow, Row
+
+SLOW = 2 * SECOND
+VERY_SLOW = 4 * SECOND
+OFTEN = 3
+"""Responses that are slow, or one that is very slow, are a finding."""
+LONG_POLLS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
+"""Requests that wait for something else than the broker's work."""
+MAYBE_SILENT = "Produce"
+"""The API whose requests get no response with acks=0, which a row does not tell."""
+
+
+@dataclass
+class _Slow:
+    evidence: Evidence = field(default_factory=Evidence)
+    longest: int = 0
+    total: int = 0
+    transfer: int = 0
+    upstream: int = 0
+    apis: set[str] = field(default_factory=set)
+
+
+class SlowBrokers(Detector):
+    """`slow_broker`: by node. What the client or a quota asked for does not count."""
+
+    events = ("reply", "request", "connection")
+
+    def __init__(self) -> None:
+        self._slow: Known[int, _Slow] = Known(_Slow)
+        self._pending: Known[int, OrderedDict[int, tuple[int, RequestRow]]] = Known(OrderedDict)
+        """The requests without a response, by connection and correlation id."""
+        self._produces: Known[int, list[bool]] = Known(list)
+        """Connections whose Produce gets responses."""
+
+    def begin_run(self) -> None:
+        """Connections have other numbers now."""
+        self.__init__()  # type: ignore[misc]
+
+    def take(self, number: int, row: Row) -> None:
+        """Take a row."""
+        if isinstance(row, RequestRow):
+            pending = self._pending[row.connection]
+            pending[row.correlation_id] = number, row
+            if len(pending) > 100:
+                pending.popitem(last=False)
+        elif isinstance(row, ConnectionRow):
+            if row.change == "closed":
+                self._pending.pop(row.connection)
+        elif isinstance(row, ReplyRow):
+            place = row.connection
+            if (waiting := self._pending.get(place)) is not None:
+                waiting.pop(row.correlation_id, None)
+            if row.api == MAYBE_SILENT:
+                self._produces[place][:] = [True]
+            self._replied(number, row)
+
+    def _replied(self, number: int, row: ReplyRow) -> None:
+        took = row.latency - row.waited
+        if took < SLOW:
+            return
+        slow = self._slow[row.node]
+        slow.evidence.add(number, row)
+        slow.longest, slow.total = max(slow.longest, took), slow.total + took
+        slow.apis.add(row.api)
+        slow.transfer += max(row.transfer_us, 0) // 1000
+        slow.upstream += max(row.upstream_us // 1000 - row.waited, 0) if row.upstream_us >= 0 else took
+
+    def findings(self, now: int) -> Iterator[Finding]:
+        """The nodes that were slow, and those that have not answered for long."""
+        silent = self._silent(now)
+        for node, slow in self._slow.items():
+            if slow.evidence.count >= OFTEN or slow.longest >= VERY_SLOW:
+                yield self._finding(node, slow, silent.pop(node, None))
+        for node, waiting in silent.items():
+            yield self._finding(node, None, waiting)
+
+    def _silent(self, now: int) -> dict[int, list[tuple[int, RequestRow]]]:
+        """The requests that have waited for very long, by node."""
+        found: dict[int, list[tuple[int, RequestRow]]] = {}
+        for place, pending in self._pending.items():
+            answers = bool(self._produces.get(place))
+            for number, row in pending.values():
+                counts = row.api not in LONG_POLLS and (row.api != MAYBE_SILENT or answers)
+                if counts and now - row.time >= VERY_SLOW:
+                    found.setdefault(row.node, []).append((number, row))
+        return found
+
+    def _finding(self, node: int, slow: _Slow | None, silent: list[tuple[int, RequestRow]] | None) -> Finding:
+        evidence = slow.evidence if slow is not None else Evidence()
+        parts = []
+        if slow is not None:
+            apis = ", ".join(sorted(slow.apis))
+            network = slow.transfer > slow.upstream
+            what = "sending the response" if network else "the broker until its response began"
+            parts.append(
+                f"took {ms(SLOW)} or more for {counted(evidence.count, 'response')} {_when(evidence)}, "
+                f"at most {ms(slow.longest)} ({apis}); most of it was {what}"
+            )
+        for number, row in silent or ():
+            if slow is None:
+                evidence.add(number, row)
+        if silent:
+            apis = ", ".join(sorted({row.api for _, row in silent}))
+            parts.append(f"has not answered {counted(len(silent), 'request')} since {at(silent[0][1].time)} ({apis})")
+        named = f"Node {node}" if node >= 0 else "The broker"
+        is_network = slow is not None and slow.transfer > slow.upstream
+        cause, look_at = (
+            ("the network between broker and client is slow, or the broker sends slowly", "bandwidth and retransmissions; "
+             "num.network.threads, the size of the responses (fetch.max.bytes)") if is_network else
+            ("the broker's disk, its garbage collection or its request queue; with acks=all also its slowest in-sync replica",
+             "RequestQueueTimeMs, LocalTimeMs and RemoteTimeMs of the broker; disks; under-replicated partitions")
+        )  # fmt: skip
+        longest = slow.longest if slow is not None else 0
+        return Finding(
+            "slow_broker", f"{named} {', and '.join(parts)}.", cause, look_at, f"node={node} latency>={SLOW}", evidence, longest
+        )
+
+
+def _when(evidence: Evidence) -> str:
+    return between(evidence.first_time, evidence.last_time)
+
+
+# Retries
+
+WINDOW = 10 * SECOND
+STORM = 20
+"""Equal errors of a client within the window that are a finding."""
+PATIENT = {"CONCURRENT_TRANSACTIONS": 300}
+"""Errors that clients are meant to meet with many quick retries."""
+QUIET = frozenset(("REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "UNSUPPORTED_VERSION", "NONE"))
+"""Errors that are part of the protocol, or of other findings."""
+REFRESHES = 60
+"""Responses to Metadata within the window that are a finding."""
+ADVICE = {
+    "NOT_ENOUGH_REPLICAS": ("fewer replicas are in sync than min.insync.replicas", "the other brokers; min.insync.replicas"),
+    "UNKNOWN_TOPIC_OR_PARTITION": ("the topic or partition does not exist, or not yet on this broker", "the topic's name; "
+     "auto.create.topics.enable; kafka-topics.sh --describe"),
+    "NOT_LEADER_OR_FOLLOWER": ("the client asks a broker that does not lead the partition any more, and gets no newer metadata",
+     "Metadata of the client (--where api=Metadata); the leader of the partition"),
+    "LEADER_NOT_AVAILABLE": ("the partition has no leader", "kafka-topics.sh --describe --unavailable-partitions"),
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": ("a batch before it never arrived or was lost; the client cannot recover",
+     "the timeline of the producer: trace show --timeline"),
+    "CONCURRENT_TRANSACTIONS": ("the earlier transaction of this id does not end", "its coordinator, and the brokers that lead "
+     "its partitions: the markers do not get there"),
+    "OFFSET_OUT_OF_RANGE": ("the offset was deleted by retention, or never existed", "auto.offset.reset; retention.ms"),
+    "MESSAGE_TOO_LARGE": ("the batch is larger than the topic takes", "max.message.bytes of the topic; max.request.size"),
+}  # fmt: skip
+
+
+@dataclass
+class _Storm:
+    recent: deque[int] = field(default_factory=lambda: deque(maxlen=max(STORM, REFRESHES, *PATIENT.values())))
+    """the times of the latest ones"""
+    evidence: Evidence = field(default_factory=Evidence)
+    raged: bool = False
+    messages: dict[str, None] = field(default_factory=dict)
+    about: tuple[str, ...] = ()
+
+    def add(self, number: int, row: ReplyRow, limit: int) -> None:
+        """Add the next one."""
+        if self.recent and row.time - self.recent[-1] > WINDOW and not self.raged:
+            self.evidence = Evidence()
+        self.recent.append(row.time)
+        self.evidence.add(number, row)
+        self.about = row.about or self.about
+        if len(self.messages) < 3:
+            self.messages.update(dict.fromkeys(row.messages))
+        if len(self.recent) >= limit and row.time - self.recent[-limit] <= WINDOW:
+            self.raged = True
+
+
+class RetryStorms(Detector):
+    """`retry_storm`: by client, API and error."""
+
+    events = ("reply",)
+
+    def __init__(self) -> None:
+        self._storms: Known[tuple[Client, str, str], _Storm] = Known(_Storm)
+
+    def take(self, number: int, row: Row) -> None:
+        """Take a row."""
+        assert isinstance(row, ReplyRow)
+        for error in row.errors:
+            if error not in QUIET and not error.endswith("AUTHORIZATION_FAILED"):
+                self._storms[client_of(row), row.api, error].add(number, row, PATIENT.get(error, STORM))
+        if row.api == "Metadata" and not row.errors:
+            self._storms[client_of(row), row.api, ""].add(number, row, REFRESHES)
+
+    def findings(self, now: int) -> Iterator[Finding]:
+        """The storms that have raged."""
+        for (client, api, error), storm in self._storms.items():
+            if not storm.raged:
+                continue
+            evidence = storm.evidence
+            rate = evidence.count * SECOND / max(evidence.span, SECOND)
+            subject = f" for {', '.join(storm.about[:3])}" if storm.about else ""
+            said = f" ({'; '.join(storm.messages)})" if storm.messages else ""
+            count = f"{times(evidence.count)} {_when(evidence)}, {rate:.0f} times a second"
+            sentence = f"{capital(str(client))} got {error}{said} from {api}{subject} {count}."
+            if not error:
+                sentence = f"{capital(str(client))} asked for {api} {count}, without an error."
+            cause, look_at = ADVICE.get(
+                error, ("the client tries again without a change of what is wrong", "the error; retry.backoff.ms of the client")
+            )
+            if not error:
+                cause = "the client looks for a leader or a broker that it cannot reach, and asks for new metadata each time"
+                look_at = "the connections of this client that were closed; retry.backoff.ms, metadata.max.age.ms"
+            yield Finding(
+                "retry_storm", sentence, cause, look_at,
+                f"api={api} {client.chosen}" + (f" error={error}" if error else ""), evidence, evidence.count,
+            )  # fmt: skip
+
+
+# Leaders
+
+MOVES = 3
+"""Moves of a leader that are a finding: a restart of its broker makes two, away and back."""
+MOVED_WITHIN = 5 * MINUTE
+
+
+@dataclass
+class _Moves:
+    leaders: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=16))
+    """the times of the latest moves, and the leaders"""
+    evidence: Evidence = field(default_factory=Evidence)
+    restless: bool = False
+
+
+class LeaderMoves(Detector):
+    """`leader_moves`: partitions whose leader comes back to where it was, and goes again."""
+
+    events = ("leader",)
+
+    def __init__(self) -> None:
+        self._moves: Known[tuple[str, int], _Moves] = Known(_Moves)
+
+    def take(self, number: int, row: Row) -> None:
+        """Take a row."""
+        assert isinstance(row, LeaderRow)
+        if row.leader < 0 or row.leader_epoch == 0:
+            return
+        moves = self._moves[row.topic, row.partition]
+        if moves.leaders and moves.leaders[-1][1] == row.leader:
+            return
+        moves.leaders.append((row.time, row.leader))
+        moves.evidence.add(number, row)
+        recent = [leader for time, leader in moves.leaders if row.time - time <= MOVED_WITHIN]
+        if len(recent) >= MOVES and len(set(recent)) < len(recent):
+            moves.restless = True
+
+    def findings(self, now: int) -> Iterator[Finding]:
+        """One finding for all partitions with the same leaders."""
+        for (topic, partition), moves in self._moves.items():
+            if moves.restless:
+                nodes = ", ".join(str(leader) for _, leader in moves.leaders)
+                evidence = moves.evidence
+                sentence = (
+                    f"The leader of {topic}-{partition} moved {times(evidence.count)} "
+                    f"{_when(evidence)}: to {nodes}; clients look for it each time."
+                )
+                yield Finding(
+                    "leader_moves", sentence,
+                    "a broker restarts again and again or loses its session with the controller, or partitions are reassigned",
+                    "the controller's log; broker.session.timeout.ms; auto.leader.rebalance.enable and tools that balance the "
+                    "cluster", f"event=leader {equal('topic', topic)} partition={partition}", evidence, evidence.count,
+                )  # fmt: skip

@@ -1,0 +1,264 @@
+"""Transactions that outlived their timeout, and transactions that are open although nobody goes on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wirebroker.explain.detector import Detector, Known
+from wirebroker.explain.findings import Evidence, Finding
+from wirebroker.explain.words import SECOND, Client, at, client_of, equal, ms
+from wirebroker.trace.rows import ConnectionRow, FetchRow, ProduceRow, ReplyRow, Row, TransactionRow
+from wirebroker.trace.selection import transactions_of
+
+ENDS = frozenset(("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"))
+"""What a producer gets whose transaction the coordinator has aborted."""
+BEGINS = frozenset(("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce"))
+ABORTED = frozenset(("PrepareAbort", "PrepareEpochFence", "CompleteAbort"))
+SWEEP = 10 * SECOND
+"""How late a coordinator may be: transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+IDLE = 5 * SECOND
+"""ms without a request after which an open transaction that holds back readers is a finding."""
+STUCK = 15 * SECOND
+"""ms for which a last stable offset stands still before an unknown transaction is a finding."""
+NAMED = 8
+NOBODY = Client("", "", "")
+Partition = tuple[str, int]
+
+
+@dataclass
+class _Transaction:
+    """What is known of a transactional id."""
+
+    client: Client = NOBODY
+    producer_id: int = -1
+    producer_epoch: int = -1
+    timeout: int = 0
+    """ms, 0 if its InitProducerId has not passed"""
+    began: int = 0
+    """when its open transaction began, 0 without one"""
+    active: int = 0
+    """the time of its latest request"""
+    closed: int = 0
+    """when the producer's connection closed"""
+    aborted: int = 0
+    """when the coordinator aborted it by itself"""
+    connections: set[int] = field(default_factory=set)
+    partitions: dict[Partition, None] = field(default_factory=dict)
+    waiting: int = 0
+    """fetches that it holds back"""
+    evidence: Evidence = field(default_factory=Evidence)
+
+    def end(self) -> None:
+        """Its transaction has ended."""
+        self.began = self.closed = self.waiting = self.aborted = 0
+        self.partitions.clear()
+        self.evidence = Evidence()
+
+
+@dataclass
+class _Ended:
+    """A transaction that timed out."""
+
+    name: str
+    client: Client
+    timeout: int
+    began: int
+    noticed: int
+    error: str
+    evidence: Evidence
+
+
+@dataclass
+class _Stable:
+    """The last stable offset of a partition, since when it is the same, and how far readers could read without it."""
+
+    offset: int = -1
+    since: int = 0
+    end: int = 0
+    evidence: Evidence = field(default_factory=Evidence)
+
+
+class Transactions(Detector):
+    """`transaction_timed_out` and `open_transaction`."""
+
+    events = ("reply", "produce", "shadow", "fetch", "connection", "transaction")
+
+    def __init__(self) -> None:
+        self._known: Known[str, _Transaction] = Known(_Transaction)
+        self._names: Known[int, list[str]] = Known(list)
+        """The transactional id of a producer id, in a list of one."""
+        self._ended: list[_Ended] = []
+        self._stable: Known[Partition, _Stable] = Known(_Stable)
+
+    def begin_run(self) -> None:
+        """Connections have other numbers now."""
+        for known in self._known.values():
+            known.connections.clear()
+
+    def take(self, number: int, row: Row) -> None:
+        """Take a row."""
+        if isinstance(row, ReplyRow):
+            for name in transactions_of(row):
+                self._replied(number, row, name)
+        elif isinstance(row, ProduceRow):
+            if row.transactional and (names := self._names.get(row.producer_id)):
+                self._produced(number, row, names[0])
+        elif isinstance(row, FetchRow):
+            if row.committed and not row.code:
+                self._fetched(number, row)
+        elif isinstance(row, TransactionRow):
+            self._changed(number, row)
+        elif isinstance(row, ConnectionRow) and row.change == "closed":
+            for known in self._known.values():
+                if known.began and row.connection in known.connections:
+                    known.closed = row.time
+                    known.evidence.add(number, row)
+
+    def _replied(self, number: int, row: ReplyRow, name: str) -> None:
+        known = self._known[name]
+        if row.api == "InitProducerId" and not row.errors:
+            known.end()
+            known.client, known.producer_id, known.producer_epoch = client_of(row), row.producer_id, row.producer_epoch
+            known.timeout = int(row.details.get("transaction_timeout_ms", 0))
+            self._names[row.producer_id][:] = [name]
+        elif row.api == "EndTxn" and not row.errors:
+            known.end()
+        elif row.api in BEGINS and not row.errors:
+            self._goes_on(known, number, row, row.time - row.latency)
+        elif row.errors and row.api != "InitProducerId":
+            self._failed(known, name, number, row, next(iter(ENDS & set(row.errors)), ""))
+        if row.api != "FindCoordinator":
+            known.active = row.time
+            known.connections.add(row.connection)
+            if len(known.connections) > NAMED:
+                known.connections = {row.connection}
+
+    def _goes_on(self, known: _Transaction, number: int, row: Row, time: int) -> None:
+        if not known.began:
+            known.began = time
+            known.evidence.add(number, row)
+        known.active, known.closed = row.time, 0
+
+    def _produced(self, number: int, row: ProduceRow, name: str) -> None:
+        known = self._known[name]
+        if row.verdict == "rejected":
+            self._failed(known, name, number, row, row.error if row.error in ENDS else "")
+            return
+        known.client = client_of(row)
+        self._goes_on(known, number, row, row.time)
+        if len(known.partitions) < NAMED:
+            known.partitions[row.topic, row.partition] = None
+
+    def _failed(self, known: _Transaction, name: str, number: int, row: Row, error: str) -> None:
+        """An error after the timeout: the coordinator has aborted the transaction, and raised the epoch."""
+        if not error or not known.began:
+            return
+        known.evidence.add(number, row)
+        if known.timeout and row.time - known.began >= known.timeout:
+            self._note(name, known, row.time, error)
+        known.end()
+
+    def _note(self, name: str, known: _Transaction, noticed: int, error: str) -> None:
+        ended = _Ended(name, known.client, known.timeout, known.began, noticed, error, known.evidence)
+        if len(self._ended) < 100:
+            self._ended.append(ended)
+
+    def _changed(self, number: int, row: TransactionRow) -> None:
+        """A broker of ours: the coordinator itself says when it aborts a transaction."""
+        known = self._known.get(row.transactional_id)
+        if known is None or not known.began or known.aborted or row.state not in ABORTED:
+            return
+        if known.timeout and row.time - known.began >= known.timeout:
+            known.aborted = row.time
+            known.evidence.add(number, row)
+
+    def _fetched(self, number: int, row: FetchRow) -> None:
+        place = row.topic, row.partition
+        stable = self._stable[place]
+        if row.last_stable_offset >= row.high_watermark:
+            stable.offset = -1
+            return
+        if stable.offset != row.last_stable_offset:
+            stable.offset, stable.since, stable.evidence = row.last_stable_offset, row.time, Evidence()
+        stable.end = row.high_watermark
+        stable.evidence.add(number, row)
+        for known in self._known.values():
+            if known.began and place in known.partitions:
+                known.waiting += 1
+                if known.waiting <= 2:
+                    known.evidence.add(number, row)
+
+    def findings(self, now: int) -> Iterator[Finding]:
+        """The transactions that have timed out, and those that are open."""
+        for ended in self._ended:
+            yield _timed_out(ended, now)
+        open_on: set[Partition] = set()
+        for name, known in self._known.items():
+            if not known.began:
+                continue
+            open_on.update(known.partitions)
+            over = known.timeout and now - known.began >= known.timeout + SWEEP
+            if known.aborted or over:
+                ended = _Ended(name, known.client, known.timeout, known.began, known.aborted, "", known.evidence)
+                yield _timed_out(ended, now)
+            elif self._is_left(known, now):
+                yield _open(name, known, now)
+        for place, stable in self._stable.items():
+            if stable.offset >= 0 and place not in open_on and stable.evidence.last_time - stable.since >= STUCK:
+                yield _unknown(place, stable)
+
+    def _is_left(self, known: _Transaction, now: int) -> bool:
+        """Whether nobody goes on with an open transaction."""
+        if known.closed:
+            return True
+        idle = now - known.active
+        return idle >= IDLE and (known.waiting > 0 or (known.timeout > 0 and idle >= known.timeout // 2))
+
+
+def _timed_out(ended: _Ended, now: int) -> Finding:
+    then = "its coordinator aborted it" if ended.noticed else "its coordinator has aborted it by now, or is about to"
+    if ended.error:
+        then = f"the coordinator had aborted it when the producer went on at {at(ended.noticed)} and got {ended.error}"
+    sentence = (
+        f"The transaction of {ended.name!r} that began at {at(ended.began)} outlived its timeout of {ms(ended.timeout)}, which "
+        f"{ended.client} itself asked for in InitProducerId: {then}, {ms((ended.noticed or now) - ended.began)} after it began."
+    )
+    return Finding(
+        "transaction_timed_out", sentence,
+        "the application takes longer between the first record and the commit than it may: a pause, a slow sink, a large batch",
+        "transaction.timeout.ms of the producer (the broker's transaction.max.timeout.ms limits it), and what the application "
+        "does before it commits", equal("transaction", ended.name), ended.evidence, ended.began,
+    )  # fmt: skip
+
+
+def _open(name: str, known: _Transaction, now: int) -> Finding:
+    where = ", ".join(f"{topic}-{partition}" for topic, partition in known.partitions) or "its partitions"
+    last = f"its producer's connection closed at {at(known.closed)}" if known.closed else (
+        f"its producer has sent nothing since {at(known.active)}"
+    )  # fmt: skip
+    held = f"; it holds back {known.waiting:,} fetches of read_committed readers" if known.waiting else ""
+    limit = f"; its coordinator aborts it {ms(known.timeout)} after its beginning" if known.timeout else ""
+    sentence = (
+        f"The transaction of {name!r} ({known.client}, producer {known.producer_id} epoch {known.producer_epoch}) on {where} "
+        f"is open since {at(known.began)}, for {ms(now - known.began)}: {last}{held}{limit}."
+    )
+    return Finding(
+        "open_transaction", sentence,
+        "the application died, or got an exception and went on without abortTransaction()",
+        f"the application's handling of exceptions; kafka-transactions.sh describe --transactional-id {name}",
+        equal("transaction", name), known.evidence, now - known.began,
+    )  # fmt: skip
+
+
+def _unknown(place: Partition, stable: _Stable) -> Finding:
+    name = f"{place[0]}-{place[1]}"
+    sentence = (
+        f"A transaction whose producer is not in this trace is open on {name} since {at(stable.since)} or earlier: "
+        f"readers with read_committed stop at offset {stable.offset}, and the log goes on to {stable.end}."
+    )
+    return Finding(
+        "open_transaction", sentence, "its producer died or hangs; if no timeout ends it, its coordinator has forgotten it",
+        f"kafka-transactions.sh find-hanging --topic {place[0]} --partition {place[1]}, and then abort",
+        f"event=fetch {equal('topic', place[0])} partition={place[1]}", stable.evidence, stable.evidence.span,
+    )  # fmt: skip
